@@ -114,7 +114,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let waits = until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&waits, "CallsPending").unwrap();
     assert_eq!(reason, "Queued");
-    assert!(message.contains("2 calls of its Workflow run, as many as may at once"), "{message}");
+    assert!(message.contains("its Workflow has 2 calls in flight"), "{message}");
     let mut in_flight = service.in_flight.clone();
     in_flight.wait_for(|count| *count == 2).await.unwrap();
     // The honest twin finds a place at once.

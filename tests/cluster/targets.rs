@@ -174,7 +174,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let unknown =
         tokio::time::timeout(Duration::from_secs(60), runs.get("http://10.99.0.10/")).await.unwrap().unwrap_err();
     assert!(
-        unknown.contains("may be a node of the cluster, which the operator cannot tell (nodes is forbidden"),
+        unknown.contains("may be a node of the cluster, which the operator cannot find out (nodes is forbidden"),
         "{unknown}"
     );
     let named = runs.get("http://10.99.0.11/").await.unwrap_err();

@@ -58,7 +58,7 @@ fn an_edge_is_kept_and_refused_when_cel_cannot_express_its_condition() {
         let changed = text.replace("nodes.read_it.visits contains 'x'", condition);
         assert_ne!(changed, text);
         let imported = strands::import(&changed, "alice").unwrap();
-        let unsupported = imported.notes.iter().filter(|note| note.weight == strands::Weight::Unsupported);
+        let unsupported = imported.notes.iter().filter(|note| note.weight == strands::NoteLevel::Unsupported);
         let fields: Vec<_> = unsupported.map(|note| note.field.as_str()).collect();
         assert_eq!(fields, ["pattern.config.edges[0].choose[3].when"], "{condition}");
         let errors = errors(&imported.to_yaml());
@@ -96,10 +96,10 @@ fn table() -> String {
     for section in strands::fields::SECTIONS {
         for (field, kind, fate) in section.fields {
             let said = match fate {
-                strands::fields::Fate::Becomes(what) => (*what).to_owned(),
-                strands::fields::Fate::LeftOut(why) => format!("left out: {why}"),
-                strands::fields::Fate::Without(why) => format!("**changed**: left out: {why}"),
-                strands::fields::Fate::Missing(why) => format!("**unsupported**: {why}"),
+                strands::fields::FieldEffect::Becomes(what) => (*what).to_owned(),
+                strands::fields::FieldEffect::LeftOut(why) => format!("left out: {why}"),
+                strands::fields::FieldEffect::Without(why) => format!("**changed**: left out: {why}"),
+                strands::fields::FieldEffect::Missing(why) => format!("**unsupported**: {why}"),
             };
             text += &format!("| {} | `{field}` | {kind} | {said} |\n", section.name);
         }

@@ -95,7 +95,7 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     elsewhere.request("run", chain).await;
     let waits = |run: Option<&Workflow>| {
         condition(run, "PodsPending").is_some_and(|(status, reason, message)| {
-            status == "True" && reason == "Queued" && message.contains("place ")
+            status == "True" && reason == "Queued" && message.contains("position ")
         })
     };
     pods.until::<Workflow>("run", "says that it waits", waits).await;

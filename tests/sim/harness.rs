@@ -16,7 +16,7 @@ use signoff_controller::{
 };
 use signoff_engine::{
     JournalLimits, Settings,
-    transition::{Call, Failure, Reply, What},
+    transition::{Call, CallContent, Failure, Reply},
 };
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
 use tokio::task::JoinHandle;
@@ -149,10 +149,10 @@ impl Harness {
     pub fn operator_of(&self, life: &Incarnation) -> Operator {
         let clock = self.server.clock();
         let caller = Arc::new(Hand(self.world.seat(life)));
-        let client = signoff_cluster::over(self.server.connection(life), "default");
+        let client = signoff_cluster::connect_service(self.server.connection(life), "default");
         let config = Config {
             guard: self.guard.clone(),
-            room: self.room,
+            journal_limits: self.room,
             pods: self.pods.clone(),
             settings: self.settings.clone(),
             values: self.values,
@@ -300,10 +300,10 @@ impl Caller for Hand {
     async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
         let attempt = u32::try_from(call.attempt).unwrap();
         let key = EffectKey::new(format!("{}/{}", run.workflow, call.path), attempt);
-        let what = match &call.what {
-            What::Agent(agent) => serde_json::to_value(agent).unwrap(),
-            What::Http(http) => serde_json::to_value(http).unwrap(),
-            What::Pod(pod) => panic!("the Pod {} is made, not called", pod.name),
+        let what = match &call.content {
+            CallContent::Agent(agent) => serde_json::to_value(agent).unwrap(),
+            CallContent::Http(http) => serde_json::to_value(http).unwrap(),
+            CallContent::Pod(pod) => panic!("the Pod {} is made, not called", pod.name),
         };
         let input = json!({"idempotent": call.idempotent, "of": run.uid, "what": what});
         match self.0.call(&key, &input).await {

@@ -473,7 +473,7 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
     assert_eq!(harness.workflow(RUN), torn, "not a byte of it is written");
     assert_eq!(harness.world.effects().len(), 1, "the deposit is not paid again: {}", harness.server.story());
     let [told] = &harness.events("JournalIncomplete")[..] else { panic!("{:?}", harness.events("JournalIncomplete")) };
-    assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments names none")), "{told}");
+    assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments is empty")), "{told}");
     // Somebody restores it.
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());

@@ -27,7 +27,7 @@ const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
     pub objects: Vec<Object>,
-    /// Webhooks and policies of others that could change a vote before it is stored, by kind and name.
+    /// Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored, by kind and name.
     pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,
@@ -115,7 +115,9 @@ pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let Some((namespace, account)) = account else {
-        return Err(format!("the operator is {name}, which is not a service account: run it as the chart's"));
+        return Err(format!(
+            "the operator runs as {name}, which is not a service account: run it with the service account of the chart"
+        ));
     };
     if !me.extra.as_ref().is_some_and(|extra| extra.contains_key(POD_NAME)) {
         return Err(format!(

@@ -54,7 +54,7 @@ pub async fn forged(client: &Client, operator: &Identity) -> Result<Answer, kube
         },
         Forged {
             rule: "signoff-blobs",
-            what: "a Blob of no Workflow",
+            what: "a Blob without a Workflow",
             path: Blob::url_path(&(), Some(namespace)),
             object: blob(namespace),
         },
@@ -167,7 +167,7 @@ fn blob(namespace: &str) -> Value {
         "apiVersion": "signoff.dev/v1alpha1",
         "kind": "Blob",
         "metadata": {"name": "probe", "namespace": namespace},
-        "spec": {"data": "Is a Blob of no Workflow refused?"},
+        "spec": {"data": "Is a Blob without a Workflow refused?"},
     })
 }
 

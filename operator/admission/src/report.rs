@@ -28,7 +28,7 @@ impl Inspection {
         page.push('\n');
         for foreign in &self.external_mutators {
             page.push_str(&format!(
-                "Warning: {foreign} can change a vote on its way: exclude the API group signoff.dev by its rules\n"
+                "Warning: {foreign} can change a vote before it is stored: exclude the API group signoff.dev in its rules\n"
             ));
         }
         let problems = self.problems();

@@ -279,7 +279,7 @@ mod tests {
             let _ = to.send(());
             std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec()))))
         });
-        crate::over(service, "n")
+        crate::connect_service(service, "n")
     }
 
     fn report(note: &str) -> Report {

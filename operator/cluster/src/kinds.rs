@@ -48,7 +48,7 @@ pub trait ReconciledKind: NamespacedKind + Serialize + PartialEq {
     /// Returns the number that fences a status.
     fn seq(status: &Self::Status) -> i64;
     /// Whether it has finished.
-    fn is_over(&self) -> bool;
+    fn is_finished(&self) -> bool;
     /// Returns when it is deleted, or `None`.
     fn delete_at(&self) -> Option<Moment> {
         None
@@ -67,7 +67,7 @@ impl DecodedKind for Workflow {
     const KIND: &'static str = "Workflow";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Parts { metadata, spec, status } = Parts::deserialize(from)?;
+        let ObjectParts { metadata, spec, status } = ObjectParts::deserialize(from)?;
         Ok(Self { metadata: metadata.into(), spec, status })
     }
 }
@@ -76,7 +76,7 @@ impl DecodedKind for Approval {
     const KIND: &'static str = "Approval";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Parts { metadata, spec, status } = Parts::deserialize(from)?;
+        let ObjectParts { metadata, spec, status } = ObjectParts::deserialize(from)?;
         Ok(Self { metadata: metadata.into(), spec, status })
     }
 }
@@ -85,7 +85,7 @@ impl DecodedKind for ClusterApprovalPolicy {
     const KIND: &'static str = "ClusterApprovalPolicy";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Parts { metadata, spec, .. } = Parts::<_, IgnoredAny>::deserialize(from)?;
+        let ObjectParts { metadata, spec, .. } = ObjectParts::<_, IgnoredAny>::deserialize(from)?;
         Ok(Self { metadata: metadata.into(), spec })
     }
 }
@@ -94,7 +94,7 @@ impl DecodedKind for ApprovalPolicy {
     const KIND: &'static str = "ApprovalPolicy";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Parts { metadata, spec, .. } = Parts::<_, IgnoredAny>::deserialize(from)?;
+        let ObjectParts { metadata, spec, .. } = ObjectParts::<_, IgnoredAny>::deserialize(from)?;
         Ok(Self { metadata: metadata.into(), spec })
     }
 }
@@ -105,10 +105,10 @@ impl DecodedKind for Namespace {
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Labelled {
+        struct NamespaceObject {
             metadata: Meta,
         }
-        let Meta { name, uid, resource_version, labels, .. } = Labelled::deserialize(from)?.metadata;
+        let Meta { name, uid, resource_version, labels, .. } = NamespaceObject::deserialize(from)?.metadata;
         let metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
         Ok(Self { metadata, ..Self::default() })
     }
@@ -126,7 +126,7 @@ impl ReconciledKind for Workflow {
     fn seq(status: &WorkflowStatus) -> i64 {
         status.seq
     }
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.phase.is_end())
     }
     fn delete_at(&self) -> Option<Moment> {
@@ -151,7 +151,7 @@ impl ReconciledKind for Approval {
     fn seq(status: &ApprovalStatus) -> i64 {
         status.seq
     }
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some())
     }
     fn owner(&self) -> Option<(&str, &str)> {
@@ -254,18 +254,18 @@ impl From<Meta> for ObjectMeta {
 }
 
 #[derive(Deserialize)]
-struct Parts<S, T> {
+struct ObjectParts<S, T> {
     metadata: Meta,
     spec: S,
     #[serde(default = "Option::default")]
     status: Option<T>,
 }
 
-/// An object as it is read from JSON.
+/// An object that was decoded from JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Read<K>(pub K);
+pub struct Decoded<K>(pub K);
 
-impl<'de, K: DecodedKind> Deserialize<'de> for Read<K> {
+impl<'de, K: DecodedKind> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         K::read(from).map(Self)
     }
@@ -277,28 +277,28 @@ pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 
 /// The answer to a write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer<K> {
+pub enum WriteAnswer<K> {
     /// The object as it is stored.
     Whole(K),
     /// Its metadata, as it is stored.
     Metadata(Box<ObjectMeta>),
 }
 
-impl<K: DecodedKind> Answer<K> {
+impl<K: DecodedKind> WriteAnswer<K> {
     /// Parses an answer of either kind, whichever was asked for.
     pub(crate) fn parse(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Partial<'a> {
+        struct PartialObject<'a> {
             #[serde(borrow, default)]
             kind: Cow<'a, str>,
             #[serde(default)]
             metadata: Meta,
         }
-        let Partial { kind, metadata } = serde_json::from_str(text)?;
+        let PartialObject { kind, metadata } = serde_json::from_str(text)?;
         if kind == "PartialObjectMetadata" {
             return Ok(Self::Metadata(Box::new(metadata.into())));
         }
-        serde_json::from_str(text).map(|Read(object)| Self::Whole(object))
+        serde_json::from_str(text).map(|Decoded(object)| Self::Whole(object))
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
         let text = format!(
             r#"{{"apiVersion":"signoff.dev/v1alpha1","kind":"Workflow","metadata":{{"name":"w","namespace":"n","uid":"u","managedFields":[{{"fieldsV1":{deep}}}]}},"spec":{{"requestedBy":"dana","steps":[]}}}}"#
         );
-        let Read(workflow): Read<Workflow> = serde_json::from_str(&text).unwrap();
+        let Decoded(workflow): Decoded<Workflow> = serde_json::from_str(&text).unwrap();
         assert_eq!(Name::of(&workflow), Name::new("n", "w"));
     }
     #[test]
@@ -324,10 +324,10 @@ mod tests {
         );
         let partial =
             format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{metadata}}}"#);
-        let Answer::Whole(whole) = Answer::<Workflow>::parse(&whole).unwrap() else { panic!("it is whole") };
+        let WriteAnswer::Whole(whole) = WriteAnswer::<Workflow>::parse(&whole).unwrap() else { panic!("it is whole") };
         assert_eq!(whole.status.map(|status| status.seq), Some(3));
-        assert_eq!(Answer::<Workflow>::parse(&partial).unwrap(), Answer::Metadata(Box::new(whole.metadata)));
-        assert!(Answer::<Workflow>::parse(&partial[..partial.len() - 1]).is_err(), "it is cut off");
-        assert!(Answer::<Workflow>::parse(r#"{"kind":"Workflow","metadata":{"name":"w"}}"#).is_err(), "no spec");
+        assert_eq!(WriteAnswer::<Workflow>::parse(&partial).unwrap(), WriteAnswer::Metadata(Box::new(whole.metadata)));
+        assert!(WriteAnswer::<Workflow>::parse(&partial[..partial.len() - 1]).is_err(), "it is cut off");
+        assert!(WriteAnswer::<Workflow>::parse(r#"{"kind":"Workflow","metadata":{"name":"w"}}"#).is_err(), "no spec");
     }
 }

@@ -51,12 +51,12 @@ impl LeaseGuard {
 
     /// Whether this operator may act now. Checked before every write, so that a process that was frozen does not write.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let Some(until) = &self.until else { return true };
         Instant::now() < *until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         let Some(until) = &self.until else { return Duration::MAX };
         until.lock().unwrap_or_else(PoisonError::into_inner).saturating_duration_since(Instant::now())
     }
@@ -68,19 +68,19 @@ impl LeaseGuard {
     }
 }
 
-/// Returns the time that is written into a Lease.
-pub type Now = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+/// The clock whose time is written into a Lease.
+pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// The client of one Lease.
 pub struct Lease {
     api: Api<Object>,
     settings: LeaseSettings,
     holder: String,
-    clock: Now,
+    clock: WallClock,
 }
 
 /// A Lease that is held.
-pub struct Held {
+pub struct HeldLease {
     lease: Lease,
     object: Object,
     lease_guard: LeaseGuard,
@@ -89,13 +89,13 @@ pub struct Held {
 impl Lease {
     /// Returns the client by which `holder` takes a Lease.
     #[must_use]
-    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Now) -> Self {
+    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: WallClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self { api, settings, holder: holder.to_owned(), clock }
     }
 
     /// Waits until the Lease is held. `standing_by` gets the name of its holder meanwhile, or what is wrong.
-    pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> Held {
+    pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> HeldLease {
         // What was seen last, and since when it has been so, by this operator's own clock.
         let mut seen: Option<(Option<String>, Instant)> = None;
         loop {
@@ -148,7 +148,7 @@ impl Lease {
         self.settings.ttl / 10
     }
 
-    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<Held, kube::Error> {
+    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<HeldLease, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
         let now = MicroTime((self.clock)());
         let spec = LeaseSpec {
@@ -178,7 +178,7 @@ impl Lease {
             holder: self.holder.clone(),
             clock: Arc::clone(&self.clock),
         };
-        Ok(Held { lease, object, lease_guard })
+        Ok(HeldLease { lease, object, lease_guard })
     }
 
     /// Returns the time between the holder's stop and the first moment at which another may act.
@@ -196,28 +196,28 @@ impl Lease {
     }
 }
 
-impl Held {
-    /// Until when this operator may act; kept up to date by [`Held::keep`].
+impl HeldLease {
+    /// Until when this operator may act; kept up to date by [`HeldLease::renew_forever`].
     #[must_use]
     pub fn lease_guard(&self) -> LeaseGuard {
         self.lease_guard.clone()
     }
 
-    /// Renews the Lease until `stop` is ready, and is there to be given up then; or says why that did not work.
+    /// Renews the Lease until `stop` is ready. Returns the Lease, to be released.
     ///
     /// # Errors
     /// Why the Lease is lost.
-    pub async fn keep_until(mut self, stop: impl Future) -> Result<Self, String> {
+    pub async fn renew_until(mut self, stop: impl Future) -> Result<Self, String> {
         tokio::select! {
             biased;
-            why = self.keep() => Err(why),
+            why = self.renew_forever() => Err(why),
             _ = stop => Ok(self),
         }
     }
 
-    /// Renews the Lease for as long as that works. Returns why it did not. Who comes late tries all the same: what was
-    /// renewed by compare-and-swap was nobody else's in between.
-    pub async fn keep(&mut self) -> String {
+    /// Renews the Lease until that fails. Returns why. A late renewal is tried all the same: compare-and-swap proves that no other
+    /// operator held the Lease in between.
+    pub async fn renew_forever(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;
         loop {
@@ -229,21 +229,21 @@ impl Held {
                     self.lease_guard.extend(asked + self.lease.margin());
                     third
                 }
-                Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.look().await {
+                Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.read_holder().await {
                     Some(why) => return why,
                     None => Duration::ZERO,
                 },
-                Err(error) if !self.lease_guard.holds() => return self.late(&error),
+                Err(error) if !self.lease_guard.is_valid() => return self.overdue_message(&error),
                 Err(error) => {
                     tracing::warn!(%error, "the Lease was not renewed");
-                    self.lease_guard.left().min(third / 5).max(Duration::from_millis(1))
+                    self.lease_guard.remaining().min(third / 5).max(Duration::from_millis(1))
                 }
             };
         }
     }
 
     /// Releases the Lease, so that the next operator can act at once.
-    pub async fn give_up(mut self) {
+    pub async fn release(mut self) {
         if let Some(spec) = &mut self.object.spec {
             spec.holder_identity = None;
             spec.lease_duration_seconds = Some(1);
@@ -263,8 +263,8 @@ impl Held {
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
 
-    /// Somebody changed the Lease: says who holds it now, or takes note of the change where it is still ours.
-    async fn look(&mut self) -> Option<String> {
+    /// Reads a Lease that another client changed. Returns the error where another operator holds it, and caches it otherwise.
+    async fn read_holder(&mut self) -> Option<String> {
         match self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await {
             Ok(Some(object)) => {
                 let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -275,12 +275,12 @@ impl Held {
                 Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default()))
             }
             Ok(None) => Some(format!("the Lease {} was deleted", self.lease.name())),
-            Err(error) if !self.lease_guard.holds() => Some(self.late(&error)),
+            Err(error) if !self.lease_guard.is_valid() => Some(self.overdue_message(&error)),
             Err(_) => None,
         }
     }
 
-    fn late(&self, error: &kube::Error) -> String {
+    fn overdue_message(&self, error: &kube::Error) -> String {
         format!("the Lease {} could not be renewed in time: {}", self.lease.name(), plain(error))
     }
 }
@@ -299,7 +299,7 @@ mod tests {
     type Stored = Arc<Mutex<Option<Value>>>;
 
     /// An API server with one Lease, and the lease_guard and renewals of an operator that holds it.
-    async fn held() -> (Stored, Held) {
+    async fn held() -> (Stored, HeldLease) {
         let stored = Stored::default();
         let theirs = Arc::clone(&stored);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -325,7 +325,8 @@ mod tests {
             }
         });
         let settings = LeaseSettings::in_namespace("signoff-system");
-        let lease = Lease::new(crate::over(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let lease =
+            Lease::new(crate::connect_service(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
         let held = lease.acquire(|_| {}).await;
         (stored, held)
     }
@@ -340,25 +341,25 @@ mod tests {
         let (_, mut held) = held().await;
         let lease_guard = held.lease_guard();
         {
-            let mut keep = std::pin::pin!(held.keep());
-            assert!(keep.as_mut().now_or_never().is_none());
+            let mut renewal = std::pin::pin!(held.renew_forever());
+            assert!(renewal.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(12)).await;
-            assert!(!lease_guard.holds(), "the operator must not act before it has renewed the Lease");
-            assert!(timeout(Duration::from_secs(60), keep).await.is_err());
+            assert!(!lease_guard.is_valid(), "the operator must not act before it has renewed the Lease");
+            assert!(timeout(Duration::from_secs(60), renewal).await.is_err());
         }
-        assert!(lease_guard.holds());
+        assert!(lease_guard.is_valid());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_operator_that_slept_loses_a_lease_that_another_took_meanwhile() {
         let (stored, mut held) = held().await;
-        let mut keep = std::pin::pin!(held.keep());
-        assert!(keep.as_mut().now_or_never().is_none());
+        let mut renewal = std::pin::pin!(held.renew_forever());
+        assert!(renewal.as_mut().now_or_never().is_none());
         advance(Duration::from_secs(16)).await;
         if let Some(lease) = stored.lock().unwrap().as_mut() {
             lease["spec"]["holderIdentity"] = json!("another");
             lease["metadata"]["resourceVersion"] = json!("theirs");
         }
-        assert_eq!(keep.await, "the Lease signoff-system/signoff-operator was taken by another");
+        assert_eq!(renewal.await, "the Lease signoff-system/signoff-operator was taken by another");
     }
 }

@@ -22,7 +22,6 @@ pub mod events;
 pub mod kinds;
 pub mod lease;
 pub mod metrics;
-mod packed;
 pub mod requests;
 pub mod status_writer;
 pub mod store;
@@ -30,5 +29,5 @@ pub mod watch;
 pub mod workqueue;
 pub mod write_priority;
 
-pub use client::{Asked, Filter, LIMIT, connect, connect_told, over};
+pub use client::{DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_service, connect_with_observer};
 pub use error::Error;

@@ -18,7 +18,7 @@ use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
-    kinds::{Answer, DecodedKind, METADATA_ONLY, Name, NamespacedKind, Read, ReconciledKind},
+    kinds::{Decoded, DecodedKind, METADATA_ONLY, Name, NamespacedKind, ReconciledKind, WriteAnswer},
     metrics::RequestMetrics,
     write_priority::WritePriority,
 };
@@ -41,14 +41,14 @@ pub enum AnswerForm {
 struct StatusOnly<'a, S> {
     api_version: &'a str,
     kind: &'static str,
-    metadata: Version<'a>,
+    metadata: ObjectVersion<'a>,
     status: &'a S,
 }
 
 /// The version of an object that a write is for.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Version<'a> {
+struct ObjectVersion<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a Option<String>,
@@ -78,8 +78,8 @@ impl ApiRequests {
         let what = || format!("getting {}", name.as_a::<K>());
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.ask::<Read<K>>(request).await {
-            Ok(Read(object)) => Ok(Some(object)),
+        match self.ask::<Decoded<K>>(request).await {
+            Ok(Decoded(object)) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             // An answer that is cut off is another thing: it may be whole the next time.
             Err(kube::Error::SerdeError(error)) if error.is_data() => {
@@ -124,7 +124,7 @@ impl ApiRequests {
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<Answer<K>, kube::Error> {
+    pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<WriteAnswer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
         self.write(K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
@@ -138,7 +138,7 @@ impl ApiRequests {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.write(K::KIND, "create", self.ask::<Read<K>>(request)).await.map(|Read(object)| object)
+        self.write(K::KIND, "create", self.ask::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: all of it, or its last lines.
@@ -168,13 +168,13 @@ impl ApiRequests {
         observed: &K,
         status: &K::Status,
         form: AnswerForm,
-    ) -> Result<Answer<K>, kube::Error> {
+    ) -> Result<WriteAnswer<K>, kube::Error> {
         let name = Name::of(observed);
         let ObjectMeta { uid, resource_version, .. } = observed.meta();
         let body = StatusOnly {
             api_version: &K::api_version(&()),
             kind: K::KIND,
-            metadata: Version { name: &name.name, namespace: &name.namespace, uid, resource_version },
+            metadata: ObjectVersion { name: &name.name, namespace: &name.namespace, uid, resource_version },
             status,
         };
         let bytes = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
@@ -191,9 +191,9 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request =
             http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
-        self.write(K::KIND, "patch", self.ask::<Read<K>>(request.map_err(kube::Error::HttpError)?))
+        self.write(K::KIND, "patch", self.ask::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
             .await
-            .map(|Read(o)| o)
+            .map(|Decoded(o)| o)
     }
 
     /// Deletes exactly the object with this uid, and what it owns after it; `grace`: so many seconds later, where that is not
@@ -222,11 +222,11 @@ impl ApiRequests {
         &self,
         mut request: http::Request<Vec<u8>>,
         form: AnswerForm,
-    ) -> Result<Answer<K>, kube::Error> {
+    ) -> Result<WriteAnswer<K>, kube::Error> {
         if form == AnswerForm::Metadata {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
         }
-        Answer::parse(&self.text(request).await?).map_err(kube::Error::SerdeError)
+        WriteAnswer::parse(&self.text(request).await?).map_err(kube::Error::SerdeError)
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {

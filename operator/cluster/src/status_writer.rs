@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{Error, is_ambiguous, is_denied, plain, status_code},
-    kinds::{Answer, Name, ReconciledKind, uid},
+    kinds::{Name, ReconciledKind, WriteAnswer, uid},
     lease::LeaseGuard,
     requests::{AnswerForm, ApiRequests},
     store::Store,
@@ -57,15 +57,15 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
     pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
-        if !lease_guard.holds() {
-            return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
+        if !lease_guard.is_valid() {
+            return Err(Error::Conflict(format!("the Lease for writing {}", name.as_a::<K>())));
         }
         match requests.replace_status(observed, &next, *form).await {
-            Ok(Answer::Whole(stored)) => Ok(store.record(stored)),
-            Ok(Answer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
+            Ok(WriteAnswer::Whole(stored)) => Ok(store.record(stored)),
+            Ok(WriteAnswer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
                 Ok(store.record_sent(observed.stored_as(*metadata, next)))
             }
-            Ok(Answer::Metadata(_)) => {
+            Ok(WriteAnswer::Metadata(_)) => {
                 store.mark_stale(&name);
                 Err(Error::Conflict(name.as_a::<K>()))
             }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     error::{plain, status_code},
-    kinds::{DecodedKind, Meta, Name, Read},
+    kinds::{Decoded, DecodedKind, Meta, Name},
     metrics::RequestMetrics,
 };
 
@@ -64,18 +64,18 @@ pub enum WatchEvent<K> {
     },
 }
 
-enum Trouble {
+enum WatchError {
     /// The version has expired: list again.
     Expired,
     /// The receiver was dropped.
-    Deaf,
+    ReceiverDropped,
     Failed {
         why: String,
         unknown_kind: bool,
     },
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for WatchError {
     fn from(error: kube::Error) -> Self {
         match status_code(&error) {
             Some(410) => Self::Expired,
@@ -84,7 +84,7 @@ impl From<kube::Error> for Trouble {
     }
 }
 
-impl From<serde_json::Error> for Trouble {
+impl From<serde_json::Error> for WatchError {
     fn from(error: serde_json::Error) -> Self {
         Self::Failed { why: format!("the API server's answer is not JSON: {error}"), unknown_kind: false }
     }
@@ -102,12 +102,12 @@ pub async fn follow_in<K: DecodedKind>(
     to: mpsc::Sender<WatchEvent<K>>,
     metrics: RequestMetrics,
 ) {
-    let follow = Follow { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
+    let watch = KindWatch { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
     let mut failures = 0_u32;
     let mut version = None;
     loop {
         let watched = version.is_some();
-        let trouble = match follow.step(&mut version).await {
+        let error = match watch.list_or_watch(&mut version).await {
             Ok(()) => {
                 // That it can be listed does not say yet that it can be watched.
                 if watched {
@@ -115,22 +115,22 @@ pub async fn follow_in<K: DecodedKind>(
                 }
                 continue;
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
         failures = failures.saturating_add(1);
         let mut longest = LONGEST_PAUSE;
-        match trouble {
-            Trouble::Deaf => return,
-            Trouble::Expired => {
+        match error {
+            WatchError::ReceiverDropped => return,
+            WatchError::Expired => {
                 version = None;
                 // Once is usual; a server that forgets again what it has just listed must not be asked in a loop.
                 if failures == 1 {
                     continue;
                 }
             }
-            Trouble::Failed { why, unknown_kind } => {
+            WatchError::Failed { why, unknown_kind } => {
                 metrics.watch_failed(K::KIND);
-                if failures == 1 && follow.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err() {
+                if failures == 1 && watch.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err() {
                     return;
                 }
                 // Whoever installs the CRDs waits for what happens next.
@@ -144,7 +144,7 @@ pub async fn follow_in<K: DecodedKind>(
     }
 }
 
-struct Follow<K> {
+struct KindWatch<K> {
     client: Client,
     to: mpsc::Sender<WatchEvent<K>>,
     path: Request,
@@ -152,7 +152,7 @@ struct Follow<K> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct List<T> {
+struct KindList<T> {
     metadata: ListMeta,
     #[serde(default = "Vec::new")]
     items: Vec<T>,
@@ -168,7 +168,7 @@ struct ListMeta {
 
 /// One line of a watch.
 #[derive(Deserialize)]
-struct Line<T> {
+struct WatchLine<T> {
     #[serde(rename = "type")]
     type_: String,
     object: T,
@@ -176,7 +176,7 @@ struct Line<T> {
 
 /// A line that is not an object of the kind: a bookmark, an error, or a broken object.
 #[derive(Deserialize)]
-struct Other {
+struct OtherObject {
     #[serde(default)]
     metadata: Value,
     #[serde(default)]
@@ -185,9 +185,9 @@ struct Other {
     message: String,
 }
 
-impl<K: DecodedKind> Follow<K> {
+impl<K: DecodedKind> KindWatch<K> {
     /// Lists if no version is known, else watches until the server ends it.
-    async fn step(&self, version: &mut Option<String>) -> Result<(), Trouble> {
+    async fn list_or_watch(&self, version: &mut Option<String>) -> Result<(), WatchError> {
         match version {
             None => *version = Some(self.list().await?),
             Some(version) => self.watch(version).await?,
@@ -195,18 +195,20 @@ impl<K: DecodedKind> Follow<K> {
         Ok(())
     }
 
-    async fn list(&self) -> Result<String, Trouble> {
-        self.tell(WatchEvent::Listing).await?;
+    async fn list(&self) -> Result<String, WatchError> {
+        self.send_event(WatchEvent::Listing).await?;
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = K::SELECTOR.map(str::to_owned);
         loop {
             let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
             let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-            let text = text.map_err(|_| kube::Error::Service(format!("no list within {PATIENCE:?}").into()))??;
-            let meta = match serde_json::from_str::<List<Read<K>>>(&text) {
+            let text = text.map_err(|_| {
+                kube::Error::Service(format!("no answer to the list request within {PATIENCE:?}").into())
+            })??;
+            let meta = match serde_json::from_str::<KindList<Decoded<K>>>(&text) {
                 Ok(list) => {
-                    for Read(object) in list.items {
-                        self.tell(WatchEvent::Listed(Box::new(object))).await?;
+                    for Decoded(object) in list.items {
+                        self.send_event(WatchEvent::Listed(Box::new(object))).await?;
                     }
                     list.metadata
                 }
@@ -216,34 +218,36 @@ impl<K: DecodedKind> Follow<K> {
             match meta.next.filter(|next| !next.is_empty()) {
                 Some(next) => params.continue_token = Some(next),
                 None => {
-                    self.tell(WatchEvent::ListDone(meta.resource_version.clone())).await?;
+                    self.send_event(WatchEvent::ListDone(meta.resource_version.clone())).await?;
                     return Ok(meta.resource_version);
                 }
             }
         }
     }
 
-    async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, Trouble> {
-        let list: List<Value> = serde_json::from_str(text)?;
+    async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, WatchError> {
+        let list: KindList<Value> = serde_json::from_str(text)?;
         for item in list.items {
-            let sight = match Read::<K>::deserialize(&item) {
-                Ok(Read(object)) => WatchEvent::Listed(Box::new(object)),
+            let event = match Decoded::<K>::deserialize(&item) {
+                Ok(Decoded(object)) => WatchEvent::Listed(Box::new(object)),
                 Err(error) => {
                     WatchEvent::Unreadable { meta: readable(&item["metadata"]), why: error.to_string(), listed: true }
                 }
             };
-            self.tell(sight).await?;
+            self.send_event(event).await?;
         }
         Ok(list.metadata)
     }
 
-    async fn watch(&self, version: &mut String) -> Result<(), Trouble> {
+    async fn watch(&self, version: &mut String) -> Result<(), WatchError> {
         let label_selector = K::SELECTOR.map(str::to_owned);
         let params = WatchParams { timeout: Some(OPEN), bookmarks: true, label_selector, ..WatchParams::default() };
         let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let opened = tokio::time::Instant::now();
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
-        let stream = stream.map_err(|_| kube::Error::Service(format!("no watch within {PATIENCE:?}").into()))??;
+        let stream = stream.map_err(|_| {
+            kube::Error::Service(format!("no answer to the watch request within {PATIENCE:?}").into())
+        })??;
         let mut stream = std::pin::pin!(stream);
         let mut line = Vec::new();
         let mut lines = 0_u64;
@@ -258,44 +262,46 @@ impl<K: DecodedKind> Follow<K> {
             }
             if line.iter().any(|byte| !byte.is_ascii_whitespace()) {
                 lines += 1;
-                self.line(&line, version).await?;
+                self.apply_line(&line, version).await?;
             }
         }
         // A server that hangs up at once and says nothing must not be asked again in a loop.
         if lines == 0 && opened.elapsed() < Duration::from_secs(1) {
-            return Err(Trouble::Failed {
-                why: "the API server ended the watch at once".to_owned(),
+            return Err(WatchError::Failed {
+                why: "the API server ended the watch within a second, without an event".to_owned(),
                 unknown_kind: false,
             });
         }
         Ok(())
     }
 
-    async fn line(&self, line: &[u8], version: &mut String) -> Result<(), Trouble> {
+    async fn apply_line(&self, line: &[u8], version: &mut String) -> Result<(), WatchError> {
         // Nearly every line is a readable object: bookmarks, errors and broken objects are told apart afterwards.
-        let why = match serde_json::from_slice::<Line<Read<K>>>(line) {
+        let why = match serde_json::from_slice::<WatchLine<Decoded<K>>>(line) {
             // A bookmark or an error may look like an object of a kind of which little is read.
-            Ok(Line { type_, object: Read(object) }) if matches!(type_.as_str(), "ADDED" | "MODIFIED" | "DELETED") => {
+            Ok(WatchLine { type_, object: Decoded(object) })
+                if matches!(type_.as_str(), "ADDED" | "MODIFIED" | "DELETED") =>
+            {
                 if let Some(newer) = &object.meta().resource_version {
                     version.clone_from(newer);
                 }
-                let sight = match type_.as_str() {
+                let event = match type_.as_str() {
                     "DELETED" => WatchEvent::Deleted(object.meta().clone()),
                     _ => WatchEvent::Applied(Box::new(object)),
                 };
-                return self.tell(sight).await;
+                return self.send_event(event).await;
             }
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         };
         // A line that is cut off is a connection that broke: the watch is opened again from where it was.
-        let Line { type_, object: other } = serde_json::from_slice::<Line<Other>>(line)?;
+        let WatchLine { type_, object: other } = serde_json::from_slice::<WatchLine<OtherObject>>(line)?;
         if type_ == "ERROR" {
             let expired = other.code == 410;
             return Err(if expired {
-                Trouble::Expired
+                WatchError::Expired
             } else {
-                Trouble::Failed { why: other.message, unknown_kind: false }
+                WatchError::Failed { why: other.message, unknown_kind: false }
             });
         }
         let meta = readable(&other.metadata);
@@ -304,13 +310,13 @@ impl<K: DecodedKind> Follow<K> {
         }
         match type_.as_str() {
             "BOOKMARK" => Ok(()),
-            "DELETED" => self.tell(WatchEvent::Deleted(meta)).await,
-            _ => self.tell(WatchEvent::Unreadable { meta, why, listed: false }).await,
+            "DELETED" => self.send_event(WatchEvent::Deleted(meta)).await,
+            _ => self.send_event(WatchEvent::Unreadable { meta, why, listed: false }).await,
         }
     }
 
-    async fn tell(&self, sight: WatchEvent<K>) -> Result<(), Trouble> {
-        self.to.send(sight).await.map_err(|_| Trouble::Deaf)
+    async fn send_event(&self, event: WatchEvent<K>) -> Result<(), WatchError> {
+        self.to.send(event).await.map_err(|_| WatchError::ReceiverDropped)
     }
 }
 

@@ -35,14 +35,14 @@ impl Key {
 /// The objects to be reconciled.
 #[derive(Default)]
 pub struct Queue {
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     news: Notify,
     /// An event that arrived during an object's reconcile.
-    news_of_running: Notify,
+    event_of_running: Notify,
 }
 
 #[derive(Default)]
-struct Inner {
+struct QueueState {
     /// Enqueued keys by namespace, in the order in which they were triggered. No queue is empty.
     ready: BTreeMap<Arc<str>, VecDeque<Key>>,
     /// The namespaces of `ready`, in the order of their turns.
@@ -58,21 +58,21 @@ struct Inner {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enqueues an object.
     pub fn trigger(&self, key: Key) {
         if self.lock().trigger(key) {
-            self.news_of_running.notify_waiters();
+            self.event_of_running.notify_waiters();
         }
         self.news.notify_one();
     }
 
     /// Enqueues an object because a watch event with this version arrived. Where the running reconcile turns out to have
     /// written that version, the event is dropped.
-    pub fn seen(&self, key: Key, version: String) {
+    pub fn trigger_for_version(&self, key: Key, version: String) {
         let mut inner = self.lock();
         if inner.running.contains(&key) {
             inner
@@ -81,7 +81,7 @@ impl Queue {
                 .and_modify(|cause| *cause = cause.take().map(|_| version.clone()))
                 .or_insert(Some(version));
             drop(inner);
-            self.news_of_running.notify_waiters();
+            self.event_of_running.notify_waiters();
         } else {
             inner.trigger(key);
         }
@@ -93,8 +93,8 @@ impl Queue {
     }
 
     /// Waits for an event of any object that is being reconciled, from this call on.
-    pub fn news_of_running(&self) -> Notified<'_> {
-        self.news_of_running.notified()
+    pub fn event_of_running(&self) -> Notified<'_> {
+        self.event_of_running.notified()
     }
 
     /// Enqueues every object whose timer is due.
@@ -115,7 +115,7 @@ impl Queue {
     }
 
     /// Wakes the popping task without triggering anything.
-    pub fn nudge(&self) {
+    pub fn wake_consumer(&self) {
         self.news.notify_one();
     }
 
@@ -153,8 +153,8 @@ impl Queue {
         inner.turns.retain(|namespace| inner.ready.contains_key(namespace));
     }
 
-    /// The look is over; the next one is due then, unless something happens earlier. `made` says whether a version
-    /// is the one that the look left behind.
+    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `made`: whether a version was
+    /// written by this reconcile.
     pub fn finish(&self, key: &Key, due: Option<Moment>, made: impl FnOnce(&str) -> bool) {
         let mut inner = self.lock();
         inner.failures.remove(key);
@@ -166,7 +166,7 @@ impl Queue {
         inner.done(key, due);
     }
 
-    /// The look failed: `due` says when to look again after so many failures in a row, which are returned too.
+    /// Records a failed reconcile. Returns the number of failures in a row; `due` says when to reconcile again after these.
     pub fn fail(&self, key: &Key, due: impl FnOnce(u32) -> Moment) -> u32 {
         let mut inner = self.lock();
         let failures = inner.failures.entry(key.clone()).or_default();
@@ -183,7 +183,7 @@ impl Queue {
     }
 }
 
-impl Inner {
+impl QueueState {
     /// Returns whether the object is being reconciled.
     fn trigger(&mut self, key: Key) -> bool {
         if self.running.contains(&key) {
@@ -249,16 +249,16 @@ mod tests {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.pop();
-        queue.seen(key("a"), "7".to_owned());
+        queue.trigger_for_version(key("a"), "7".to_owned());
         queue.finish(&key("a"), None, |version| version == "7");
         assert_eq!(queue.pop(), None);
         queue.trigger(key("a"));
         queue.pop();
-        queue.seen(key("a"), "8".to_owned());
+        queue.trigger_for_version(key("a"), "8".to_owned());
         queue.finish(&key("a"), None, |version| version == "7");
         assert_eq!(queue.pop(), Some(key("a")), "somebody else made version 8");
         queue.trigger(key("a"));
-        queue.seen(key("a"), "9".to_owned());
+        queue.trigger_for_version(key("a"), "9".to_owned());
         queue.finish(&key("a"), None, |version| version == "9");
         assert_eq!(queue.pop(), Some(key("a")), "something else happened too");
     }

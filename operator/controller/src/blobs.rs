@@ -26,14 +26,14 @@ use signoff_executor::{
     blobs::{BlobError, verify},
 };
 
-use crate::metrics::Shared;
+use crate::metrics::SharedMetrics;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Blobs through a client.
 pub struct ClusterBlobs {
     client: Client,
-    metrics: Shared,
+    metrics: SharedMetrics,
     /// Random, and the same as long as this process lives: who stores a value twice meets what it stored first.
     secret: RandomState,
 }
@@ -41,7 +41,7 @@ pub struct ClusterBlobs {
 impl ClusterBlobs {
     /// Blobs through this client.
     #[must_use]
-    pub fn new(client: Client, metrics: Shared) -> Self {
+    pub fn new(client: Client, metrics: SharedMetrics) -> Self {
         Self { client, metrics, secret: RandomState::new() }
     }
 
@@ -128,7 +128,12 @@ impl BlobStore for ClusterBlobs {
                 return Ok((*name == other).then(|| other.clone()));
             }
         }
-        Err(store(digest, format!("other objects have its names {usual:?} and {other:?}")))
+        Err(store(
+            digest,
+            format!(
+                "its names {usual:?} and {other:?} belong to objects that this run did not create; find out who created them, and delete them"
+            ),
+        ))
     }
 
     async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError> {

@@ -51,15 +51,15 @@ impl Default for CallLimits {
 /// The slots of one operator.
 pub(crate) struct CallSlots {
     limits: CallLimits,
-    inner: Mutex<Inner>,
+    inner: Mutex<CallSlotsState>,
     granted: Notify,
 }
 
 #[derive(Default)]
-struct Inner {
+struct CallSlotsState {
     /// Slots of calls that run, and those reserved.
-    taken: Taken,
-    waiting: BTreeMap<Arc<str>, Line>,
+    taken: SlotCounts,
+    waiting: BTreeMap<Arc<str>, NamespaceQueue>,
     /// The namespace that got the last free slot.
     last: Option<Arc<str>>,
     /// Calls with a reserved slot, by their Workflow.
@@ -69,7 +69,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct Taken {
+struct SlotCounts {
     all: usize,
     namespaces: BTreeMap<Arc<str>, usize>,
     runs: BTreeMap<Arc<str>, usize>,
@@ -78,7 +78,7 @@ struct Taken {
 
 /// The calls of one namespace that wait.
 #[derive(Default)]
-struct Line {
+struct NamespaceQueue {
     workflows: BTreeMap<Name, BTreeSet<CallTicket>>,
     /// The Workflow that got the last free slot.
     last: Option<Name>,
@@ -136,12 +136,12 @@ impl CallSlots {
         Self { limits, inner: Mutex::default(), granted: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CallSlotsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies a change that may have freed slots, and reserves those for the calls that are next.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut CallSlotsState) -> T) -> T {
         let mut inner = self.lock();
         let changed = change(&mut inner);
         inner.reserve(&self.limits);
@@ -194,7 +194,7 @@ impl CallSlots {
     }
 }
 
-impl Inner {
+impl CallSlotsState {
     /// Reserves free slots for the calls that are next.
     fn reserve(&mut self, limits: &CallLimits) {
         while self.taken.all < limits.total
@@ -264,7 +264,7 @@ impl Inner {
     }
 }
 
-impl Taken {
+impl SlotCounts {
     fn in_namespace(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
@@ -325,15 +325,19 @@ fn after<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Itera
 impl CallWait {
     /// Returns a sentence for the condition `CallsPending`. It names the limit and no place in the queue, which would
     /// cost a write each time it changed.
-    pub(crate) fn words(&self, namespace: &str) -> String {
+    pub(crate) fn message(&self, namespace: &str) -> String {
         let of = |whose: String, most: usize, flag: &str| {
-            format!("{most} calls of {whose} run, as many as may at once ({flag}); free places are given by turns")
+            format!(
+                "{whose} has {most} calls in flight, which is its limit ({flag}); the call starts when a slot is free"
+            )
         };
         match self {
             Self::Workflow(most) => of("its Workflow".to_owned(), *most, "--max-calls-per-workflow"),
             Self::Namespace(most) => of(format!("the namespace {namespace}"), *most, "--max-calls-per-namespace"),
             Self::Host(host, most) => {
-                format!("{most} calls to {host} run, as many as may at once (--max-calls-per-provider)")
+                format!(
+                    "{most} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free"
+                )
             }
             Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
         }

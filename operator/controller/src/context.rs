@@ -24,19 +24,19 @@ use crate::{
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
     error::Error,
-    guard::{Confirms, GuardStatus, Recheck},
+    guard::{ConfirmScope, GuardStatus, Recheck},
     in_flight::Runs,
-    metrics::Shared,
+    metrics::SharedMetrics,
     pods::{PodIndex, PodQuota, PodSlot},
     policy_index::PolicyIndex,
     quarantine::Quarantines,
     stalls::Stalls,
-    unreadable::Unreadable,
+    unreadable::UnreadableObjects,
     value_quota::ValueQuota,
 };
 
 /// A call to be started, with its slot.
-pub(crate) struct Start {
+pub(crate) struct CallStart {
     pub(crate) name: Name,
     pub(crate) run: RunRef,
     pub(crate) call: Call,
@@ -61,7 +61,7 @@ pub(crate) struct Context {
     pub(crate) workflows: Store<Workflow>,
     pub(crate) approvals: Store<Approval>,
     pub(crate) policies: PolicyIndex,
-    pub(crate) unreadable: Unreadable,
+    pub(crate) unreadable: UnreadableObjects,
     pub(crate) queue: Queue,
     /// The objects whose last reconcile failed.
     pub(crate) stalls: Stalls,
@@ -74,7 +74,7 @@ pub(crate) struct Context {
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
     /// The limits of the part of a journal that stays in its Workflow.
-    pub(crate) room: JournalLimits,
+    pub(crate) journal_limits: JournalLimits,
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
     /// The quota for long values.
@@ -88,9 +88,9 @@ pub(crate) struct Context {
     /// Outcomes that this process has confirmed and written, and no run has taken yet.
     pub(crate) confirmed_outcomes: ConfirmedOutcomes,
     pub(crate) lease_guard: LeaseGuard,
-    pub(crate) starts: mpsc::UnboundedSender<Start>,
+    pub(crate) starts: mpsc::UnboundedSender<CallStart>,
     pub(crate) reporter: Reporter,
-    pub(crate) metrics: Shared,
+    pub(crate) metrics: SharedMetrics,
     /// Whether the operator is stopping: no new call starts.
     pub(crate) draining: AtomicBool,
 }
@@ -127,17 +127,17 @@ impl Context {
         }
         // One that waits here leaves its place to others.
         self.evaluating.fetch_add(1, Ordering::Relaxed);
-        let _counted = Counted(&self.evaluating);
-        self.queue.nudge();
+        let _counted = CountedWait(&self.evaluating);
+        self.queue.wake_consumer();
         let is_suspect = self.evaluator.is_suspect(&subject);
         let (name, uid) = (Name::of(object), subject.uid.clone());
         let result = tokio::select! {
             biased;
             result = self.evaluator.run(subject, work) => result,
-            () = self.withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
+            () = self.until_withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
         };
         if let Err(why) = &result {
-            self.metrics.stopped(K::KIND, crate::quarantine::reason(why));
+            self.metrics.count_stop(K::KIND, crate::quarantine::reason(why));
         }
         result
     }
@@ -156,9 +156,9 @@ impl Context {
 
     /// Waits until an object that is being reconciled has to be reconciled anew, because something was done to it that
     /// works without an evaluation.
-    async fn withdrawn(&self, kind: &str, name: &Name, uid: &str) {
+    async fn until_withdrawn(&self, kind: &str, name: &Name, uid: &str) {
         loop {
-            let news = self.queue.news_of_running();
+            let news = self.queue.event_of_running();
             if self.is_withdrawn(kind, name, uid) {
                 return;
             }
@@ -168,7 +168,9 @@ impl Context {
 
     fn is_withdrawn(&self, kind: &str, name: &Name, uid: &str) -> bool {
         let is_stopped = |workflow: &Workflow| {
-            workflow.metadata.deletion_timestamp.is_some() || workflow.is_over() || workflow.spec.cancel == Some(true)
+            workflow.metadata.deletion_timestamp.is_some()
+                || workflow.is_finished()
+                || workflow.spec.cancel == Some(true)
         };
         if kind == Workflow::KIND {
             return match self.workflows.find(name) {
@@ -181,7 +183,9 @@ impl Context {
             };
         }
         let approval = match self.approvals.find(name) {
-            Found::Here(approval) if signoff_cluster::kinds::uid(&*approval) == uid && !approval.is_over() => approval,
+            Found::Here(approval) if signoff_cluster::kinds::uid(&*approval) == uid && !approval.is_finished() => {
+                approval
+            }
             found => return !matches!(found, Found::Stale),
         };
         match self.workflows.find(&name.beside(&approval.spec.request.workflow.name)) {
@@ -190,24 +194,24 @@ impl Context {
         }
     }
 
-    /// An object is not set aside any more.
-    pub(crate) fn lift_quarantine(&self, key: &Key) {
-        if self.quarantines.lift(key) {
-            self.metrics.quarantined(self.quarantines.count());
+    /// Ends the quarantine of an object.
+    pub(crate) fn end_quarantine(&self, key: &Key) {
+        if self.quarantines.remove(key) {
+            self.metrics.set_quarantined(self.quarantines.count());
         }
     }
 
-    pub(crate) fn look_at_workflow(&self, name: Name) {
+    pub(crate) fn enqueue_workflow(&self, name: Name) {
         self.queue.trigger(Key::Workflow(name));
     }
 
-    pub(crate) fn look_at_approval(&self, name: Name) {
+    pub(crate) fn enqueue_approval(&self, name: Name) {
         self.queue.trigger(Key::Approval(name));
     }
 
     /// Whether the policies that verify decisions were in force, in this epoch, until after what is known now was
     /// stored.
-    pub(crate) async fn confirms(&self, what: Confirms, epoch: &str) -> Result<bool, Error> {
+    pub(crate) async fn confirms(&self, what: ConfirmScope, epoch: &str) -> Result<bool, Error> {
         self.recheck
             .is_in_force(epoch, what)
             .await
@@ -258,9 +262,9 @@ fn subject<K: ReconciledKind>(object: &K) -> Subject {
     }
 }
 
-struct Counted<'a>(&'a AtomicUsize);
+struct CountedWait<'a>(&'a AtomicUsize);
 
-impl Drop for Counted<'_> {
+impl Drop for CountedWait<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -115,7 +115,7 @@ impl Error {
 
     /// The condition and its reason that tell on the Workflow that the run cannot go on before an administrator acts.
     #[must_use]
-    pub fn blocks(&self) -> Option<(&'static str, &'static str)> {
+    pub fn blocking_condition(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::ValueGone { .. } => Some((conditions::VALUE_UNAVAILABLE, reason::VALUE_MISSING)),
             Self::Blob { source: BlobError::Mismatch { .. }, .. } => {
@@ -133,7 +133,7 @@ impl Error {
     pub fn class(&self) -> &'static str {
         match self {
             Self::Cluster(Cluster::Conflict(_)) => "conflict",
-            _ if self.blocks().is_some() => "blocked",
+            _ if self.blocking_condition().is_some() => "blocked",
             Self::Cluster(Cluster::Transient { .. }) | Self::Blob { .. } => "transient",
             Self::Cluster(Cluster::Unreadable { .. })
             | Self::ValueGone { .. }
@@ -151,10 +151,10 @@ impl Error {
             Duration::from_millis(first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most))
         };
         match self {
-            // The first look again is at once; a contender that always wins must not be met by a loop.
+            // The first retry is at once; against a contender that always wins it must not loop.
             Self::Cluster(Cluster::Conflict(_)) if failures <= 3 => Duration::ZERO,
             Self::Cluster(Cluster::Conflict(_)) => doubled(1, 5_000),
-            _ if self.blocks().is_some() => doubled(10_000, 600_000),
+            _ if self.blocking_condition().is_some() => doubled(10_000, 600_000),
             Self::Cluster(Cluster::Transient { .. }) | Self::Blob { .. } => doubled(100, 60_000),
             Self::Cluster(Cluster::Unreadable { .. } | Cluster::StatusRefused { .. })
             | Self::ValueGone { .. }

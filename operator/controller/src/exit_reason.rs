@@ -8,13 +8,11 @@ pub enum ExitReason {
     LeaseLost(String),
     /// Another server answered for our objects: the caches may be false.
     #[error(
-        "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
+        "the API signoff.dev was served by another server for a time: this process exits, so that the next one starts without what was read from it"
     )]
     ForeignApiServer,
     /// Evaluations did not stop when told to, and their threads go on using the CPU.
-    #[error(
-        "{0} evaluations did not stop: what they belong to is set aside, and this process ends, so that the next one starts without their threads"
-    )]
+    #[error("{0} evaluations did not stop: their objects are quarantined, and this process exits to end their threads")]
     LostThreads(usize),
     /// A task that must not end has ended.
     #[error("the operator's {0} ended: internal error; report this as a bug")]

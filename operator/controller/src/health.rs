@@ -4,11 +4,11 @@ use std::{fmt, sync::Weak};
 
 use tokio::sync::watch;
 
-use crate::{context::Context, guard::GuardStatus, metrics::Shared};
+use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics};
 
-/// The stage of an operator's start.
+/// The phase of an operator between its start and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum OperatorPhase {
     /// Another operator holds the Lease; this one takes over when that one is gone.
     StandingBy(String),
     /// It waits for something before it begins.
@@ -19,7 +19,7 @@ pub enum Stage {
     Stopping,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for OperatorPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StandingBy(why) => write!(f, "standing by: {why}"),
@@ -30,12 +30,12 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Looks at a running operator from outside. Clones look at the same one.
+/// The probe of a running operator's health. Clones probe the same operator.
 #[derive(Clone)]
 pub struct Probe {
-    pub(crate) stage: watch::Receiver<Stage>,
+    pub(crate) phase: watch::Receiver<OperatorPhase>,
     pub(crate) guard: watch::Receiver<GuardStatus>,
-    pub(crate) metrics: Shared,
+    pub(crate) metrics: SharedMetrics,
     pub(crate) context: watch::Receiver<Weak<Context>>,
 }
 
@@ -45,19 +45,19 @@ impl Probe {
     /// # Errors
     /// The sentence, where it does not.
     pub fn ready(&self) -> Result<String, String> {
-        let stage = self.stage.borrow().clone();
+        let phase = self.phase.borrow().clone();
         let guard = self.guard.borrow().clone();
-        match (&stage, &guard) {
-            (Stage::StandingBy(_), _) => Ok(stage.to_string()),
-            (Stage::Working, GuardStatus::InForce(_)) => Ok(format!("{stage}; {guard}")),
-            _ => Err(format!("{stage}; {guard}")),
+        match (&phase, &guard) {
+            (OperatorPhase::StandingBy(_), _) => Ok(phase.to_string()),
+            (OperatorPhase::Working, GuardStatus::InForce(_)) => Ok(format!("{phase}; {guard}")),
+            _ => Err(format!("{phase}; {guard}")),
         }
     }
 
-    /// Returns the current stage and its changes.
+    /// Returns the current phase and its changes.
     #[must_use]
-    pub fn stage(&self) -> watch::Receiver<Stage> {
-        self.stage.clone()
+    pub fn phase(&self) -> watch::Receiver<OperatorPhase> {
+        self.phase.clone()
     }
 
     /// All numbers in OpenMetrics text.
@@ -67,10 +67,10 @@ impl Probe {
     pub fn metrics(&self) -> Result<String, fmt::Error> {
         if let Some(context) = self.context.borrow().upgrade() {
             let (free, waiting) = context.call_slots.levels();
-            let (workflows, approvals) = (context.workflows.held(), context.approvals.held());
-            self.metrics.stalled(context.stalls.count());
-            self.metrics.rests(workflows.0 + approvals.0, workflows.1 + approvals.1);
-            self.metrics.levels(context.approvals.count_open(), free, waiting, context.queue.depth());
+            let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
+            self.metrics.set_stalled(context.stalls.count());
+            self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);
+            self.metrics.set_queue_levels(context.approvals.count_open(), free, waiting, context.queue.depth());
         }
         self.metrics.text()
     }

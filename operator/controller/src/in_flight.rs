@@ -20,18 +20,18 @@ const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
 /// The calls in flight, uncommitted results and cached values of all runs.
 #[derive(Default)]
 pub struct Runs {
-    inner: Mutex<Inner>,
+    inner: Mutex<RunsState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    runs: BTreeMap<Name, Run>,
+struct RunsState {
+    runs: BTreeMap<Name, RunCalls>,
     /// The Pods that this process was about to create, by their run.
     attempted_pods: BTreeMap<Name, BTreeSet<String>>,
 }
 
 #[derive(Default)]
-struct Run {
+struct RunCalls {
     uid: String,
     calls: CallsInFlight<InFlightCall>,
     values: Blobs,
@@ -44,7 +44,7 @@ struct InFlightCall {
     is_pod: bool,
 }
 
-impl Drop for Run {
+impl Drop for RunCalls {
     fn drop(&mut self) {
         for call in self.calls.handles().filter_map(|call| call.task.as_ref()) {
             call.abort();
@@ -53,11 +53,11 @@ impl Drop for Run {
 }
 
 impl Runs {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RunsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The results that the journal has a place for. Those whose record has a result already are dropped.
+    /// Returns the results of calls that have an open record. Results that the journal contains are dropped.
     pub fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return Vec::new() };
@@ -65,7 +65,7 @@ impl Runs {
     }
 
     /// Whether the call is in flight, or its result is not committed.
-    pub fn is_known(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
+    pub fn has_call(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
         inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
@@ -75,15 +75,15 @@ impl Runs {
         self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))
     }
 
-    /// The call is going to be made; `pod`: as a Pod of this name.
-    pub fn begin(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
+    /// Adds a call that starts now; `pod`: the name of its Pod.
+    pub fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
             inner.attempted_pods.entry(name.clone()).or_default().insert(pod.to_owned());
         }
         if inner.run(name, uid).is_none() {
             // A run of the same name and another uid is one that was deleted.
-            let mut run = Run::default();
+            let mut run = RunCalls::default();
             uid.clone_into(&mut run.uid);
             inner.runs.insert(name.clone(), run);
         }
@@ -92,22 +92,22 @@ impl Runs {
         }
     }
 
-    /// The call is being made by this task. Returns whether anybody still wants it.
-    pub fn attach(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
+    /// Attaches the task of a call. Returns whether the call is still in flight.
+    pub fn attach_task(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
         let wanted = inner.run(name, uid).and_then(|run| run.calls.handle_mut(key));
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
-    /// The call has ended. Returns whether anybody still wants to know.
-    pub fn end(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
+    /// Records the result of a call. Returns whether the call was in flight.
+    pub fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
         run.calls.finish(key, fact)
     }
 
-    /// The journal was committed: results that it holds need not be kept.
-    pub fn committed(&self, name: &Name, uid: &str, journal: &Journal) {
+    /// Drops the results that a committed journal contains.
+    pub fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
             run.calls.committed(journal);
@@ -115,7 +115,7 @@ impl Runs {
     }
 
     /// Ends everything in flight of a run that has finished.
-    pub fn close(&self, name: &Name) {
+    pub fn remove(&self, name: &Name) {
         let mut inner = self.lock();
         inner.attempted_pods.remove(name);
         inner.runs.remove(name);
@@ -139,23 +139,23 @@ impl Runs {
     }
 
     /// Drops the cached values of a run with nothing in flight.
-    pub fn rest(&self, name: &Name) {
+    pub fn drop_idle_values(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.runs.get(name).is_some_and(|run| run.calls.is_empty()) {
             inner.runs.remove(name);
         }
     }
 
-    /// The runs with calls under way that would be lost, or results that are not committed.
-    pub fn busy(&self) -> BTreeSet<Name> {
+    /// Returns the runs with calls in flight that would be lost, or with results that are not committed.
+    pub fn busy_runs(&self) -> BTreeSet<Name> {
         let inner = self.lock();
-        let busy = |run: &Run| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
+        let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()
     }
 }
 
-impl Inner {
-    fn run(&mut self, name: &Name, uid: &str) -> Option<&mut Run> {
+impl RunsState {
+    fn run(&mut self, name: &Name, uid: &str) -> Option<&mut RunCalls> {
         self.runs.get_mut(name).filter(|run| run.uid == uid)
     }
 }

@@ -50,8 +50,8 @@ mod workflow;
 
 pub use call_slots::CallLimits;
 pub use exit_reason::ExitReason;
-pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
-pub use health::{Probe, Stage};
+pub use guard::{GuardEpoch, GuardMode, GuardSettings, GuardStatus};
+pub use health::{OperatorPhase, Probe};
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;
 pub use protected_addresses::ProtectedAddresses;

@@ -67,22 +67,22 @@ impl Default for Metrics {
             incarnation_seconds: Gauge::default(),
         };
         let mut registry = Registry::with_prefix("signoff");
-        registry.register("reconcile_seconds", "Looks at an object, by kind and result", all.reconciles.clone());
-        registry.register("reconcile_errors", "Looks that failed, by kind and class", all.errors.clone());
-        registry.register(
-            "unreadable_objects",
-            "Objects seen that could not be decoded, by kind",
-            all.unreadable.clone(),
-        );
-        registry.register("ended", "Runs and Approvals that came to their end, by kind and phase", all.ends.clone());
+        registry.register("reconcile_seconds", "Reconciles, by kind and result", all.reconciles.clone());
+        registry.register("reconcile_errors", "Failed reconciles, by kind and class", all.errors.clone());
+        registry.register("unreadable_objects", "Objects that could not be decoded, by kind", all.unreadable.clone());
+        registry.register("ended", "Runs and Approvals that finished, by kind and phase", all.ends.clone());
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
-        registry.register("calls_free", "Calls that may still begin at once", all.calls_free.clone());
-        registry.register("calls_waiting", "Calls that wait for a free place", all.calls_waiting.clone());
-        registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
+        registry.register("calls_free", "Free call slots", all.calls_free.clone());
+        registry.register("calls_waiting", "Calls that wait for a free slot", all.calls_waiting.clone());
+        registry.register("queue_depth", "Objects that wait to be reconciled", all.depth.clone());
         registry.register("stalled", "Objects whose reconcile has failed for a minute", all.stalled.clone());
-        registry.register("rest_bytes", "Bytes of Workflows and Approvals at rest", all.rest_bytes.clone());
-        registry.register("objects_in_use", "Workflows and Approvals that are not at rest", all.in_use.clone());
+        registry.register(
+            "rest_bytes",
+            "Bytes of idle Workflows and Approvals, compressed in memory",
+            all.rest_bytes.clone(),
+        );
+        registry.register("objects_in_use", "Workflows and Approvals that are not idle", all.in_use.clone());
         registry.register(
             "guard_in_force",
             "1 while the admission policies are in force as shipped",
@@ -90,7 +90,7 @@ impl Default for Metrics {
         );
         registry.register(
             "guard_foreign_mutations",
-            "Webhooks and policies of others that could change a vote before it is stored",
+            "Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored",
             all.foreign.clone(),
         );
         registry.register(
@@ -132,35 +132,35 @@ impl Metrics {
         Ok(text)
     }
 
-    pub(crate) fn reconciled(&self, kind: &'static str, result: &'static str, took: Duration) {
+    pub(crate) fn count_reconcile(&self, kind: &'static str, result: &'static str, took: Duration) {
         self.reconciles.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn failed(&self, kind: &'static str, class: &'static str) {
+    pub(crate) fn count_failure(&self, kind: &'static str, class: &'static str) {
         self.errors.get_or_create(&vec![("kind", kind), ("class", class)]).inc();
     }
 
-    pub(crate) fn stopped(&self, kind: &'static str, reason: &'static str) {
+    pub(crate) fn count_stop(&self, kind: &'static str, reason: &'static str) {
         self.stopped.get_or_create(&vec![("kind", kind), ("reason", reason)]).inc();
     }
 
-    pub(crate) fn quarantined(&self, objects: usize) {
+    pub(crate) fn set_quarantined(&self, objects: usize) {
         self.quarantined.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn unreadable(&self, kind: &'static str) {
+    pub(crate) fn count_unreadable(&self, kind: &'static str) {
         self.unreadable.get_or_create(&vec![("kind", kind)]).inc();
     }
 
-    pub(crate) fn ended(&self, kind: &'static str, phase: &'static str) {
+    pub(crate) fn count_finished(&self, kind: &'static str, phase: &'static str) {
         self.ends.get_or_create(&vec![("kind", kind), ("phase", phase)]).inc();
     }
 
-    pub(crate) fn called(&self, kind: &'static str, result: &'static str, took: Duration) {
+    pub(crate) fn count_call(&self, kind: &'static str, result: &'static str, took: Duration) {
         self.calls.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn levels(&self, pending: usize, calls_free: usize, calls_waiting: usize, depth: usize) {
+    pub(crate) fn set_queue_levels(&self, pending: usize, calls_free: usize, calls_waiting: usize, depth: usize) {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.pending.set(number(pending));
         self.calls_free.set(number(calls_free));
@@ -168,30 +168,30 @@ impl Metrics {
         self.depth.set(number(depth));
     }
 
-    pub(crate) fn stalled(&self, objects: usize) {
+    pub(crate) fn set_stalled(&self, objects: usize) {
         self.stalled.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn rests(&self, bytes: usize, in_use: usize) {
+    pub(crate) fn set_store_bytes(&self, bytes: usize, in_use: usize) {
         self.rest_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.in_use.set(i64::try_from(in_use).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn guarded(&self, status: &GuardStatus) {
+    pub(crate) fn set_guard_status(&self, status: &GuardStatus) {
         self.in_force.set(status.is_in_force().into());
         if let GuardStatus::InForce(guarded) = status {
             self.foreign.set(i64::try_from(guarded.external_mutators.len()).unwrap_or(i64::MAX));
         }
     }
 
-    pub(crate) fn leads(&self, leading: bool) {
+    pub(crate) fn set_leading(&self, leading: bool) {
         self.leading.set(leading.into());
     }
 
-    pub(crate) fn started(&self, at: jiff::Timestamp) {
+    pub(crate) fn set_started(&self, at: jiff::Timestamp) {
         self.incarnation_seconds.set(at.as_duration().as_secs_f64());
     }
 }
 
 /// The metrics, shared by all tasks.
-pub type Shared = Arc<Metrics>;
+pub type SharedMetrics = Arc<Metrics>;

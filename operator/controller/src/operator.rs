@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_cluster::lease::{Held, Lease, LeaseGuard, LeaseSettings};
+use signoff_cluster::lease::{HeldLease, Lease, LeaseGuard, LeaseSettings};
 use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
@@ -25,8 +25,8 @@ use crate::{
     event_loop::EventLoop,
     exit_reason::ExitReason,
     guard::{GuardMode, GuardStatus},
-    health::{Probe, Stage},
-    metrics::Shared,
+    health::{OperatorPhase, Probe},
+    metrics::SharedMetrics,
     pods::PodSettings,
     protected_addresses::ProtectedAddresses,
     value_quota::ValueSettings,
@@ -48,7 +48,7 @@ pub struct Config {
     /// The administrator's settings for all runs.
     pub settings: Settings,
     /// The limits of the part of a journal that stays in its Workflow; the rest goes to `blobs`.
-    pub room: JournalLimits,
+    pub journal_limits: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
     /// The Lease under which it acts; `None` where it is certainly alone.
@@ -70,7 +70,7 @@ pub struct Config {
     /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,
     /// Where numbers are counted, by the operator and whatever is beside it.
-    pub metrics: Shared,
+    pub metrics: SharedMetrics,
 }
 
 impl Config {
@@ -84,7 +84,7 @@ impl Config {
             caller,
             blobs: None,
             settings: Settings::default(),
-            room: JournalLimits::default(),
+            journal_limits: JournalLimits::default(),
             incarnation: incarnation.to_owned(),
             lease: None,
             guard: GuardMode::Checked(Box::default()),
@@ -103,8 +103,8 @@ impl Config {
 /// An operator before its start.
 pub struct Operator {
     pub(crate) config: Config,
-    pub(crate) metrics: Shared,
-    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) metrics: SharedMetrics,
+    pub(crate) phase: watch::Sender<OperatorPhase>,
     pub(crate) guard: watch::Sender<GuardStatus>,
     pub(crate) context: watch::Sender<Weak<Context>>,
 }
@@ -114,11 +114,11 @@ impl Operator {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let metrics = Arc::clone(&config.metrics);
-        metrics.started(config.clock.now());
+        metrics.set_started(config.clock.now());
         Self {
             config,
             metrics,
-            stage: watch::Sender::new(Stage::Starting("not started".to_owned())),
+            phase: watch::Sender::new(OperatorPhase::Starting("not started".to_owned())),
             guard: watch::Sender::new(GuardStatus::Unknown),
             context: watch::Sender::new(Weak::new()),
         }
@@ -128,7 +128,7 @@ impl Operator {
     #[must_use]
     pub fn probe(&self) -> Probe {
         Probe {
-            stage: self.stage.subscribe(),
+            phase: self.phase.subscribe(),
             guard: self.guard.subscribe(),
             metrics: Arc::clone(&self.metrics),
             context: self.context.subscribe(),
@@ -149,7 +149,7 @@ impl Operator {
                 let clock = Arc::clone(clock);
                 let now = Arc::new(move || clock.now());
                 let lease = Lease::new(client.clone(), settings.clone(), incarnation, now);
-                let acquired = lease.acquire(|why| self.enter(Stage::StandingBy(why)));
+                let acquired = lease.acquire(|why| self.enter(OperatorPhase::StandingBy(why)));
                 tokio::select! {
                     biased;
                     () = &mut shutdown => return Ok(()),
@@ -157,9 +157,9 @@ impl Operator {
                 }
             }
         };
-        self.metrics.leads(true);
-        self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
-        let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, Held::lease_guard);
+        self.metrics.set_leading(true);
+        self.enter(OperatorPhase::Starting("reading Workflows, Approvals and policies".to_owned()));
+        let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
         let (mut works, delivery) = EventLoop::start(&self, lease_guard);
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
@@ -167,29 +167,29 @@ impl Operator {
         let (stop, stopped) = oneshot::channel::<()>();
         let mut keeping = JoinSet::new();
         if let Some(held) = held {
-            keeping.spawn(held.keep_until(stopped));
+            keeping.spawn(held.renew_until(stopped));
         }
         let ended = tokio::select! {
             biased;
             Some(kept) = keeping.join_next() => Err(ExitReason::LeaseLost(lost(kept))),
             ended = works.run(&self, shutdown) => ended,
         };
-        self.metrics.leads(false);
+        self.metrics.set_leading(false);
         works.stop().await;
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);
         if let (Ok(()) | Err(ExitReason::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
-            held.give_up().await;
+            held.release().await;
         }
         ended
     }
 
-    pub(crate) fn enter(&self, stage: Stage) {
-        self.stage.send_if_modified(|old| {
-            let news = *old != stage;
+    pub(crate) fn enter(&self, phase: OperatorPhase) {
+        self.phase.send_if_modified(|old| {
+            let news = *old != phase;
             if news {
-                tracing::info!("{stage}");
-                *old = stage;
+                tracing::info!("{phase}");
+                *old = phase;
             }
             news
         });
@@ -197,10 +197,10 @@ impl Operator {
 }
 
 /// Returns why the Lease was lost.
-fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
+fn lost(kept: Result<Result<HeldLease, String>, JoinError>) -> String {
     match kept {
         Ok(Err(why)) => why,
         Ok(Ok(_)) => "the Lease was not renewed".to_owned(),
-        Err(broken) => format!("what renewed the Lease broke off: {broken}"),
+        Err(broken) => format!("the task that renews the Lease stopped: {broken}"),
     }
 }

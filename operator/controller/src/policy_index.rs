@@ -22,24 +22,24 @@ use signoff_cluster::{
 use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{exit_reason::ExitReason, metrics::Shared};
+use crate::{exit_reason::ExitReason, metrics::SharedMetrics};
 
 /// The approval policies of a namespace, or the reason why they are unknown.
-pub(crate) type Known = Result<Arc<Policies>, String>;
+pub(crate) type KnownPolicies = Result<Arc<Policies>, String>;
 
 /// The approval policies and the labels of all namespaces.
 #[derive(Default)]
 pub(crate) struct PolicyIndex {
-    inner: Mutex<Inner>,
+    inner: Mutex<IndexState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct IndexState {
     cluster: WatchedSet<ClusterApprovalPolicySpec>,
     own: WatchedSet<ApprovalPolicySpec>,
     namespaces: WatchedSet<BTreeMap<String, String>>,
     /// The policies returned last, by namespace: they say which runs a change concerns.
-    given: BTreeMap<Arc<str>, Known>,
+    last_returned: BTreeMap<Arc<str>, KnownPolicies>,
 }
 
 /// The objects of one kind, as far as they matter here.
@@ -58,8 +58,8 @@ impl<T> Default for WatchedSet<T> {
 }
 
 impl<T> WatchedSet<T> {
-    fn take<K: DecodedKind>(&mut self, sight: WatchEvent<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
-        match sight {
+    fn apply<K: DecodedKind>(&mut self, event: WatchEvent<K>, metrics: &SharedMetrics, keep: impl Fn(K) -> T) {
+        match event {
             WatchEvent::Listing => self.listed = Some(BTreeSet::new()),
             WatchEvent::Listed(object) => {
                 let name = Name::of(&*object);
@@ -82,7 +82,7 @@ impl<T> WatchedSet<T> {
             }
             WatchEvent::Unreadable { meta, why, .. } => {
                 let name = name_of(&meta);
-                metrics.unreadable(K::KIND);
+                metrics.count_unreadable(K::KIND);
                 tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing begins where it might hold: {why}");
                 if let Some(listed) = &mut self.listed {
                     listed.insert(name.clone());
@@ -100,7 +100,7 @@ impl<T> WatchedSet<T> {
 }
 
 impl PolicyIndex {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, IndexState> {
         // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,34 +112,34 @@ impl PolicyIndex {
     }
 
     /// Returns the approval policies of a namespace.
-    pub(crate) fn of(&self, namespace: &Arc<str>) -> Known {
+    pub(crate) fn of(&self, namespace: &Arc<str>) -> KnownPolicies {
         let mut inner = self.lock();
-        if let Some(known) = inner.given.get(namespace) {
+        if let Some(known) = inner.last_returned.get(namespace) {
             return known.clone();
         }
         let known = inner.policies(namespace);
-        inner.given.insert(Arc::clone(namespace), known.clone());
+        inner.last_returned.insert(Arc::clone(namespace), known.clone());
         known
     }
 
     /// Takes a change. Returns the namespaces in which something else holds now.
-    fn change(&self, take: impl FnOnce(&mut Inner)) -> Vec<Arc<str>> {
+    fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
         take(&mut inner);
         let mut changed = Vec::new();
-        for namespace in inner.given.keys().cloned().collect::<Vec<_>>() {
+        for namespace in inner.last_returned.keys().cloned().collect::<Vec<_>>() {
             let known = inner.policies(&namespace);
-            if inner.given.get(&namespace) != Some(&known) {
+            if inner.last_returned.get(&namespace) != Some(&known) {
                 changed.push(Arc::clone(&namespace));
-                inner.given.insert(namespace, known);
+                inner.last_returned.insert(namespace, known);
             }
         }
         changed
     }
 }
 
-impl Inner {
-    fn policies(&self, namespace: &str) -> Known {
+impl IndexState {
+    fn policies(&self, namespace: &str) -> KnownPolicies {
         let held = |kind: &str, name: &str, why: &str| {
             format!("{kind} {name} cannot be read, so its requirements are unknown: correct or delete it ({why})")
         };
@@ -162,7 +162,7 @@ impl Inner {
             // What no policy asks for need not be known.
             _ if !cluster.iter().any(|(_, spec)| selects(spec)) => &none,
             Some(Err(why)) => return Err(format!("the labels of namespace {namespace} cannot be read: {why}")),
-            None => return Err(format!("the labels of namespace {namespace} are not known yet")),
+            None => return Err(format!("the labels of namespace {namespace} have not been read yet")),
         };
         Ok(Arc::new(Policies::of(labels, cluster, own)))
     }
@@ -177,7 +177,7 @@ pub(crate) struct PolicyWatches {
 
 impl PolicyWatches {
     /// Begins the watches, as tasks that do not end by themselves.
-    pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<ExitReason>) -> Self {
+    pub(crate) fn start(client: &Client, metrics: &SharedMetrics, tasks: &mut JoinSet<ExitReason>) -> Self {
         let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
         let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
         let namespaces = watch(client, metrics, tasks, "watch of Namespaces");
@@ -186,18 +186,18 @@ impl PolicyWatches {
 
     /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now.
     /// It may be dropped at any time: nothing that was seen is lost.
-    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &Shared) -> Vec<Arc<str>> {
+    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &SharedMetrics) -> Vec<Arc<str>> {
         tokio::select! {
             biased;
-            Some(sight) = self.cluster.recv() => {
-                index.change(|inner| inner.cluster.take(sight, metrics, |policy| policy.spec))
+            Some(event) = self.cluster.recv() => {
+                index.change(|inner| inner.cluster.apply(event, metrics, |policy| policy.spec))
             }
-            Some(sight) = self.own.recv() => {
-                index.change(|inner| inner.own.take(sight, metrics, |policy| policy.spec))
+            Some(event) = self.own.recv() => {
+                index.change(|inner| inner.own.apply(event, metrics, |policy| policy.spec))
             }
-            Some(sight) = self.namespaces.recv() => {
+            Some(event) = self.namespaces.recv() => {
                 let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
-                index.change(|inner| inner.namespaces.take(sight, metrics, labels))
+                index.change(|inner| inner.namespaces.apply(event, metrics, labels))
             }
             // The tasks that would send have ended, and whoever owns them knows.
             else => std::future::pending().await,
@@ -207,7 +207,7 @@ impl PolicyWatches {
 
 fn watch<K: DecodedKind>(
     client: &Client,
-    metrics: &Shared,
+    metrics: &SharedMetrics,
     tasks: &mut JoinSet<ExitReason>,
     what: &'static str,
 ) -> mpsc::Receiver<WatchEvent<K>> {
@@ -238,13 +238,13 @@ mod tests {
         }
     }
 
-    fn see_policy(index: &PolicyIndex, sight: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
-        index.change(|inner| inner.cluster.take(sight, &Arc::default(), |policy| policy.spec))
+    fn apply_policy(index: &PolicyIndex, event: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
+        index.change(|inner| inner.cluster.apply(event, &Arc::default(), |policy| policy.spec))
     }
 
-    fn see_namespace(index: &PolicyIndex, namespace: Namespace) -> Vec<Arc<str>> {
-        let sight = WatchEvent::Applied(Box::new(namespace));
-        index.change(|inner| inner.namespaces.take(sight, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
+    fn apply_namespace(index: &PolicyIndex, namespace: Namespace) -> Vec<Arc<str>> {
+        let event = WatchEvent::Applied(Box::new(namespace));
+        index.change(|inner| inner.namespaces.apply(event, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
     }
 
     fn prod() -> ClusterApprovalPolicy {
@@ -255,14 +255,14 @@ mod tests {
     fn a_change_concerns_the_namespaces_in_which_something_else_holds_now() {
         let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
-        see_namespace(&index, labelled("pay", "prod"));
-        see_namespace(&index, labelled("lab", "dev"));
+        apply_namespace(&index, labelled("pay", "prod"));
+        apply_namespace(&index, labelled("lab", "dev"));
         assert_eq!((index.of(&pay), index.of(&lab)), (Ok(Arc::default()), Ok(Arc::default())));
-        assert_eq!(see_policy(&index, WatchEvent::Applied(Box::new(prod()))), [Arc::clone(&pay)]);
+        assert_eq!(apply_policy(&index, WatchEvent::Applied(Box::new(prod()))), [Arc::clone(&pay)]);
         assert_ne!(index.of(&pay), Ok(Arc::default()));
-        assert_eq!(see_namespace(&index, labelled("lab", "prod")), [Arc::clone(&lab)]);
-        assert_eq!(see_namespace(&index, labelled("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
-        assert_eq!(see_policy(&index, WatchEvent::Deleted(prod().metadata)), [lab, pay]);
+        assert_eq!(apply_namespace(&index, labelled("lab", "prod")), [Arc::clone(&lab)]);
+        assert_eq!(apply_namespace(&index, labelled("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
+        assert_eq!(apply_policy(&index, WatchEvent::Deleted(prod().metadata)), [lab, pay]);
     }
 
     #[test]
@@ -272,14 +272,14 @@ mod tests {
         assert!(index.of(&pay).is_ok());
         let unreadable =
             |listed| WatchEvent::Unreadable { meta: prod().metadata, why: "no such verdict".into(), listed };
-        assert_eq!(see_policy(&index, unreadable(false)), [Arc::clone(&pay)]);
+        assert_eq!(apply_policy(&index, unreadable(false)), [Arc::clone(&pay)]);
         assert!(index.of(&lab).unwrap_err().contains("ClusterApprovalPolicy prod cannot be read"));
-        for sight in [WatchEvent::Listing, unreadable(true), WatchEvent::ListDone("2".into())] {
-            see_policy(&index, sight);
+        for event in [WatchEvent::Listing, unreadable(true), WatchEvent::ListDone("2".into())] {
+            apply_policy(&index, event);
         }
         assert!(index.of(&pay).is_err(), "it is still there");
-        for sight in [WatchEvent::Listing, WatchEvent::ListDone("3".into())] {
-            see_policy(&index, sight);
+        for event in [WatchEvent::Listing, WatchEvent::ListDone("3".into())] {
+            apply_policy(&index, event);
         }
         assert!(index.of(&pay).is_ok(), "it was deleted while nobody watched");
     }
@@ -289,17 +289,17 @@ mod tests {
         let index = PolicyIndex::default();
         let new: Arc<str> = "new".into();
         assert!(index.of(&new).is_ok(), "no policy asks for labels");
-        see_policy(&index, WatchEvent::Applied(Box::new(prod())));
-        assert!(index.of(&new).unwrap_err().contains("labels of namespace new are not known yet"));
-        assert_eq!(see_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
+        apply_policy(&index, WatchEvent::Applied(Box::new(prod())));
+        assert!(index.of(&new).unwrap_err().contains("labels of namespace new have not been read yet"));
+        assert_eq!(apply_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
         assert!(index.of(&new).is_ok());
     }
 
     #[test]
     fn nothing_is_complete_before_every_list_was_read() {
         let index = PolicyIndex::default();
-        see_policy(&index, WatchEvent::Listing);
-        see_policy(&index, WatchEvent::ListDone("1".into()));
+        apply_policy(&index, WatchEvent::Listing);
+        apply_policy(&index, WatchEvent::ListDone("1".into()));
         assert!(!index.is_complete());
     }
 }

@@ -26,7 +26,7 @@ use signoff_cluster::error::{plain, status_code};
 use signoff_executor::ProtectedSet;
 use signoff_expr::text;
 
-use crate::metrics::Shared;
+use crate::metrics::SharedMetrics;
 
 /// Where the API server's own Service and endpoints are, and their name.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
@@ -41,16 +41,16 @@ pub struct ProtectedAddresses {
 }
 
 /// A kind of object that has addresses.
-trait Place: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
+trait AddressedKind: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
     const KIND: &'static str;
-    /// As they stand there; what is no IP address among them is none that a call could connect to.
+    /// Returns the addresses as written; entries that are not IP addresses are ignored.
     fn addresses(&self) -> Vec<&str>;
 }
 
-/// Of a Node, no more than this.
+/// The decoded part of a Node.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = Node)]
-struct NodePlace {
+struct NodeObject {
     metadata: ObjectMeta,
     #[serde(default)]
     status: NodeStatus,
@@ -67,7 +67,7 @@ struct NodeAddress {
     address: String,
 }
 
-impl Place for NodePlace {
+impl AddressedKind for NodeObject {
     const KIND: &'static str = "Node";
 
     fn addresses(&self) -> Vec<&str> {
@@ -75,10 +75,10 @@ impl Place for NodePlace {
     }
 }
 
-/// Of a Service, no more than this.
+/// The decoded part of a Service.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = Service)]
-struct ServicePlace {
+struct ServiceObject {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: ServiceSpec,
@@ -93,7 +93,7 @@ struct ServiceSpec {
     external_ips: Vec<String>,
 }
 
-impl Place for ServicePlace {
+impl AddressedKind for ServiceObject {
     const KIND: &'static str = "Service";
 
     fn addresses(&self) -> Vec<&str> {
@@ -101,10 +101,10 @@ impl Place for ServicePlace {
     }
 }
 
-/// Of an EndpointSlice, no more than this.
+/// The decoded part of an EndpointSlice.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = EndpointSlice)]
-struct SlicePlace {
+struct SliceObject {
     metadata: ObjectMeta,
     // Both null and missing stand for none.
     endpoints: Option<Vec<SliceEndpoint>>,
@@ -116,7 +116,7 @@ struct SliceEndpoint {
     addresses: Vec<String>,
 }
 
-impl Place for SlicePlace {
+impl AddressedKind for SliceObject {
     const KIND: &'static str = "EndpointSlice";
 
     fn addresses(&self) -> Vec<&str> {
@@ -124,64 +124,69 @@ impl Place for SlicePlace {
     }
 }
 
-/// Announces at once what will be told, and then tells it for as long as it runs.
-pub(crate) fn keep(
+/// Watches the objects with protected addresses. What will be published is announced at once.
+pub(crate) fn watch(
     client: &Client,
     targets: &ProtectedAddresses,
-    metrics: &Shared,
+    metrics: &SharedMetrics,
 ) -> impl Future<Output = ()> + Send + use<> {
     let (home, name) = KUBERNETES;
     let all = watcher::Config::default;
     let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));
     let own = &targets.namespace;
-    let tell = |what| {
+    let publisher = |what| {
         targets.protected.announce(what);
-        Telling { what, protected: targets.protected.clone(), metrics: Shared::clone(metrics) }
+        AddressPublisher { what, protected: targets.protected.clone(), metrics: SharedMetrics::clone(metrics) }
     };
     let watches: Vec<BoxFuture<'static, ()>> = vec![
-        follow::<NodePlace>(Api::all(client.clone()), all(), tell("a node of the cluster")).boxed(),
-        follow::<ServicePlace>(
+        watch_kind::<NodeObject>(Api::all(client.clone()), all(), publisher("a node of the cluster")).boxed(),
+        watch_kind::<ServiceObject>(
             Api::namespaced(client.clone(), own),
             all(),
-            tell("a Service of the operator's own namespace"),
+            publisher("a Service of the operator's own namespace"),
         )
         .boxed(),
-        follow::<SlicePlace>(
+        watch_kind::<SliceObject>(
             Api::namespaced(client.clone(), own),
             all(),
-            tell("a pod of the operator's own namespace"),
+            publisher("a pod of the operator's own namespace"),
         )
         .boxed(),
-        follow::<ServicePlace>(Api::namespaced(client.clone(), home), server(), tell("the Service of the API server"))
-            .boxed(),
-        follow::<SlicePlace>(Api::namespaced(client.clone(), home), server(), tell("the API server")).boxed(),
+        watch_kind::<ServiceObject>(
+            Api::namespaced(client.clone(), home),
+            server(),
+            publisher("the Service of the API server"),
+        )
+        .boxed(),
+        watch_kind::<SliceObject>(Api::namespaced(client.clone(), home), server(), publisher("the API server")).boxed(),
     ];
     futures::future::join_all(watches).map(drop)
 }
 
-struct Telling {
+/// Publishes the addresses of one watch.
+struct AddressPublisher {
     what: &'static str,
     protected: ProtectedSet,
-    metrics: Shared,
+    metrics: SharedMetrics,
 }
 
-async fn follow<K: Place>(api: Api<K>, config: watcher::Config, to: Telling) {
-    let mut known = Known::default();
+async fn watch_kind<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: AddressPublisher) {
+    let mut known = AddressSet::default();
     let mut events = pin!(watcher(api, config).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                if known.take(event) {
+                if known.apply(event) {
                     to.protected.tell(to.what, known.addresses());
                 }
             }
-            Err(error) => to.failed::<K>(&error),
+            Err(error) => to.on_watch_failed::<K>(&error),
         }
     }
 }
 
-impl Telling {
-    fn failed<K: Place>(&self, error: &watcher::Error) {
+impl AddressPublisher {
+    fn on_watch_failed<K: AddressedKind>(&self, error: &watcher::Error) {
         self.metrics.requests().watch_failed(K::KIND);
         let (code, why) = match error {
             watcher::Error::InitialListFailed(error)
@@ -204,14 +209,14 @@ impl Telling {
 
 /// The addresses of all objects of a watch, by namespace and name.
 #[derive(Debug, Default)]
-struct Known {
+struct AddressSet {
     objects: BTreeMap<String, BTreeSet<IpAddr>>,
     listing: BTreeMap<String, BTreeSet<IpAddr>>,
 }
 
-impl Known {
-    /// Takes news. Returns whether the addresses may be others now.
-    fn take<K: Place>(&mut self, event: watcher::Event<K>) -> bool {
+impl AddressSet {
+    /// Applies a watch event. Returns whether the addresses may have changed.
+    fn apply<K: AddressedKind>(&mut self, event: watcher::Event<K>) -> bool {
         let read = |object: &K| {
             let addresses = object.addresses().into_iter().filter_map(|text| text.parse().ok()).collect();
             (object.name_any(), addresses)
@@ -250,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    fn read<K: Place>(object: Value) -> Vec<String> {
+    fn read<K: AddressedKind>(object: Value) -> Vec<String> {
         serde_json::from_value::<K>(object).unwrap().addresses().into_iter().map(str::to_owned).collect()
     }
 
@@ -259,44 +264,44 @@ mod tests {
         let meta = json!({"name": "a"});
         let node = json!({"metadata": meta, "spec": {}, "status": {"addresses": [
             {"type": "InternalIP", "address": "10.0.0.7"}, {"type": "Hostname", "address": "node-7"}]}});
-        assert_eq!(read::<NodePlace>(node), ["10.0.0.7", "node-7"]);
+        assert_eq!(read::<NodeObject>(node), ["10.0.0.7", "node-7"]);
         let service = json!({"metadata": meta, "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "fd00::1"],
             "externalIPs": ["192.0.2.1"]}, "status": {}});
-        assert_eq!(read::<ServicePlace>(service), ["10.96.0.1", "fd00::1", "192.0.2.1"]);
+        assert_eq!(read::<ServiceObject>(service), ["10.96.0.1", "fd00::1", "192.0.2.1"]);
         let slice = json!({"metadata": meta, "addressType": "IPv4", "ports": [], "endpoints": [
             {"addresses": ["10.1.0.1"], "conditions": {"ready": true}}, {"addresses": ["10.1.0.2"], "conditions": {"ready": false}}]});
-        assert_eq!(read::<SlicePlace>(slice), ["10.1.0.1", "10.1.0.2"]);
+        assert_eq!(read::<SliceObject>(slice), ["10.1.0.1", "10.1.0.2"]);
     }
 
     #[test]
     fn an_object_without_addresses_has_none() {
         let meta = json!({"name": "a"});
-        assert!(read::<NodePlace>(json!({"metadata": meta})).is_empty());
-        assert!(read::<ServicePlace>(json!({"metadata": meta, "spec": {"externalName": "example.com"}})).is_empty());
-        assert!(read::<SlicePlace>(json!({"metadata": meta, "endpoints": null})).is_empty());
+        assert!(read::<NodeObject>(json!({"metadata": meta})).is_empty());
+        assert!(read::<ServiceObject>(json!({"metadata": meta, "spec": {"externalName": "example.com"}})).is_empty());
+        assert!(read::<SliceObject>(json!({"metadata": meta, "endpoints": null})).is_empty());
     }
 
     #[test]
     fn what_is_known_follows_the_watch() {
-        let node = |name: &str, address: &str| -> NodePlace {
+        let node = |name: &str, address: &str| -> NodeObject {
             let addresses =
                 [json!({"type": "InternalIP", "address": address}), json!({"type": "Hostname", "address": name})];
             serde_json::from_value(json!({"metadata": {"name": name}, "status": {"addresses": addresses}})).unwrap()
         };
-        let shown = |known: &Known| known.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut known = Known::default();
-        assert!(!known.take(watcher::Event::<NodePlace>::Init));
-        assert!(!known.take(watcher::Event::InitApply(node("a", "10.0.0.1"))));
-        assert!(!known.take(watcher::Event::InitApply(node("b", "10.0.0.2"))));
-        assert!(known.take(watcher::Event::<NodePlace>::InitDone));
+        let shown = |known: &AddressSet| known.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut known = AddressSet::default();
+        assert!(!known.apply(watcher::Event::<NodeObject>::Init));
+        assert!(!known.apply(watcher::Event::InitApply(node("a", "10.0.0.1"))));
+        assert!(!known.apply(watcher::Event::InitApply(node("b", "10.0.0.2"))));
+        assert!(known.apply(watcher::Event::<NodeObject>::InitDone));
         assert_eq!(shown(&known), ["10.0.0.1", "10.0.0.2"]);
-        assert!(!known.take(watcher::Event::Apply(node("a", "10.0.0.1"))), "only a heartbeat");
-        assert!(known.take(watcher::Event::Apply(node("a", "10.0.0.3"))));
-        assert!(known.take(watcher::Event::Delete(node("b", "10.0.0.2"))));
+        assert!(!known.apply(watcher::Event::Apply(node("a", "10.0.0.1"))), "only a heartbeat");
+        assert!(known.apply(watcher::Event::Apply(node("a", "10.0.0.3"))));
+        assert!(known.apply(watcher::Event::Delete(node("b", "10.0.0.2"))));
         assert_eq!(shown(&known), ["10.0.0.3"]);
         // A new list says it all.
-        known.take(watcher::Event::<NodePlace>::Init);
-        assert!(known.take(watcher::Event::<NodePlace>::InitDone));
+        known.apply(watcher::Event::<NodeObject>::Init);
+        assert!(known.apply(watcher::Event::<NodeObject>::InitDone));
         assert!(shown(&known).is_empty());
     }
 }

@@ -23,20 +23,20 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// The objects in quarantine, and the namespaces that are slowed down because of them.
 #[derive(Default)]
 pub(crate) struct Quarantines {
-    inner: Mutex<Inner>,
+    inner: Mutex<QuarantinesState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    objects: BTreeMap<Key, Aside>,
+struct QuarantinesState {
+    objects: BTreeMap<Key, QuarantineEntry>,
     /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
     costly: BTreeMap<Name, (String, Vec<Fact>)>,
-    namespaces: BTreeMap<Arc<str>, Pause>,
+    namespaces: BTreeMap<Arc<str>, NamespaceBackoff>,
 }
 
 /// An object in quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Aside {
+pub(crate) struct QuarantineEntry {
     /// The generation that was evaluated.
     pub(crate) generation: i64,
     /// The number of attempts that were stopped.
@@ -45,7 +45,7 @@ pub(crate) struct Aside {
     pub(crate) until: Moment,
 }
 
-struct Pause {
+struct NamespaceBackoff {
     failures: i32,
     until: Moment,
 }
@@ -56,33 +56,33 @@ fn pause(failures: i32) -> Duration {
 }
 
 impl Quarantines {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, QuarantinesState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An evaluation was stopped, after as many failures `before`. Returns when the object is tried again.
-    pub(crate) fn stopped(&self, key: &Key, generation: i64, before: i32, now: Moment) -> Aside {
+    /// Records a stopped evaluation, after `before` failures. Returns the entry of the object.
+    pub(crate) fn record_stop(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let mut inner = self.lock();
-        let shared = inner.strike(&key.name().namespace, now);
+        let shared = inner.record_failure(&key.name().namespace, now);
         let failures = before.saturating_add(1);
-        let aside = Aside { generation, failures, until: now.after(pause(failures)).max(shared) };
-        inner.objects.insert(key.clone(), aside);
-        aside
+        let entry = QuarantineEntry { generation, failures, until: now.after(pause(failures)).max(shared) };
+        inner.objects.insert(key.clone(), entry);
+        entry
     }
 
-    /// A part of an evaluation was stopped, and the object goes on without it. Its namespace pauses nevertheless.
-    pub(crate) fn part_stopped(&self, key: &Key, now: Moment) {
-        self.lock().strike(&key.name().namespace, now);
+    /// Records a stopped part of an evaluation. The object continues without it, but its namespace backs off.
+    pub(crate) fn record_stopped_part(&self, key: &Key, now: Moment) {
+        self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// The steps of a run that turned out to be too costly.
+    /// Returns the steps of a run that are too costly.
     pub(crate) fn costly(&self, name: &Name, uid: &str) -> Vec<Fact> {
         let inner = self.lock();
         inner.costly.get(name).filter(|(of, _)| of == uid).map(|(_, facts)| facts.clone()).unwrap_or_default()
     }
 
-    /// A step of a run turned out to be too costly: that is known until a commit holds it.
-    pub(crate) fn keep_costly(&self, name: &Name, uid: &str, fact: Fact) {
+    /// Adds a step of a run that is too costly, until a commit contains it.
+    pub(crate) fn add_costly(&self, name: &Name, uid: &str, fact: Fact) {
         let mut inner = self.lock();
         let (of, facts) = inner.costly.entry(name.clone()).or_default();
         if of != uid {
@@ -92,23 +92,23 @@ impl Quarantines {
         facts.push(fact);
     }
 
-    /// A commit holds what is known of a run, or the run is over.
-    pub(crate) fn committed(&self, name: &Name) {
+    /// Removes the costly steps of a run that are committed, or whose run has finished.
+    pub(crate) fn on_committed(&self, name: &Name) {
         self.lock().costly.remove(name);
     }
 
-    /// An object was found that another process set aside.
-    pub(crate) fn found(&self, key: &Key, aside: Aside) {
-        self.lock().objects.entry(key.clone()).or_insert(aside);
+    /// Adds an object that another process has put into quarantine.
+    pub(crate) fn insert(&self, key: &Key, entry: QuarantineEntry) {
+        self.lock().objects.entry(key.clone()).or_insert(entry);
     }
 
-    /// The earliest moment at which an object may be evaluated that is set aside, in memory.
-    pub(crate) fn aside(&self, key: &Key) -> Option<Aside> {
+    /// Returns the entry of an object, or `None`.
+    pub(crate) fn get(&self, key: &Key) -> Option<QuarantineEntry> {
         self.lock().objects.get(key).copied()
     }
 
-    /// The object was evaluated, or has ended. Returns whether it was set aside.
-    pub(crate) fn lift(&self, key: &Key) -> bool {
+    /// Removes an object that was evaluated or has finished. Returns whether it was in quarantine.
+    pub(crate) fn remove(&self, key: &Key) -> bool {
         self.lock().objects.remove(key).is_some()
     }
 
@@ -123,21 +123,22 @@ impl Quarantines {
         false
     }
 
-    /// The number of objects that are set aside.
+    /// The number of objects that are in quarantine.
     pub(crate) fn count(&self) -> usize {
         self.lock().objects.len()
     }
 }
 
-impl Inner {
-    fn strike(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
-        let pause_of = self.namespaces.entry(Arc::clone(namespace)).or_insert(Pause { failures: 0, until: now });
+impl QuarantinesState {
+    fn record_failure(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
+        let backoff =
+            self.namespaces.entry(Arc::clone(namespace)).or_insert(NamespaceBackoff { failures: 0, until: now });
         // What happens within one pause counts once: objects that are evaluated at the same time are one failure.
-        if pause_of.failures == 0 || now >= pause_of.until {
-            pause_of.failures = pause_of.failures.saturating_add(1);
-            pause_of.until = now.after(pause(pause_of.failures));
+        if backoff.failures == 0 || now >= backoff.until {
+            backoff.failures = backoff.failures.saturating_add(1);
+            backoff.until = now.after(pause(backoff.failures));
         }
-        pause_of.until
+        backoff.until
     }
 }
 
@@ -152,10 +153,10 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
 }
 
 /// The message of the condition `Quarantined`.
-pub(crate) fn message(why: &Stopped, aside: &Aside) -> String {
+pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry) -> String {
     format!(
         "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
-        aside.generation, aside.failures, aside.until
+        entry.generation, entry.failures, entry.until
     )
 }
 
@@ -183,26 +184,30 @@ mod tests {
     fn costly_steps_are_known_until_they_are_committed_and_of_one_run_only() {
         let (all, name) = (Quarantines::default(), Name::new("a", "one"));
         let fact = |path: &str| Fact::TooCostly { path: path.to_owned(), attempt: 1, why: String::new() };
-        all.keep_costly(&name, "1", fact("x"));
-        all.keep_costly(&name, "1", fact("y"));
+        all.add_costly(&name, "1", fact("x"));
+        all.add_costly(&name, "1", fact("y"));
         assert_eq!(all.costly(&name, "1"), [fact("x"), fact("y")]);
         assert_eq!(all.costly(&name, "2"), []);
-        all.keep_costly(&name, "2", fact("z"));
+        all.add_costly(&name, "2", fact("z"));
         assert_eq!(all.costly(&name, "2"), [fact("z")]);
-        all.committed(&name);
+        all.on_committed(&name);
         assert_eq!(all.costly(&name, "2"), []);
     }
 
     #[test]
     fn the_back_off_is_shared_by_a_namespace_and_by_no_other() {
         let all = Quarantines::default();
-        assert_eq!(all.stopped(&key("a", "one"), 1, 0, at(0)).until, at(60));
-        assert_eq!(all.stopped(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
-        assert_eq!(all.stopped(&key("a", "three"), 1, 0, at(70)).until, at(190), "the second failure of the namespace");
-        assert_eq!(all.stopped(&key("b", "one"), 1, 0, at(70)).until, at(130));
+        assert_eq!(all.record_stop(&key("a", "one"), 1, 0, at(0)).until, at(60));
+        assert_eq!(all.record_stop(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
+        assert_eq!(
+            all.record_stop(&key("a", "three"), 1, 0, at(70)).until,
+            at(190),
+            "the second failure of the namespace"
+        );
+        assert_eq!(all.record_stop(&key("b", "one"), 1, 0, at(70)).until, at(130));
         assert!(all.is_slow("a", at(191)) && !all.is_slow("c", at(191)));
         assert!(!all.is_slow("a", at(190 + 3600)), "an hour later it is forgotten");
         assert_eq!(all.count(), 4);
-        assert!(all.lift(&key("a", "one")) && !all.lift(&key("a", "one")));
+        assert!(all.remove(&key("a", "one")) && !all.remove(&key("a", "one")));
     }
 }

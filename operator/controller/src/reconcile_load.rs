@@ -29,7 +29,7 @@ struct Load {
 }
 
 impl ReconcileLoad {
-    /// Takes word that the reconcile of an object with so many bytes has begun.
+    /// Adds a reconcile that starts, of an object with so many bytes.
     pub(crate) fn begin(&mut self, task: Id, key: Key, bytes: usize) {
         let load = self.namespaces.entry(Arc::clone(&key.name().namespace)).or_default();
         load.count += 1;
@@ -38,7 +38,7 @@ impl ReconcileLoad {
         self.tasks.insert(task, (key, bytes));
     }
 
-    /// Takes word that a reconcile is over, and returns of which object.
+    /// Removes a finished reconcile. Returns the key of its object.
     pub(crate) fn end(&mut self, task: Id) -> Option<Key> {
         let (key, bytes) = self.tasks.remove(&task)?;
         self.bytes -= bytes;

@@ -51,7 +51,7 @@ impl ClusterSecrets {
 
 /// The part of a Secret that is decoded.
 #[derive(Deserialize)]
-struct Found {
+struct SecretObject {
     metadata: Annotations,
     #[serde(default)]
     data: BTreeMap<String, ByteString>,
@@ -81,7 +81,7 @@ impl Secrets for ClusterSecrets {
                         CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}"))
                     }
                     Some(403) => CallError::invalid(format!(
-                        "the operator may not read Secret {secret}; let it read the Secrets of that namespace: kubectl create \
+                        "the operator is not allowed to read Secret {secret}; allow it to read the Secrets of that namespace: kubectl create \
                          rolebinding {ROLE_SECRETS} -n {namespace} --clusterrole={ROLE_SECRETS} --serviceaccount={}",
                         self.service_account().await
                     )),
@@ -90,7 +90,9 @@ impl Secrets for ClusterSecrets {
             }
         };
         // The parser's message would quote the value.
-        let Ok(found) = serde_json::from_str::<Found>(&text) else { return Err(lost("the answer is not a Secret")) };
+        let Ok(found) = serde_json::from_str::<SecretObject>(&text) else {
+            return Err(lost("the answer is not a Secret"));
+        };
         host_allowed(&secret, found.metadata.annotations.get(ALLOWED_HOSTS).map(String::as_str), for_host)?;
         let Some(ByteString(bytes)) = found.data.get(key) else {
             return Err(CallError::invalid(format!("Secret {secret} has no key {key}")));

@@ -13,13 +13,13 @@ use signoff_cluster::{
 };
 use signoff_engine::status::say;
 
-use crate::{context::Context, error::Error, stalls::Overdue, workflow::open_records};
+use crate::{context::Context, error::Error, stalls::OverdueStall, workflow::open_records};
 
 /// Records that a reconcile failed, and says so on the object once that is due.
-pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
-    let Some(overdue) = context.stalls.failed(key, error, context.now()) else { return };
+pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
+    let Some(overdue) = context.stalls.record_failure(key, error, context.now()) else { return };
     let since = overdue.since;
-    let message = format!("{error}; this fails since {since}, and is tried again until it succeeds");
+    let message = format!("{error}; this has failed since {since}, and is retried until it succeeds");
     match key {
         Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
         Key::Workflow(name) => {
@@ -34,7 +34,13 @@ pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
 }
 
 /// Reports an Event, once a stall.
-async fn report<K: ReconciledKind>(context: &Context, store: &Store<K>, name: &Name, overdue: &Overdue, message: &str) {
+async fn report<K: ReconciledKind>(
+    context: &Context,
+    store: &Store<K>,
+    name: &Name,
+    overdue: &OverdueStall,
+    message: &str,
+) {
     if !overdue.is_new {
         return;
     }

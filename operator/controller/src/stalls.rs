@@ -16,7 +16,7 @@ use signoff_cluster::{Error as Cluster, workqueue::Key};
 use crate::error::Error;
 
 /// An operation that fails for so long is reported on its object.
-pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const REPORTED_AFTER: Duration = Duration::from_secs(60);
 
 /// The objects whose last reconcile failed.
 #[derive(Default)]
@@ -29,12 +29,12 @@ struct Stall {
     operation: String,
     since: Moment,
     /// Whether an Event was reported.
-    told: bool,
+    is_reported: bool,
 }
 
-/// A failure to be written to its object now.
+/// A stall that is due to be reported on its object.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Overdue {
+pub(crate) struct OverdueStall {
     pub(crate) since: Moment,
     /// Whether no Event was reported yet.
     pub(crate) is_new: bool,
@@ -46,7 +46,7 @@ impl Stalls {
     }
 
     /// Records a failure. Returns since when the same operation fails, once that is a minute.
-    pub(crate) fn failed(&self, key: &Key, error: &Error, now: Moment) -> Option<Overdue> {
+    pub(crate) fn record_failure(&self, key: &Key, error: &Error, now: Moment) -> Option<OverdueStall> {
         // A contender that wins is no refusal, and what cannot be read is told at once elsewhere.
         if matches!(error, Error::Cluster(Cluster::Conflict(_) | Cluster::Unreadable { .. })) {
             return None;
@@ -55,30 +55,30 @@ impl Stalls {
         let mut inner = self.lock();
         let stall = inner.entry(key.clone()).and_modify(|stall| {
             if stall.operation != operation {
-                *stall = Stall { operation: operation.to_owned(), since: now, told: false };
+                *stall = Stall { operation: operation.to_owned(), since: now, is_reported: false };
             }
         });
-        let stall = stall.or_insert_with(|| Stall { operation: operation.to_owned(), since: now, told: false });
-        if stall.since.after(TOLD_AFTER) > now {
+        let stall = stall.or_insert_with(|| Stall { operation: operation.to_owned(), since: now, is_reported: false });
+        if stall.since.after(REPORTED_AFTER) > now {
             return None;
         }
-        let is_new = !std::mem::replace(&mut stall.told, true);
-        Some(Overdue { since: stall.since, is_new })
+        let is_new = !std::mem::replace(&mut stall.is_reported, true);
+        Some(OverdueStall { since: stall.since, is_new })
     }
 
     /// A reconcile succeeded.
-    pub(crate) fn succeeded(&self, key: &Key) {
+    pub(crate) fn record_success(&self, key: &Key) {
         self.lock().remove(key);
     }
 
     /// Returns when an object that fails is to be tried again at the latest, so that the minute is kept.
     pub(crate) fn due(&self, key: &Key) -> Option<Moment> {
-        self.lock().get(key).filter(|stall| !stall.told).map(|stall| stall.since.after(TOLD_AFTER))
+        self.lock().get(key).filter(|stall| !stall.is_reported).map(|stall| stall.since.after(REPORTED_AFTER))
     }
 
     /// Returns how many objects have failed for a minute.
     pub(crate) fn count(&self) -> usize {
-        self.lock().values().filter(|stall| stall.told).count()
+        self.lock().values().filter(|stall| stall.is_reported).count()
     }
 }
 
@@ -103,28 +103,28 @@ mod tests {
     #[test]
     fn a_failure_is_told_after_a_minute_and_reported_once() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
         assert_eq!(stalls.due(&key()), Some(at(60)));
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(59)), None);
-        let overdue = |is_new| Some(Overdue { since: at(0), is_new });
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(60)), overdue(true));
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(59)), None);
+        let overdue = |is_new| Some(OverdueStall { since: at(0), is_new });
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(60)), overdue(true));
         assert_eq!((stalls.due(&key()), stalls.count()), (None, 1));
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(90)), overdue(false));
-        stalls.succeeded(&key());
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(90)), overdue(false));
+        stalls.record_success(&key());
         assert_eq!(stalls.count(), 0);
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(100)), None);
     }
 
     #[test]
     fn another_operation_is_another_failure_and_a_conflict_is_none() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(0)), None);
-        assert_eq!(stalls.failed(&key(), &refused("creating b"), at(50)), None);
-        assert_eq!(stalls.failed(&key(), &Error::conflict("it".to_owned()), at(70)), None);
-        assert_eq!(stalls.failed(&key(), &refused("creating b"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(50)), None);
+        assert_eq!(stalls.record_failure(&key(), &Error::conflict("it".to_owned()), at(70)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(100)), None);
         assert_eq!(
-            stalls.failed(&key(), &refused("creating b"), at(110)),
-            Some(Overdue { since: at(50), is_new: true })
+            stalls.record_failure(&key(), &refused("creating b"), at(110)),
+            Some(OverdueStall { since: at(50), is_new: true })
         );
     }
 }

@@ -8,44 +8,45 @@ use std::{
 
 /// The objects that cannot be read, of both kinds.
 #[derive(Default)]
-pub(crate) struct Unreadable {
-    inner: Mutex<BTreeMap<Key, Trouble>>,
+pub(crate) struct UnreadableObjects {
+    inner: Mutex<BTreeMap<Key, ReadFailure>>,
 }
 
-struct Trouble {
+/// The reason why an object cannot be read.
+struct ReadFailure {
     why: Arc<str>,
     /// Whether the newest list, or the watch since, showed it.
     seen: bool,
 }
 
-impl Unreadable {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Trouble>> {
+impl UnreadableObjects {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ReadFailure>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object cannot be read. Returns whether that is news.
-    pub(crate) fn found(&self, key: Key, why: &str) -> bool {
-        self.lock().insert(key, Trouble { why: why.into(), seen: true }).is_none()
+    /// Adds an object that cannot be read. Returns whether it was readable before.
+    pub(crate) fn insert(&self, key: Key, why: &str) -> bool {
+        self.lock().insert(key, ReadFailure { why: why.into(), seen: true }).is_none()
     }
 
-    /// An object can be read again, or is no more. Returns whether it could not be read until now.
-    pub(crate) fn mended(&self, key: &Key) -> bool {
+    /// Removes an object that can be read again or was deleted. Returns whether it was unreadable.
+    pub(crate) fn remove(&self, key: &Key) -> bool {
         self.lock().remove(key).is_some()
     }
 
     /// Returns why an object cannot be read, or `None`.
-    pub(crate) fn why(&self, key: &Key) -> Option<Arc<str>> {
-        self.lock().get(key).map(|trouble| Arc::clone(&trouble.why))
+    pub(crate) fn reason(&self, key: &Key) -> Option<Arc<str>> {
+        self.lock().get(key).map(|failure| Arc::clone(&failure.why))
     }
 
     /// A list of such objects begins.
-    pub(crate) fn listing(&self, such: impl Fn(&Key) -> bool) {
-        self.lock().iter_mut().filter(|(key, _)| such(key)).for_each(|(_, trouble)| trouble.seen = false);
+    pub(crate) fn begin_list(&self, such: impl Fn(&Key) -> bool) {
+        self.lock().iter_mut().filter(|(key, _)| such(key)).for_each(|(_, failure)| failure.seen = false);
     }
 
     /// The list is complete: what it did not show is no more.
-    pub(crate) fn listed(&self, such: impl Fn(&Key) -> bool) {
-        self.lock().retain(|key, trouble| trouble.seen || !such(key));
+    pub(crate) fn finish_list(&self, such: impl Fn(&Key) -> bool) {
+        self.lock().retain(|key, failure| failure.seen || !such(key));
     }
 }
 
@@ -60,26 +61,26 @@ mod tests {
 
     #[test]
     fn it_is_news_once_until_the_object_can_be_read_again() {
-        let unreadable = Unreadable::default();
-        assert!(unreadable.found(workflow("a"), "no spec"));
-        assert!(!unreadable.found(workflow("a"), "still no spec"));
-        assert_eq!(unreadable.why(&workflow("a")).as_deref(), Some("still no spec"));
-        assert!(unreadable.mended(&workflow("a")) && !unreadable.mended(&workflow("a")));
-        assert!(unreadable.found(workflow("a"), "no spec"));
+        let unreadable = UnreadableObjects::default();
+        assert!(unreadable.insert(workflow("a"), "no spec"));
+        assert!(!unreadable.insert(workflow("a"), "still no spec"));
+        assert_eq!(unreadable.reason(&workflow("a")).as_deref(), Some("still no spec"));
+        assert!(unreadable.remove(&workflow("a")) && !unreadable.remove(&workflow("a")));
+        assert!(unreadable.insert(workflow("a"), "no spec"));
     }
 
     #[test]
     fn what_a_list_does_not_show_any_more_is_forgotten() {
-        let unreadable = Unreadable::default();
+        let unreadable = UnreadableObjects::default();
         let workflows = |key: &Key| matches!(key, Key::Workflow(_));
         let approval = Key::Approval(Name::new("n", "gone"));
         for key in [workflow("here"), workflow("gone"), approval.clone()] {
-            unreadable.found(key, "why");
+            unreadable.insert(key, "why");
         }
-        unreadable.listing(workflows);
-        assert!(!unreadable.found(workflow("here"), "why"), "it was told of before");
-        unreadable.listed(workflows);
-        assert!(unreadable.why(&workflow("here")).is_some() && unreadable.why(&workflow("gone")).is_none());
-        assert!(unreadable.why(&approval).is_some(), "it was not of that list");
+        unreadable.begin_list(workflows);
+        assert!(!unreadable.insert(workflow("here"), "why"), "it was told of before");
+        unreadable.finish_list(workflows);
+        assert!(unreadable.reason(&workflow("here")).is_some() && unreadable.reason(&workflow("gone")).is_none());
+        assert!(unreadable.reason(&approval).is_some(), "it was not of that list");
     }
 }

@@ -42,12 +42,12 @@ pub(crate) struct ValueQuota {
 }
 
 /// The bytes that a run claims while it commits.
-pub(crate) struct Claim<'q> {
+pub(crate) struct ValueClaim<'q> {
     quota: &'q ValueQuota,
     name: Name,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for ValueClaim<'_> {
     fn drop(&mut self) {
         self.quota.lock().remove(&self.name);
     }
@@ -76,7 +76,7 @@ impl ValueQuota {
         name: &Name,
         bytes: u64,
         limits: ValueLimits,
-    ) -> Option<Claim<'_>> {
+    ) -> Option<ValueClaim<'_>> {
         let mut claims = self.lock();
         let left = self.left(&claims, workflows, name);
         // Decisions and the journal itself are kept whatever is left.
@@ -84,7 +84,7 @@ impl ValueQuota {
             return None;
         }
         claims.insert(name.clone(), bytes);
-        Some(Claim { quota: self, name: name.clone() })
+        Some(ValueClaim { quota: self, name: name.clone() })
     }
 
     /// Waits until there is memory for all long values of a run, and takes it until the permit is dropped. Runs get it in the order
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn workflow(namespace: &str, name: &str, version: u32, bytes: u64) -> Workflow {
-        serde_json::from_value::<signoff_cluster::kinds::Read<Workflow>>(json!({
+        serde_json::from_value::<signoff_cluster::kinds::Decoded<Workflow>>(json!({
             "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string()},
             "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
             "status": {"phase": "Running", "seq": 1, "valueBytes": bytes},
@@ -130,11 +130,11 @@ mod tests {
     fn the_values_of_other_workflows_of_the_namespace_are_taken_off() {
         let (store, quota) = (Store::default(), quota());
         for (namespace, name, bytes) in [("n", "a", 30), ("n", "b", 20), ("m", "c", 90)] {
-            store.see(workflow(namespace, name, 1, bytes));
+            store.apply(workflow(namespace, name, 1, bytes));
         }
         let left = |name: &str| quota.limits(&store, &Name::new("n", name)).left_in_namespace;
         assert_eq!((left("a"), left("b"), left("new")), (80, 70, 50));
-        store.see(workflow("n", "a", 2, 45));
+        store.apply(workflow("n", "a", 2, 45));
         store.release(&Name::new("n", "a"));
         assert_eq!(left("b"), 55, "also while it rests");
         store.remove(Name::new("n", "a"), "a");
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_another_run_is_about_to_store_is_taken_off_too() {
         let (store, quota) = (Store::default(), quota());
-        store.see(workflow("n", "a", 1, 10));
+        store.apply(workflow("n", "a", 1, 10));
         let (a, b) = (Name::new("n", "a"), Name::new("n", "b"));
         let of_b = quota.limits(&store, &b);
         let claim = quota.claim(&store, &a, 60, quota.limits(&store, &a)).unwrap();
@@ -165,7 +165,7 @@ mod tests {
         const MIB: u64 = 1024 * 1024;
         let (store, quota) = (Store::default(), quota());
         for (name, bytes) in [("a", 64 * MIB), ("b", 64 * MIB), ("small", 1), ("huge", 900 * MIB)] {
-            store.see(workflow("n", name, 1, bytes));
+            store.apply(workflow("n", name, 1, bytes));
         }
         let memory_for = async |name: &str| quota.memory_for(&store, &Name::new("n", name)).await.unwrap();
         let (first, second) = (memory_for("a").await, memory_for("b").await);

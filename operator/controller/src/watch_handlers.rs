@@ -7,7 +7,7 @@ use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
     events::Report,
     kinds::{DecodedKind, Name, ReconciledKind},
-    store::{Gone, Store},
+    store::{DeletedObject, Store},
     watch::{WatchEvent, name_of},
     workqueue::Key,
 };
@@ -23,7 +23,7 @@ pub(crate) trait Watched: ReconciledKind {
     /// Whether a key is of this kind.
     fn holds(key: &Key) -> bool;
     /// Handles the deletion of an object.
-    fn gone(context: &Context, gone: Gone);
+    fn on_deleted(context: &Context, gone: DeletedObject);
     /// Enqueues the objects that depend on one that cannot be read, or can be read again.
     fn enqueue_related(context: &Context, meta: &ObjectMeta);
 }
@@ -37,18 +37,18 @@ impl Watched for Workflow {
         matches!(key, Key::Workflow(_))
     }
 
-    fn gone(context: &Context, gone: Gone) {
+    fn on_deleted(context: &Context, gone: DeletedObject) {
         for approval in context.approvals.owned_by(&gone.uid) {
-            context.look_at_approval(approval);
+            context.enqueue_approval(approval);
         }
-        context.look_at_workflow(gone.name);
+        context.enqueue_workflow(gone.name);
     }
 
     fn enqueue_related(context: &Context, meta: &ObjectMeta) {
         for approval in context.approvals.owned_by(meta.uid.as_deref().unwrap_or_default()) {
-            context.look_at_approval(approval);
+            context.enqueue_approval(approval);
         }
-        context.look_at_workflow(name_of(meta));
+        context.enqueue_workflow(name_of(meta));
     }
 }
 
@@ -61,11 +61,11 @@ impl Watched for Approval {
         matches!(key, Key::Approval(_))
     }
 
-    fn gone(context: &Context, gone: Gone) {
-        context.look_at_approval(gone.name);
+    fn on_deleted(context: &Context, gone: DeletedObject) {
+        context.enqueue_approval(gone.name);
         // A run that waits for it asks again.
         if let Some(run) = gone.owner {
-            context.look_at_workflow(run);
+            context.enqueue_workflow(run);
         }
     }
 
@@ -73,9 +73,9 @@ impl Watched for Approval {
         let name = name_of(meta);
         let owners = meta.owner_references.iter().flatten().filter(|owner| owner.kind == Workflow::KIND);
         for owner in owners {
-            context.look_at_workflow(name.beside(&owner.name));
+            context.enqueue_workflow(name.beside(&owner.name));
         }
-        context.look_at_approval(name);
+        context.enqueue_approval(name);
     }
 }
 
@@ -83,53 +83,53 @@ impl Watched for Approval {
 const AT_ONCE: usize = 64;
 
 /// Applies an event and those that arrived with it. Returns whether one of them completed the first list.
-pub(crate) fn see_all<K: Watched>(
+pub(crate) fn apply_all<K: Watched>(
     context: &Context,
     store: &Store<K>,
     first: WatchEvent<K>,
     more: &mut mpsc::Receiver<WatchEvent<K>>,
 ) -> bool {
-    let mut complete = see(context, store, first);
+    let mut complete = apply(context, store, first);
     for _ in 1..AT_ONCE {
-        let Ok(sight) = more.try_recv() else { break };
-        complete |= see(context, store, sight);
+        let Ok(event) = more.try_recv() else { break };
+        complete |= apply(context, store, event);
     }
     complete
 }
 
 /// Applies an event. Returns whether it completed the first list.
-fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) -> bool {
-    match sight {
+fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) -> bool {
+    match event {
         WatchEvent::Listing => {
-            store.listing();
-            context.unreadable.listing(K::holds);
+            store.begin_list();
+            context.unreadable.begin_list(K::holds);
         }
         WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
-            // What is over and need not be deleted needs no look.
-            let idle = object.is_over() && object.delete_at().is_none();
-            mended::<K>(context, object.meta());
+            // A finished object that need not be deleted needs no reconcile.
+            let idle = object.is_finished() && object.delete_at().is_none();
+            mark_readable::<K>(context, object.meta());
             let news = store.list(*object);
             if news && !idle {
                 context.queue.trigger(K::key(name));
             }
         }
         WatchEvent::ListDone(version) => {
-            for gone in store.listed(&version) {
-                K::gone(context, gone);
+            for gone in store.finish_list(&version) {
+                K::on_deleted(context, gone);
             }
-            context.unreadable.listed(K::holds);
+            context.unreadable.finish_list(K::holds);
             return true;
         }
         WatchEvent::Applied(object) => {
             let name = Name::of(&*object);
             let version = object.meta().resource_version.clone().unwrap_or_default();
-            mended::<K>(context, object.meta());
-            if store.see(*object) {
-                context.queue.seen(K::key(name), version);
+            mark_readable::<K>(context, object.meta());
+            if store.apply(*object) {
+                context.queue.trigger_for_version(K::key(name), version);
             }
         }
-        WatchEvent::Deleted(meta) => gone(context, store, &meta),
+        WatchEvent::Deleted(meta) => apply_deletion(context, store, &meta),
         WatchEvent::Unreadable { meta, why, listed } => {
             let name = name_of(&meta);
             if listed {
@@ -137,7 +137,7 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) ->
             } else {
                 store.mark_stale(&name);
             }
-            unreadable::<K>(context, &meta, &why);
+            mark_unreadable::<K>(context, &meta, &why);
         }
         WatchEvent::Broken { why, unknown_kind: true } => {
             tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
@@ -148,10 +148,10 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) ->
 }
 
 /// Counts an object that cannot be read, and logs it the first time.
-fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
+fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
-    context.metrics.unreadable(K::KIND);
-    let news = context.unreadable.found(K::key(name.clone()), &why);
+    context.metrics.count_unreadable(K::KIND);
+    let news = context.unreadable.insert(K::key(name.clone()), &why);
     K::enqueue_related(context, meta);
     if !news {
         tracing::debug!(kind = K::KIND, %name, "still cannot be read: {why}");
@@ -160,23 +160,25 @@ fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
     // Without a namespace there is no place for an Event.
     if meta.namespace.is_some() {
-        let note = format!("this version of the operator cannot read it, so nothing is done for it: {why}");
+        let note = format!(
+            "this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object"
+        );
         let version = meta.resource_version.as_deref().unwrap_or_default();
         let report = Report::of_meta::<K>(meta, "Unreadable", &note, version, context.clock.now());
         context.reporter.report(report.warning(true));
     }
 }
 
-fn mended<K: Watched>(context: &Context, meta: &ObjectMeta) {
-    if context.unreadable.mended(&K::key(name_of(meta))) {
+fn mark_readable<K: Watched>(context: &Context, meta: &ObjectMeta) {
+    if context.unreadable.remove(&K::key(name_of(meta))) {
         tracing::info!(kind = K::KIND, name = %name_of(meta), "can be read again");
         K::enqueue_related(context, meta);
     }
 }
 
-fn gone<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
-    context.unreadable.mended(&K::key(name_of(meta)));
+fn apply_deletion<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
+    context.unreadable.remove(&K::key(name_of(meta)));
     if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
-        K::gone(context, gone);
+        K::on_deleted(context, gone);
     }
 }

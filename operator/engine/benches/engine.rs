@@ -128,7 +128,8 @@ fn run(plan: &Plan) -> Measured {
             return Measured { turns, records: transition.journal.records().len(), settling, object, segments };
         };
         let reply = Reply { response: "x".repeat(200).into(), ..Reply::default() };
-        facts = vec![Fact::Ended { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at: now.at }];
+        facts =
+            vec![Fact::CallFinished { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at: now.at }];
         journal = transition.journal;
     }
 }

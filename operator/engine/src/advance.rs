@@ -28,12 +28,13 @@ use crate::{
     patterns,
     plan::{Plan, PlannedStep},
     replay::{
-        activity::{CANCELLED, Control, RUN_ENDED, Run, error, superseded},
+        activity::{CANCELLED, RUN_ENDED, error, superseded},
+        run::{Control, Run},
         scope,
         transition_state::TransitionState,
     },
     status,
-    steps::Stop,
+    steps::EarlyEnd,
     transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
 };
 
@@ -60,22 +61,22 @@ pub fn advance(
                 let long = status::is_apart(&shown.outputs).then_some(shown.outputs.as_str());
                 let room = run.state.borrow().can_store(files.chain(long));
                 Some(match room {
-                    Err(why) => End::Failed(format!("the outputs and files: {why}")),
+                    Err(why) => End::Failed(format!("outputs and artifacts: {why}")),
                     Ok(()) => {
                         artifacts = shown.artifacts;
                         End::Succeeded(shown.outputs)
                     }
                 })
             }
-            Some(Err(Stop::Failed(why) | Stop::GivenUp(why))) => Some(End::Failed(why)),
-            Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
-            Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
+            Some(Err(EarlyEnd::Failed(why) | EarlyEnd::GivenUp(why))) => Some(End::Failed(why)),
+            Some(Err(EarlyEnd::Rejected(why))) => Some(End::Rejected(why)),
+            Some(Err(EarlyEnd::Aborted(why))) => Some(End::Aborted(why)),
         };
         // What began just now has a deadline too.
         end = end.or_else(|| check_active_deadline(&run));
     }
     if end.is_some() {
-        call_off(&run);
+        close_in_flight(&run);
     }
     let state = run.state.into_inner();
     if state.missing.is_empty() { transition(control, state, end, artifacts) } else { wait_for_values(before, state) }
@@ -115,18 +116,20 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
         };
         let mut at = run.now.at;
         match fact {
-            Fact::Gone { path } => {
+            Fact::ApprovalMissing { path } => {
                 state.gone.insert(path);
                 continue;
             }
-            ended @ (Fact::Ended { .. } | Fact::Lost { .. }) => at = close(&mut state, &mut record, ended, at),
+            ended @ (Fact::CallFinished { .. } | Fact::CallLost { .. }) => {
+                at = record_result(&mut state, &mut record, ended, at)
+            }
             Fact::TooCostly { why, .. } => {
                 let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
                 let is_known = record.phase != StepPhase::Started || repeatable;
                 record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
                 record.error = Some(error(TOO_COSTLY, &why));
             }
-            Fact::Decided { outcome, .. } => decided(run.plan, &mut state, &mut record, *outcome),
+            Fact::ApprovalDecided { outcome, .. } => record_decision(run.plan, &mut state, &mut record, *outcome),
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
@@ -135,10 +138,10 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
 }
 
 /// Writes the result of a call into its record. Returns when the call ended.
-fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
+fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
-        Fact::Ended { result: Ok(reply), at: ended, .. } => {
+        Fact::CallFinished { result: Ok(reply), at: ended, .. } => {
             at = ended;
             let response = match reply.response {
                 serde_json::Value::String(text) => text,
@@ -148,7 +151,10 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
-                let why = format!("its response has {} bytes; the maximum is {MAX_VALUE}", response.len());
+                let why = format!(
+                    "its response has {} bytes; the maximum is {MAX_VALUE}: let the step answer less, or with a reference",
+                    response.len()
+                );
                 record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
             } else if let Err(why) = state.has_room_for(&response) {
@@ -159,7 +165,7 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
                 record.phase = StepPhase::Succeeded;
             }
         }
-        Fact::Ended { result: Err(failure), at: ended, .. } => {
+        Fact::CallFinished { result: Err(failure), at: ended, .. } => {
             at = ended;
             record.facts = failure.facts;
             record.log = failure.log.and_then(|log| state.store_log(&log));
@@ -171,17 +177,17 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             });
             record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
         }
-        Fact::Lost { .. } => {
-            let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
+        Fact::CallLost { .. } => {
+            let why = "the operator stopped before the result of the call was recorded: the call may or may not have happened, and it must not be repeated";
             record.error = Some(error("OutcomeUnknown", why));
             record.phase = StepPhase::Unknown;
         }
-        Fact::Decided { .. } | Fact::Gone { .. } | Fact::TooCostly { .. } => {}
+        Fact::ApprovalDecided { .. } | Fact::ApprovalMissing { .. } | Fact::TooCostly { .. } => {}
     }
     at
 }
 
-fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
+fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
     use signoff_api::Verdict;
 
     let gate = plan.step_of(&record.path).and_then(PlannedStep::gate);
@@ -204,10 +210,10 @@ fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, ou
 
 /// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not count.
 fn check_active_deadline(run: &Run<'_>) -> Option<End> {
-    past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
+    end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
 
-fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
+fn end_past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
     let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
         state.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
@@ -236,7 +242,7 @@ fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Op
 }
 
 /// Closes the records of everything that is in flight when a run ends.
-fn call_off(run: &Run<'_>) {
+fn close_in_flight(run: &Run<'_>) {
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
     close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
 }
@@ -252,7 +258,7 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
                 decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
             }
         } else {
-            record.error = Some(error(CANCELLED, "the run ended while it was under way"));
+            record.error = Some(error(CANCELLED, "the run ended while the call was in flight"));
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(now);
@@ -268,13 +274,13 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
     let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true), values };
     let mut state = TransitionState::new(journal, values);
     let mut ended: Vec<Fact> =
-        facts.into_iter().filter(|fact| matches!(fact, Fact::Ended { .. } | Fact::Lost { .. })).collect();
+        facts.into_iter().filter(|fact| matches!(fact, Fact::CallFinished { .. } | Fact::CallLost { .. })).collect();
     ended.sort_by(|a, b| a.key().cmp(&b.key()));
     for fact in ended {
         let (path, attempt) = fact.key();
         let record = state.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
         let Some(mut record) = record else { continue };
-        let at = close(&mut state, &mut record, fact, now);
+        let at = record_result(&mut state, &mut record, fact, now);
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
         state.journal.put(record);
@@ -283,7 +289,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
     let end = if control.cancel {
         Some(End::Cancelled)
     } else {
-        deadline.and_then(|most| past_deadline(&mut state, most, now))
+        deadline.and_then(|most| end_past_deadline(&mut state, most, now))
     };
     if end.is_some() {
         // Without a plan, a call that has begun is taken for one that must not be repeated.

@@ -12,7 +12,7 @@ use signoff_api::{
 use super::*;
 use crate::{
     tests::test_run::{TestRun, chain_of, decided, gate, start},
-    transition::{Command, What},
+    transition::{CallContent, Command},
 };
 
 fn with_draft(more: Value) -> TestRun {
@@ -150,7 +150,7 @@ fn an_approval_that_is_gone_is_asked_again_exactly_as_it_was() {
     let mut run = with_draft(json!({}));
     let asked = run.record("review").clone();
     run.clock = run.clock.after(Duration::from_secs(3600));
-    run.take(vec![Fact::Gone { path: "review".into() }]);
+    run.take(vec![Fact::ApprovalMissing { path: "review".into() }]);
     let Some(Command::Ask(again)) = run.transition.commands.first() else { panic!("{:?}", run.transition.commands) };
     assert_eq!(Some(&again.name), asked.object.as_ref());
     assert_eq!(again.request.digest, asked.request.as_ref().unwrap().digest);
@@ -164,7 +164,7 @@ fn a_question_that_cannot_be_asked_as_it_was_is_asked_as_the_next_visit() {
     let asked = records.iter_mut().find(|r| r.path == "review").unwrap();
     asked.request.as_mut().unwrap().digest = signoff_api::Digest::of_bytes(b"of another version");
     run.journal = Journal::new(run.journal.seq(), records);
-    run.take(vec![Fact::Gone { path: "review".into() }]);
+    run.take(vec![Fact::ApprovalMissing { path: "review".into() }]);
     assert_eq!(run.record("review").phase, StepPhase::Skipped);
     assert_eq!(run.record("review#2").phase, StepPhase::Waiting);
 }
@@ -201,9 +201,9 @@ fn an_unknown_outcome_is_never_repeated() {
         {"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "retry": {"limit": 5}, "onError": "continue"},
         {"name": "say", "set": {"value": "{{ steps.pay.status }}: {{ steps.pay.error }}"}},
     ]));
-    run.take(vec![Fact::Lost { path: "pay".into(), attempt: 1 }]);
+    run.take(vec![Fact::CallLost { path: "pay".into(), attempt: 1 }]);
     let Some(End::Succeeded(said)) = &run.transition.end else { panic!("{:?}", run.transition.end) };
-    assert!(said.starts_with("unknown: the operator that started it was lost"), "{said}");
+    assert!(said.starts_with("unknown: the operator stopped before the result"), "{said}");
     assert_eq!(run.journal.records().iter().filter(|r| r.path == "pay").count(), 1);
 }
 
@@ -286,7 +286,7 @@ fn a_large_value_is_kept_outside_and_fetched_before_anything_is_rendered_with_it
     assert_eq!(ask.request.context.as_ref().unwrap().len(), 4096);
     assert_eq!(ask.request.context_ref.as_ref().unwrap().size, 5000);
     let now = Now { at: run2.clock, guard_epoch: "epoch".into() };
-    let fact = || vec![Fact::Decided { path: "ask".into(), outcome: Box::new(decided(Verdict::Approve)) }];
+    let fact = || vec![Fact::ApprovalDecided { path: "ask".into(), outcome: Box::new(decided(Verdict::Approve)) }];
     let starved = advance(&run2.plan, run2.control, run2.journal.clone(), fact(), &Blobs::new(), &now);
     assert_eq!(starved.missing.len(), 1);
     assert_eq!(starved.journal.records(), run2.journal.records(), "nothing of a starved turn counts");
@@ -315,11 +315,11 @@ fn an_agent_remembers_its_own_turns_of_the_run() {
     ]));
     run.reply("one", 1, "said one");
     let Some(Command::Call(call)) = run.transition.commands.first().cloned() else { panic!() };
-    let What::Agent(agent) = call.what else { panic!() };
+    let CallContent::Agent(agent) = call.content else { panic!() };
     assert_eq!(agent.messages.iter().map(|m| m.text.as_str()).collect::<Vec<_>>(), ["first", "said one", "second"]);
     run.reply("two", 1, "said two");
     let Some(Command::Call(call)) = run.transition.commands.first().cloned() else { panic!() };
-    let What::Agent(agent) = call.what else { panic!() };
+    let CallContent::Agent(agent) = call.content else { panic!() };
     assert_eq!(agent.messages.len(), 1);
 }
 

@@ -13,7 +13,7 @@ mod tally;
 mod votes;
 
 pub use guard_epoch::{changed, rests_on_request, superseded};
-pub use tally::{Note, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
+pub use tally::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
 
 #[cfg(test)]
 mod tests;

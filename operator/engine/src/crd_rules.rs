@@ -16,16 +16,16 @@ use crate::field_error::FieldError;
 
 /// The rules of a value, and of what is within it. Parts without any are left out.
 #[derive(Debug, Default)]
-struct Shape {
-    rules: Vec<Rule>,
-    unique: Option<Unique>,
-    fields: BTreeMap<String, Shape>,
-    items: Option<Box<Shape>>,
-    values: Option<Box<Shape>>,
+struct ValueRules {
+    rules: Vec<CelRule>,
+    unique: Option<UniqueFields>,
+    fields: BTreeMap<String, ValueRules>,
+    items: Option<Box<ValueRules>>,
+    values: Option<Box<ValueRules>>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct CelRule {
     condition: Condition,
     message: String,
     /// The field below the value that the rule is about, with its dot.
@@ -34,13 +34,14 @@ struct Rule {
 
 /// In what the items of a list differ: the values of these fields, or the whole item where there are none.
 #[derive(Debug)]
-struct Unique(Vec<String>);
+struct UniqueFields(Vec<String>);
 
-static SPEC: LazyLock<Shape> = LazyLock::new(|| Shape::new(&crds::declared_schema("Workflow")["properties"]["spec"]));
+static SPEC: LazyLock<ValueRules> =
+    LazyLock::new(|| ValueRules::new(&crds::declared_schema("Workflow")["properties"]["spec"]));
 
-static DECISION: LazyLock<Shape> = LazyLock::new(|| {
+static DECISION: LazyLock<ValueRules> = LazyLock::new(|| {
     let spec = &crds::declared_schema("Approval")["properties"]["spec"];
-    Shape::new(&spec["properties"]["decisions"]["additionalProperties"])
+    ValueRules::new(&spec["properties"]["decisions"]["additionalProperties"])
 });
 
 /// Makes the rules from the types, which takes a moment. A driver that bounds the time of evaluations calls it first.
@@ -55,7 +56,7 @@ pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
         Ok(value) => SPEC.check(&value, "spec", &mut broken),
-        Err(why) => broken.push(error("spec", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("spec", &format!("it cannot be serialized as JSON: {why}"))),
     }
     broken
 }
@@ -68,7 +69,7 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
         Ok(value) => DECISION.check(&value, "", &mut broken),
-        Err(why) => broken.push(error("", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("", &format!("it cannot be serialized as JSON: {why}"))),
     }
     broken.first().map_or(Ok(()), |FieldError { field, message, .. }| {
         Err(if field.is_empty() { message.clone() } else { format!("{}: {message}", field.trim_start_matches('.')) })
@@ -79,7 +80,7 @@ fn error(field: &str, message: &str) -> FieldError {
     FieldError { field: field.to_owned(), message: message.to_owned(), reason: reason::INVALID }
 }
 
-impl Shape {
+impl ValueRules {
     fn new(schema: &Value) -> Self {
         if !schema.is_object() {
             return Self::default();
@@ -88,11 +89,12 @@ impl Shape {
             list.as_array().into_iter().flatten().filter_map(|key| key.as_str().map(str::to_owned)).collect()
         };
         let unique = match schema["x-kubernetes-list-type"].as_str() {
-            Some("map") => Some(Unique(strings(&schema["x-kubernetes-list-map-keys"]))),
-            Some("set") => Some(Unique(Vec::new())),
+            Some("map") => Some(UniqueFields(strings(&schema["x-kubernetes-list-map-keys"]))),
+            Some("set") => Some(UniqueFields(Vec::new())),
             _ => None,
         };
-        let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(Rule::new).collect();
+        let rules =
+            schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(CelRule::new).collect();
         let fields = schema["properties"].as_object().into_iter().flatten();
         let fields = fields.map(|(name, inner)| (name.clone(), Self::new(inner)));
         let [items, values] = ["items", "additionalProperties"].map(|part| Self::new(&schema[part]));
@@ -140,7 +142,7 @@ impl Shape {
     }
 }
 
-impl Rule {
+impl CelRule {
     /// Returns the rule, or `None` where it compares with an older object: that one is gone.
     fn new(declared: &Value) -> Option<Self> {
         let source = declared["rule"].as_str().filter(|source| !source.contains("oldSelf"))?;
@@ -159,7 +161,7 @@ impl Rule {
     }
 }
 
-impl Unique {
+impl UniqueFields {
     fn check(&self, list: &Value, field: &str, broken: &mut Vec<FieldError>) {
         let mut seen = BTreeSet::new();
         for (at, item) in list.as_array().into_iter().flatten().enumerate() {

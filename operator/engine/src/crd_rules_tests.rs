@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{DECISION, SPEC, Shape};
+use super::{DECISION, SPEC, ValueRules};
 use crate::{
     Plan, Settings,
     approval::{OwnerState, tally},
@@ -147,7 +147,7 @@ fn of_row(row: &Value, what: &str) -> Vec<String> {
 }
 
 /// The messages of the rules of a schema that say something about an object alone.
-fn messages(shape: &Shape, found: &mut std::collections::BTreeSet<String>) {
+fn messages(shape: &ValueRules, found: &mut std::collections::BTreeSet<String>) {
     found.extend(shape.rules.iter().map(|rule| rule.message.clone()));
     let inner = shape.fields.values().chain(shape.items.as_deref()).chain(shape.values.as_deref());
     inner.for_each(|inner| messages(inner, found));

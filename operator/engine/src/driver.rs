@@ -19,8 +19,8 @@ use crate::{
     evaluation::Part,
     journal::Journal,
     plan::Plan,
-    replay::activity::Control,
-    transition::{Ask, Blobs, Call, Command, Fact, Failure, NOT_ALLOWED, Now, Transition, What},
+    replay::run::Control,
+    transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, NOT_ALLOWED, Now, Transition},
 };
 
 /// The most rounds of one transition: after these the engine asks for the same value again and again.
@@ -270,12 +270,12 @@ impl TransitionLoop {
     /// Returns the fact that a call is lost: it must not be repeated, and an earlier process started it.
     fn lost(&self, call: &Call, process: &str) -> Option<Fact> {
         // A Pod is found again by its name.
-        if call.idempotent || matches!(call.what, What::Pod(_)) {
+        if call.idempotent || matches!(call.content, CallContent::Pod(_)) {
             return None;
         }
         let record = self.stored.get(&call.path, call.attempt)?;
         let is_lost = record.phase == StepPhase::Started && record.by.as_deref() != Some(process);
-        is_lost.then(|| Fact::Lost { path: call.path.clone(), attempt: call.attempt })
+        is_lost.then(|| Fact::CallLost { path: call.path.clone(), attempt: call.attempt })
     }
 
     /// Returns the failure of a call that would start now, or again, and that policies no longer allow.
@@ -283,7 +283,7 @@ impl TransitionLoop {
         // A call that begins in this very transition was checked when it began.
         let record = self.stored.get(&call.path, call.attempt)?;
         // A container that has started is found again and not created again: its result must be known.
-        if matches!(call.what, What::Pod(_)) && record.phase == StepPhase::Started {
+        if matches!(call.content, CallContent::Pod(_)) && record.phase == StepPhase::Started {
             return None;
         }
         let failure = Failure {
@@ -295,7 +295,7 @@ impl TransitionLoop {
             facts: BTreeMap::new(),
             log: None,
         };
-        Some(Fact::Ended { path: call.path.clone(), attempt: call.attempt, result: Err(failure), at: now })
+        Some(Fact::CallFinished { path: call.path.clone(), attempt: call.attempt, result: Err(failure), at: now })
     }
 }
 

@@ -88,7 +88,7 @@ fn a_step_that_costs_too_much_is_blamed_once() {
 fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     let run = started();
     let key = ("pay".to_owned(), 1);
-    let ended = Fact::Ended { path: "pay".into(), attempt: 1, result: Ok(Reply::default()), at: run.clock };
+    let ended = Fact::CallFinished { path: "pay".into(), attempt: 1, result: Ok(Reply::default()), at: run.clock };
     let mut calls = CallsInFlight::default();
     assert!(!calls.finish(key.clone(), ended.clone()), "a result of a call that is not in flight is dropped");
     calls.start(key.clone(), ());

@@ -43,7 +43,7 @@ pub trait Observer {
     /// A part begins.
     fn enter(&self, part: Part);
     /// The part at work reads text that the author of the Workflow did not write.
-    fn reads_others(&self);
+    fn record_foreign_text(&self);
     /// The part that began last has ended.
     fn leave(&self);
 }
@@ -56,13 +56,13 @@ thread_local! {
 
 /// Runs `evaluate`, and tells `observer` of each part.
 pub fn observed<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
-    let _guard = Previous(OBSERVER.replace(Some(observer)));
+    let _guard = RestoreObserver(OBSERVER.replace(Some(observer)));
     evaluate()
 }
 
-struct Previous(Option<Arc<dyn Observer>>);
+struct RestoreObserver(Option<Arc<dyn Observer>>);
 
-impl Drop for Previous {
+impl Drop for RestoreObserver {
     fn drop(&mut self) {
         OBSERVER.set(self.0.take());
     }
@@ -74,20 +74,20 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
     let Some(observer) = OBSERVER.take() else { return evaluate() };
     observer.enter(part());
     AT_WORK.set(Some(observer));
-    let leaving = Leaving;
+    let guard = LeavePart;
     let result = evaluate();
-    drop(leaving);
+    drop(guard);
     result
 }
 
 /// Reports that the part at work reads text that the author of the Workflow did not write.
-pub(crate) fn reads_others() {
-    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.reads_others()));
+pub(crate) fn record_foreign_text() {
+    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.record_foreign_text()));
 }
 
-struct Leaving;
+struct LeavePart;
 
-impl Drop for Leaving {
+impl Drop for LeavePart {
     fn drop(&mut self) {
         if let Some(observer) = AT_WORK.take() {
             observer.leave();
@@ -115,7 +115,7 @@ mod tests {
             self.0.lock().unwrap().push(Some(part));
         }
 
-        fn reads_others(&self) {
+        fn record_foreign_text(&self) {
             self.0.lock().unwrap().push(Some(vote("read")));
         }
 
@@ -129,10 +129,10 @@ mod tests {
         let log = Arc::new(Log::default());
         observed(log.clone(), || {
             within(|| vote("a"), || within(|| vote("inner"), || ()));
-            within(|| vote("b"), reads_others);
-            reads_others();
+            within(|| vote("b"), record_foreign_text);
+            record_foreign_text();
         });
-        within(|| vote("outside"), reads_others);
+        within(|| vote("outside"), record_foreign_text);
         let [a, b, read] = ["a", "b", "read"].map(|key| Some(vote(key)));
         assert_eq!(*log.0.lock().unwrap(), [a, None, b, read, None]);
     }

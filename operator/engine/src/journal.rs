@@ -12,7 +12,7 @@ use std::sync::Arc;
 use signoff_api::journal::{Segment, StepRecord, Usage};
 
 pub use records::Records;
-pub use segments::{Incomplete, JournalLimits, NewSegment, Segments, SharedRecords, read_segment};
+pub use segments::{JournalError, JournalLimits, NewSegment, Segments, SharedRecords, read_segment};
 
 /// The records of one run.
 #[derive(Clone, Debug, Default, PartialEq)]

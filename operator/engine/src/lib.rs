@@ -53,7 +53,7 @@ pub use field_error::FieldError;
 pub use journal::{Journal, JournalLimits, Segments, values::ValueLimits};
 pub use plan::{Plan, Settings};
 pub use policy::Policies;
-pub use replay::activity::Control;
+pub use replay::run::Control;
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
 pub use transition::{Blobs, Command, End, Fact, Now, Transition};

@@ -20,10 +20,10 @@ use signoff_api::Verdict;
 use crate::{
     plan::PlannedPattern,
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, Stop},
+    steps::{self, EarlyEnd},
 };
 
 /// The result of a run that succeeded.
@@ -46,7 +46,7 @@ struct PatternResult<'a> {
 }
 
 /// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
-pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, Stop> {
+pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
     let plan = run.plan;
     let nothing = StepScope::of("", RecordNamespace::Nothing, []);
     for gate in &plan.start {

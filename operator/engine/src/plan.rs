@@ -7,7 +7,9 @@ mod after_reject;
 mod gate;
 mod gates;
 mod inputs;
+mod outputs;
 mod patterns;
+mod planned_agent;
 mod planned_step;
 mod pod;
 mod policy_gates;
@@ -15,6 +17,7 @@ mod references;
 mod spec_steps;
 mod step;
 mod validated_answers;
+mod validator;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,8 +28,7 @@ use signoff_api::{
     digest::{self},
     json_bytes,
     policy::{AddedStep, Position},
-    step::{AgentStep, Step},
-    workflow::{Agent, Artifact, Provider, SpecGateType},
+    workflow::SpecGateType,
 };
 
 use crate::{
@@ -34,25 +36,25 @@ use crate::{
     field_error::FieldError,
     gate::subject::GateSubject,
     policy::Policies,
-    transition::{Call, What},
+    transition::{Call, CallContent},
 };
 
 use gates::Gates;
-use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
-use step::{PlanContext, StepContext};
+use signoff_expr::{Members, Template};
+use step::PlanContext;
 use validated_answers::ValidatedAnswers;
 
+pub(crate) use outputs::{PlannedArtifact, safe_path};
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
     PlannedPattern, PlannedRouting, PlannedTask,
 };
+pub(crate) use planned_agent::PlannedAgent;
 pub(crate) use planned_step::{
     Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedStep,
 };
 pub(crate) use pod::is_quantity;
-
-/// The most errors that name a similar name.
-const MOST_HINTS: usize = 16;
+pub(crate) use validator::Validator;
 
 /// The administrator's settings for all runs.
 #[derive(Clone, Debug)]
@@ -107,22 +109,6 @@ pub struct Plan {
     warnings: Vec<String>,
     /// The answers that were validated by this plan.
     pub(crate) validated_answers: ValidatedAnswers,
-}
-
-/// An agent with its provider.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedAgent {
-    pub(crate) spec: Agent,
-    pub(crate) provider: Provider,
-    pub(crate) system: Option<Template>,
-}
-
-/// A file of a run that succeeded.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedArtifact {
-    pub(crate) path: Template,
-    pub(crate) from: Template,
-    pub(crate) skip_if: Option<Condition>,
 }
 
 impl Plan {
@@ -217,7 +203,7 @@ impl Plan {
     }
 
     /// Where the step of a record stands among all steps, as declared.
-    pub(crate) fn place_of(&self, path: &str) -> Option<usize> {
+    pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
         let place = without_visits(path);
         self.pattern.steps().iter().position(|step| step.path == place)
     }
@@ -252,10 +238,10 @@ impl Plan {
     /// Returns why the policies do not allow a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
-        match &call.what {
-            What::Pod(pod) => self.policies.refuses_container(&pod.spec),
-            What::Http(http) => self.policies.refuses_url(&http.url),
-            What::Agent(agent) => self.policies.refuses_provider(&agent.provider),
+        match &call.content {
+            CallContent::Pod(pod) => self.policies.refuses_container(&pod.spec),
+            CallContent::Http(http) => self.policies.refuses_url(&http.url),
+            CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider),
         }
     }
 
@@ -292,26 +278,6 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     })
 }
 
-/// Whether a file may have this path: relative, and nowhere out of the folder it is written into.
-///
-/// # Errors
-/// One sentence for its author.
-pub(crate) fn safe_path(path: &str) -> Result<(), String> {
-    let parts = || path.split(['/', '\\']);
-    let what = if path.trim().is_empty() || path.ends_with('/') {
-        "the path names no file"
-    } else if path.starts_with(['/', '\\', '~']) || path.chars().nth(1) == Some(':') {
-        "the path is absolute"
-    } else if parts().any(|part| part == "..") {
-        "the path leaves the output folder by `..`"
-    } else if path.chars().any(char::is_control) || path.contains('\\') {
-        "the path contains a backslash or a control character"
-    } else {
-        return Ok(());
-    };
-    Err(format!("{what}: give a relative path within the output folder"))
-}
-
 /// The digest of a spec without its three mutable fields.
 ///
 /// # Errors
@@ -336,135 +302,6 @@ fn without_visits(path: &str) -> String {
         }
     };
     path.split('/').map(place).collect::<Vec<_>>().join("/")
-}
-
-/// The validator of a Workflow, with the errors so far.
-pub(crate) struct Validator<'a> {
-    settings: &'a Settings,
-    policies: &'a Policies,
-    /// Whether the run was accepted: policies then hold gates and refuse nothing.
-    accepted: bool,
-    errors: Vec<FieldError>,
-    warnings: Vec<String>,
-}
-
-impl Validator<'_> {
-    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it, because each
-    /// compares all names.
-    pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-        if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
-    }
-
-    pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.error_as(reason::INVALID, field, message);
-    }
-
-    fn error_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
-        let error = FieldError { field: field.into(), message: message.into(), reason };
-        // One field may be looked at from several places.
-        if !self.errors.contains(&error) {
-            self.errors.push(error);
-        }
-    }
-
-    /// Reports something that the policies do not allow, unless the run was already accepted.
-    pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
-        if let (Some(why), false) = (why, self.accepted) {
-            self.error_as(reason::NOT_ALLOWED, field, why);
-        }
-    }
-
-    fn warn(&mut self, field: &str, message: &str) {
-        self.warnings.push(format!("{field}: {message}"));
-    }
-
-    fn template(&mut self, source: &str, field: &str) -> Option<Template> {
-        match Template::parse(source, field) {
-            Ok(template) => Some(template),
-            Err(why) => {
-                self.error(why.what().to_owned(), why.problem());
-                None
-            }
-        }
-    }
-
-    /// Validates the outputs of the run.
-    fn outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
-        let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
-        let from = outputs.from.as_ref().and_then(|source| self.known_template(source, "spec.outputs.from", known));
-        let mut planned = Vec::new();
-        for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
-            let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");
-            if let Err(why) = safe_path(path) {
-                self.error(field("path"), why);
-            }
-            let path = self.known_template(path, &field("path"), known);
-            let from = self.known_template(from, &field("from"), known);
-            let skip_if = skip_if.as_ref().and_then(|source| self.condition(source, &field("skipIf"), known));
-            if let (Some(path), Some(from)) = (path, from) {
-                planned.push(PlannedArtifact { path, from, skip_if });
-            }
-        }
-        (from, planned)
-    }
-
-    /// A step by which each agent makes a final response again, behind the gates that policies put before agents.
-    fn revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
-        let revise =
-            Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
-        let one = |agent: &String| {
-            let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
-            PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
-        };
-        let mut revisers: Vec<_> = plan.agents.keys().map(one).collect();
-        // Only one of them ever makes a final response: all have the same gates.
-        let Some(first) = revisers.first_mut() else { return revisers };
-        let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
-        let written = Step { name: ".revision".to_owned(), agent: Some(agent), ..Step::default() };
-        self.with_policy_gates(first, &written, &StepContext::new(plan, "spec.gates", "", known.clone()));
-        let gates = first.policy_gates.clone();
-        revisers.iter_mut().for_each(|reviser| reviser.policy_gates.clone_from(&gates));
-        revisers
-    }
-
-    fn agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {
-        let mut agents = BTreeMap::new();
-        for (at, provider) in spec.providers.iter().enumerate() {
-            if provider.openai.is_some() == provider.scripted.is_some() {
-                self.error(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
-            }
-            self.not_allowed(format!("spec.providers[{at}]"), self.policies.refuses_provider(provider));
-        }
-        for (at, agent) in spec.agents.iter().enumerate() {
-            let field = format!("spec.agents[{at}]");
-            let provider = match (&agent.provider, spec.providers.as_slice()) {
-                (Some(name), all) => all.iter().find(|p| p.name == *name),
-                (None, [only]) => Some(only),
-                (None, _) => None,
-            };
-            let system = agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
-            if provider.is_none() {
-                let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
-                self.error(
-                    format!("{field}.provider"),
-                    format!(
-                        "name one of spec.providers ({})",
-                        if names.is_empty() { "there are none: add one".into() } else { names.join(", ") }
-                    ),
-                );
-            }
-            // Its steps are not reported as naming an unknown agent: this one error is enough.
-            let provider = provider.cloned().unwrap_or_default();
-            if provider.openai.is_some() && agent.model.is_none() {
-                self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
-            }
-            let planned = PlannedAgent { spec: agent.clone(), provider, system };
-            if agents.insert(agent.name.clone(), planned).is_some() {
-                self.error(format!("{field}.name"), format!("duplicate name {}: names must be unique", agent.name));
-            }
-        }
-        agents
-    }
 }
 
 #[cfg(test)]

@@ -23,12 +23,12 @@ pub(crate) const MOST_ADDED: usize = 32;
 /// The approval policies of one namespace: those of the cluster by name, then its own by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
-    list: Vec<Applied>,
+    list: Vec<AppliedPolicy>,
 }
 
 /// A policy that applies.
 #[derive(Clone, Debug, PartialEq)]
-struct Applied {
+struct AppliedPolicy {
     /// `ClusterApprovalPolicy prod`.
     source: String,
     /// Empty: every type.
@@ -45,22 +45,22 @@ impl Policies {
         cluster: impl IntoIterator<Item = (&'a str, &'a ClusterApprovalPolicySpec)>,
         own: impl IntoIterator<Item = (&'a str, &'a ApprovalPolicySpec)>,
     ) -> Self {
-        let mut wide: Vec<Applied> = cluster
+        let mut wide: Vec<AppliedPolicy> = cluster
             .into_iter()
             .filter(|(_, spec)| {
                 let selector = spec.match_.as_ref().and_then(|m| m.namespace_selector.as_ref());
                 selector.is_none_or(|selector| selector.matches(labels))
             })
-            .map(|(name, spec)| Applied {
+            .map(|(name, spec)| AppliedPolicy {
                 source: format!("ClusterApprovalPolicy {name}"),
                 gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
                 identities: spec.identities.clone(),
                 rules: spec.rules.clone(),
             })
             .collect();
-        let mut narrow: Vec<Applied> = own
+        let mut narrow: Vec<AppliedPolicy> = own
             .into_iter()
-            .map(|(name, spec)| Applied {
+            .map(|(name, spec)| AppliedPolicy {
                 source: format!("ApprovalPolicy {name}"),
                 gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
                 identities: Vec::new(),
@@ -76,7 +76,7 @@ impl Policies {
     /// Returns the gates that the policies add to a run that is accepted now.
     #[must_use]
     pub fn added_steps(&self) -> Vec<AddedStep> {
-        let added = |applied: &Applied| {
+        let added = |applied: &AppliedPolicy| {
             let source = applied.source.clone();
             applied.rules.steps.clone().into_iter().map(move |step| AddedStep { source: source.clone(), step })
         };

@@ -61,8 +61,8 @@ const REFUSED: [(&str, &str); 12] = [
     ("$recursiveRef", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$vocabulary", "leave it out"),
     ("contentEncoding", "leave it out, or check the text with pattern"),
-    ("contentMediaType", "leave it out, or ask for the JSON itself instead of a text that holds it"),
-    ("contentSchema", "leave it out, or ask for the JSON itself instead of a text that holds it"),
+    ("contentMediaType", "leave it out, or require the JSON itself instead of a text with JSON in it"),
+    ("contentSchema", "leave it out, or require the JSON itself instead of a text with JSON in it"),
     ("unevaluatedItems", "use items or additionalItems"),
     ("unevaluatedProperties", "use additionalProperties"),
 ];

@@ -23,7 +23,8 @@ use signoff_api::{
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        activity::{ActivityKey, Start, input_digest},
+        run::{RenderError, Run},
         scope::{self, StepScope},
         step_invocation::StepInvocation,
     },
@@ -36,22 +37,22 @@ use gate_before::GateBefore;
 pub(crate) use output::{AnswerParser, parse_again};
 use signoff_expr::Condition;
 
-/// Where a list of steps continues.
+/// The control flow after a step of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// With the next step.
-    On,
-    /// With the step at this position and everything after it once more; none means this step alone.
-    Again(Option<usize>),
-    /// Nowhere, unless the list knows what to do about a no.
+pub(crate) enum StepFlow {
+    /// Continue with the next step.
+    Continue,
+    /// Repeat from the step at this position; `None` repeats this step alone.
+    Repeat(Option<usize>),
+    /// End with a refusal, unless the pattern continues after one.
     Refused(String),
 }
 
 /// The reason why a pattern ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum EarlyEnd {
     Failed(String),
-    /// Failed, because a person said no: nothing beside it goes on.
+    /// Failed because a person gave up: the branches beside it end too.
     GivenUp(String),
     Rejected(String),
     Aborted(String),
@@ -69,9 +70,13 @@ pub(crate) enum StepResult {
 }
 
 /// Runs a step of a list once more.
-pub(crate) async fn step<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, step: &'a PlannedStep) -> Result<Next, Stop> {
+pub(crate) async fn step<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+) -> Result<StepFlow, EarlyEnd> {
     let Some(gate) = step.gate() else {
-        return perform(run, step_scope, step, &step.path, None).await.map(|_| Next::On);
+        return perform(run, step_scope, step, &step.path, None).await.map(|_| StepFlow::Continue);
     };
     let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed(run, step_scope, gate, seq)).await?;
     gate::next_step(run, step, gate, &decided)
@@ -85,7 +90,7 @@ pub(crate) async fn perform<'a>(
     step: &'a PlannedStep,
     base: &str,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<StepResult, Stop> {
+) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
     let mut invocation = StepInvocation::new(step_scope, step, &path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
@@ -93,7 +98,7 @@ pub(crate) async fn perform<'a>(
     let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
-        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.unless_told()).min(after - 1),
+        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1),
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
@@ -102,7 +107,7 @@ pub(crate) async fn perform<'a>(
             run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
             return Ok(StepResult::Skipped);
         }
-        let record = attempts(run, &invocation, &key, limit).await;
+        let record = run_attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
         attempt = record.attempt;
         if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
@@ -118,7 +123,7 @@ pub(crate) async fn perform<'a>(
                     output::AnswerResult::Accepted(text) => return Ok(StepResult::Answered(text)),
                     output::AnswerResult::Again => {
                         (attempt, limit) = (attempt + 1, 0);
-                        gates = again(&own_gate, &policy_gates, false);
+                        gates = gates_of_repeat(&own_gate, &policy_gates, false);
                         continue;
                     }
                     output::AnswerResult::Refused(why) => StepFailure::of(why),
@@ -130,7 +135,7 @@ pub(crate) async fn perform<'a>(
         };
         match failure::decide(run, step_scope, step, &path, attempt, &failure).await? {
             failure::FailureAction::Again(change) => {
-                gates = again(&own_gate, &policy_gates, !change.parameters.is_empty());
+                gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
                 invocation.overrides.merge(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
@@ -142,7 +147,11 @@ pub(crate) async fn perform<'a>(
 
 /// The gates that are asked before an attempt that people or a timeout ordered: those of policies always, that of the
 /// author where something was changed.
-fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], changed: bool) -> Vec<GateBefore<'a>> {
+fn gates_of_repeat<'a>(
+    own: &Option<GateBefore<'a>>,
+    of_policies: &[GateBefore<'a>],
+    changed: bool,
+) -> Vec<GateBefore<'a>> {
     own.iter().filter(|_| changed).chain(of_policies).cloned().collect()
 }
 
@@ -153,20 +162,20 @@ pub(crate) async fn pass<'a>(
     step: &'a PlannedStep,
     base: &str,
     shown: SubjectAt<'_>,
-) -> Result<Option<DecidedGate>, Stop> {
+) -> Result<Option<DecidedGate>, EarlyEnd> {
     let Some(gate) = step.gate() else { return Ok(None) };
     loop {
         let decided = decide(run, step_scope, step, base, shown).await?;
         match gate::next_step(run, step, gate, &decided)? {
-            Next::On => return Ok(Some(decided)),
-            Next::Again(_) => {}
-            Next::Refused(why) => return Err(Stop::Rejected(why)),
+            StepFlow::Continue => return Ok(Some(decided)),
+            StepFlow::Repeat(_) => {}
+            StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
         }
     }
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
+async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
     let mut attempt = first;
     loop {
@@ -174,15 +183,15 @@ async fn attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &Acti
         if key.kind == StepKind::Agent {
             run.agent_turns.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        let open = |seq| unless_left_out(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
+        let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        let is_covered = invocation.step.policy_gates.is_empty() || is_known(&record);
+        let is_covered = invocation.step.policy_gates.is_empty() || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;
         }
         attempt += 1;
         let next = ActivityKey { attempt, ..key.clone() };
-        run.pause(due(run, invocation.step, &record), &next).await;
+        run.pause(retry_at(run, invocation.step, &record), &next).await;
     }
 }
 
@@ -204,7 +213,7 @@ fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
 
 /// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway (502, 504)
 /// does not know what the server behind it did, and a status below 400 says that it was done.
-fn is_known(record: &StepRecord) -> bool {
+fn is_failure_certain(record: &StepRecord) -> bool {
     if !matches!(record.kind, StepKind::Agent | StepKind::Http) {
         return true;
     }
@@ -214,7 +223,7 @@ fn is_known(record: &StepRecord) -> bool {
 
 /// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates
 /// before it see the same.
-fn unless_left_out<'a>(
+fn open_or_skip_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: i64,
@@ -222,14 +231,14 @@ fn unless_left_out<'a>(
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
     if key.attempt == 1 && key.path == invocation.base {
-        return unless_skipped(run, &invocation.step_scope, invocation.step, invocation.began(run, seq), open);
+        return open_or_skip(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq), open);
     }
     open()
 }
 
 /// Returns the input of an attempt that people approved.
 fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &ActivityKey) -> Result<Start, RenderError> {
-    let opening = rendered(run, invocation, seq, key)?;
+    let opening = render_input(run, invocation, seq, key)?;
     let Start::Call(call) = &opening else { return Ok(opening) };
     let approved = match &invocation.approved {
         Some(approved) => input_digest(call).as_ref() == Ok(approved),
@@ -243,7 +252,7 @@ fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &Acti
 }
 
 /// Returns the input of an attempt, rendered from the values as of `seq`.
-fn rendered<'a>(
+fn render_input<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: i64,
@@ -257,12 +266,14 @@ fn rendered<'a>(
             Some(value) => Ok(Start::Immediate(value.clone())),
             None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
         },
-        Action::Gate(_) => Err(RenderError::Invalid("a gate is asked, not performed".to_owned())),
+        Action::Gate(_) => {
+            Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned()))
+        }
     }
 }
 
 /// When the attempt after this one may begin. What is left to chance is the same at every replay.
-fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
+fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     let retry = &step.retry;
     let pause = (retry.base.as_secs_f64() * retry.factor.powi(failed.attempt - 1)).min(retry.max.as_secs_f64());
     let seed = Digest::of_bytes(format!("{}/{}/{}", run.plan.uid, failed.path, failed.attempt).as_bytes());
@@ -273,7 +284,7 @@ fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
 }
 
 /// Leaves the step out where its conditions say so; one without a value leaves nothing out.
-fn unless_skipped<'a>(
+fn open_or_skip<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
@@ -298,12 +309,12 @@ fn unless_skipped<'a>(
 
 /// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts
 /// after which this gate asks once more.
-pub(crate) fn stop_or_verdict(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, Stop> {
+pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, EarlyEnd> {
     match decided.verdict {
-        Verdict::Abort => Err(Stop::Aborted(decided.describe(""))),
-        Verdict::Reject => Err(Stop::Rejected(decided.describe(""))),
+        Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),
+        Verdict::Reject => Err(EarlyEnd::Rejected(decided.describe(""))),
         verdict if again.contains(&verdict) && gate::asked_again(run, decided, again) >= MOST_AGAIN => {
-            Err(Stop::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
+            Err(EarlyEnd::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),
     }

@@ -38,31 +38,31 @@ pub struct Now {
 /// A fact from outside: the result of a call, or the outcome of an Approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A call ended.
-    Ended {
+    /// A call finished.
+    CallFinished {
         /// The path of its record.
         path: String,
         /// The attempt of its record.
         attempt: i32,
         /// The reply, or the failure.
         result: Result<Reply, Failure>,
-        /// When its end was seen.
+        /// When it finished.
         at: Moment,
     },
-    /// An Approval ended.
-    Decided {
+    /// An Approval has an outcome.
+    ApprovalDecided {
         /// The path of the gate's record.
         path: String,
         /// The outcome.
         outcome: Box<Outcome>,
     },
-    /// The Approval of a gate that waits does not exist, though its record does.
-    Gone {
+    /// The Approval of a waiting gate does not exist.
+    ApprovalMissing {
         /// The path of the gate's record.
         path: String,
     },
-    /// A call that must not be repeated was started by an operator that is no more.
-    Lost {
+    /// A call that must not be repeated was started by an earlier process, and its result is lost.
+    CallLost {
         /// The path of its record.
         path: String,
         /// The attempt of its record.
@@ -80,14 +80,14 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The path and attempt of the record it speaks of.
+    /// Returns the path and attempt of its record.
     #[must_use]
     pub fn key(&self) -> (&str, i32) {
         match self {
-            Self::Ended { path, attempt, .. }
-            | Self::Lost { path, attempt }
+            Self::CallFinished { path, attempt, .. }
+            | Self::CallLost { path, attempt }
             | Self::TooCostly { path, attempt, .. } => (path, *attempt),
-            Self::Decided { path, .. } | Self::Gone { path } => (path, 1),
+            Self::ApprovalDecided { path, .. } | Self::ApprovalMissing { path } => (path, 1),
         }
     }
 }
@@ -159,7 +159,7 @@ pub enum Command {
     Call(Box<Call>),
 }
 
-/// An Approval to be created. Given only in the transition that opened the gate and after [`Fact::Gone`].
+/// An Approval to be created. Given only in the transition that opened the gate and after [`Fact::ApprovalMissing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The path of the gate's record.
@@ -184,12 +184,12 @@ pub struct Call {
     /// The timeout.
     pub timeout: std::time::Duration,
     /// The content.
-    pub what: What,
+    pub content: CallContent,
 }
 
 /// The content of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum CallContent {
     /// One turn of an agent.
     Agent(AgentCall),
     /// One container.

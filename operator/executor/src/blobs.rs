@@ -41,8 +41,8 @@ pub enum BlobError {
     },
     /// Objects that are not the operator's have the usual names of too many blobs of a run.
     #[error(
-        "blob {digest} cannot be stored: objects which the operator did not make have the names of more than {most} \
-         values of this run, among them {name:?}; find out who created it, and delete them"
+        "blob {digest} cannot be stored: objects that the operator did not create have the names of more than {most} \
+         values of this run, among them {name:?}; find out who created them, and delete them"
     )]
     NamesTaken {
         /// The digest that names it.

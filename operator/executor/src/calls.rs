@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use signoff_api::{Moment, workflow::Provider};
-use signoff_engine::transition::{AgentCall, Call, Failure, HttpCall, Reply, What};
+use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
@@ -48,7 +48,9 @@ pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call) -> Result<Reply
     let made = AssertUnwindSafe(async { caller.call(run, call).await }).catch_unwind();
     match timeout(limit + LENIENCE, made).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(given_up("Panic", "the program failed while the call was made".to_owned(), idempotent)),
+        Ok(Err(_)) => {
+            Err(given_up("Panic", "internal error during the call; report this as a bug".to_owned(), idempotent))
+        }
         Err(_) => Err(given_up("Timeout", format!("no answer within {limit:?}"), idempotent)),
     }
 }
@@ -151,9 +153,10 @@ impl DefaultCaller {
                     .collect();
                 Ok((ProviderConfig::Scripted { replies }, None))
             }
-            _ => {
-                Err(CallError::invalid(format!("provider {} is not exactly one of openai and scripted", provider.name)))
-            }
+            _ => Err(CallError::invalid(format!(
+                "provider {}: it must have exactly one of openai and scripted",
+                provider.name
+            ))),
         }
     }
 }
@@ -161,11 +164,13 @@ impl DefaultCaller {
 #[async_trait]
 impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
-        let Call { idempotent, timeout, what, .. } = call;
-        let result = match what {
-            What::Http(http) => self.http(http, timeout).await,
-            What::Agent(agent) => self.agent(run, agent, timeout).await,
-            What::Pod(_) => Err(CallError::invalid("a container is a Pod: it runs on a cluster only")),
+        let Call { idempotent, timeout, content, .. } = call;
+        let result = match content {
+            CallContent::Http(http) => self.http(http, timeout).await,
+            CallContent::Agent(agent) => self.agent(run, agent, timeout).await,
+            CallContent::Pod(_) => {
+                Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
+            }
         };
         result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
     }

@@ -49,7 +49,7 @@ pub fn host_allowed(secret: &str, annotation: Option<&str>, url: &Url) -> Result
             excerpt(others, [])
         ),
     };
-    Err(CallError::refused(format!("Secret {secret} may not be sent to {host}: {remedy}")))
+    Err(CallError::refused(format!("Secret {secret} must not be sent to {host}: {remedy}")))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
         let url: Url = "https://api.example.com/v1?x=1".parse().unwrap();
         let missing = host_allowed("team/models", None, &url).unwrap_err();
         assert_eq!(missing.class, ErrorClass::Refused);
-        assert!(missing.message.contains("Secret team/models may not be sent to api.example.com"), "{missing}");
+        assert!(missing.message.contains("Secret team/models must not be sent to api.example.com"), "{missing}");
         assert!(missing.message.contains("set signoff.dev/allowed-hosts: \"api.example.com\""), "{missing}");
         let other = host_allowed("team/models", Some("a.org"), &url).unwrap_err();
         assert!(

@@ -147,7 +147,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
                 None => return Err(remedy(name, fields.keys(), &path)),
             },
             (Members::Fields(_), Member::Position(_)) => {
-                return Err(format!("`{path}` has fields, not positions"));
+                return Err(format!("`{path}` has fields, not positions; write a field's name"));
             }
             (Members::Records(records), Member::Name(name)) => match records.iter().rev().find(|(n, _)| n == name) {
                 Some((_, next)) => next,

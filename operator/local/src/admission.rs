@@ -40,7 +40,7 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     let groups = groups(&approval.spec.request);
-    let why = eligibility::barred(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
+    let why = eligibility::voter_problem(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
     Some(why.to_string())
 }
 
@@ -65,13 +65,13 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     only(decision.guidance.is_some(), "guidance", &[Verdict::Defer])?;
     only(!decision.escalate_to.is_empty(), "escalateTo", &[Verdict::Escalate])?;
     if decision.grant.is_some() {
-        return Err("a grant needs verified identities: a local run has none".to_owned());
+        return Err("a grant needs verified identities, which a local run does not have: leave it out".to_owned());
     }
     if verdict == Verdict::Defer && decision.guidance.as_ref().is_none_or(|text| text.trim().is_empty()) {
         return Err("Defer needs guidance: say what to do differently".to_owned());
     }
     if request.require_reason == Some(true) && decision.reason.as_ref().is_none_or(|text| text.trim().is_empty()) {
-        return Err("this gate wants a reason with every decision".to_owned());
+        return Err("this gate requires a reason with every decision: give one".to_owned());
     }
     short(&decision.reason, "reason", 2048)?;
     short(&decision.response, "response", 8192)?;
@@ -199,6 +199,6 @@ mod tests {
     fn a_gate_that_wants_reasons_gets_one() {
         let mut approval = gate(&[Verdict::Approve]);
         approval.spec.request.require_reason = Some(true);
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("wants a reason"));
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("requires a reason"));
     }
 }

@@ -14,7 +14,7 @@ use std::{
 /// # Errors
 /// Those of the file system.
 pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = file.parent().ok_or_else(|| io::Error::other("a file has no folder"))?;
+    let folder = file.parent().ok_or_else(|| io::Error::other("the path has no parent folder"))?;
     fs::create_dir_all(folder)?;
     #[cfg(test)]
     full_disk::spend()?;

@@ -17,14 +17,14 @@ pub enum Error {
     Invalid(Vec<FieldError>),
     /// The Workflow can be run, and not here.
     #[error(
-        "step {step} is a container, which runs as a Pod: nothing was begun. Run it on a cluster: `kubectl apply -f FILE`, or `cargo xtask demo --pods` where there is none"
+        "step {step} is a container, which runs as a Pod: nothing was started. Run it on a cluster: `kubectl apply -f FILE`, or `cargo xtask demo --pods` where there is none"
     )]
     NeedsCluster {
         /// The first step that is one.
         step: String,
     },
     /// No session has that id.
-    #[error("there is no session {id} in {root}: `signoff sessions list` names those that there are")]
+    #[error("there is no session {id} in {root}: `signoff sessions list` lists the sessions")]
     Missing {
         /// The id that was asked for.
         id: String,
@@ -40,7 +40,7 @@ pub enum Error {
         by: String,
     },
     /// The run is over.
-    #[error("session {id} has ended ({}): `signoff sessions show {id}` shows what came of it", .phase.name())]
+    #[error("session {id} has ended ({}): `signoff sessions show {id}` shows its result", .phase.name())]
     Over {
         /// The session.
         id: String,
@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// A file is not as it was written.
     #[error(
-        "{file} is not as this program wrote it ({why}): it was torn or edited, and nothing of it is used. Restore it, or run the Workflow again"
+        "{file} is not as this program wrote it ({why}): it was torn or edited, and is not used. Restore it, or run the Workflow again"
     )]
     Damaged {
         /// The file.
@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The text of the Workflow, or of an answer, cannot be evaluated.
     #[error(
-        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or the answer and resume it"
+        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or simplify the answer and resume it"
     )]
     Evaluation {
         /// The session.

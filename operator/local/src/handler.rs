@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use signoff_api::{Approval, ApprovalRequest, Decision, journal::StepRecord};
-use signoff_engine::approval::Note;
+use signoff_engine::approval::ApprovalEvent;
 
 /// A question to a handler.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     /// A gate asks people.
     Asks(&'a Approval),
     /// Something about an open Approval, such as an escalation.
-    Said(&'a Approval, &'a Note),
+    Said(&'a Approval, &'a ApprovalEvent),
     /// A decision was recorded, and the gate takes more of them.
     VoteCounted {
         /// The Approval with that decision.

@@ -30,12 +30,12 @@ pub fn with_digest(body: &[u8]) -> Vec<u8> {
 /// # Errors
 /// What is not as it was written.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("its first line does not end")?;
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("its first line is not complete")?;
     let (line, body) = bytes.split_at(end + 1);
     let digest = std::str::from_utf8(line).ok().and_then(|line| line.strip_prefix(HEAD)?.strip_suffix(TAIL));
     let digest = digest.ok_or("its first line holds no digest")?;
     if Digest::of_bytes(body).as_str() != digest {
-        return Err("its digest is another one".to_owned());
+        return Err("its digest does not match".to_owned());
     }
     serde_json::from_slice(body).map_err(|why| format!("it is not an object of this kind: {why}"))
 }

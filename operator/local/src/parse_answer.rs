@@ -19,7 +19,7 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
     let word = match Word::read(text) {
         // Options are the author's own words: they come before ours.
         Word::Verdict(verdict) if !is_option(request, text) && allowed.contains(&verdict) => Some(verdict),
-        Word::Trust => return Err(format!("trust is not known here: {}", remedy(request))),
+        Word::Trust => return Err(format!("trust is not available in a local run: {}", remedy(request))),
         _ => None,
     };
     match word {

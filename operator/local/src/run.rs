@@ -1,27 +1,22 @@
-//! One run in this process: observe, advance, claim, commit, dispatch; then wait for whatever happens first.
+//! One run in this process: its transitions, the decisions of users, and the questions to the handler.
 //!
 //! It must not do anything that is not written down, and polls nothing.
+
+mod transition;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use signoff_api::{
-    Approval, Decision, Digest, Moment,
-    approval::ApprovalPhase,
-    journal::{StepKind, StepPhase, StepRecord},
-    workflow::WorkflowPhase,
-};
+use signoff_api::{Approval, Decision, Digest, Moment};
 use signoff_engine::{
-    Blobs, Control, End, Fact, Journal, Now, Plan, Transition,
-    approval::{OwnerState, TallyResult, VoteFilter, tally, tally_filtered},
-    driver::{AfterStop, CallKey, CallsInFlight, Round, TransitionLoop},
+    Blobs, End, Fact, Journal, Now, Plan, Transition,
+    approval::{OwnerState, TallyResult, VoteFilter, tally_filtered},
+    driver::{CallKey, CallsInFlight},
     evaluation::Part,
-    status,
-    transition::Call,
 };
+use signoff_executor::{BlobStore as _, Subject};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{
@@ -31,7 +26,8 @@ use super::{
     session::{Session, Snapshot},
     wait,
 };
-use signoff_executor::{BlobStore as _, RunRef, Stopped, Subject, calls};
+
+pub(super) use transition::earlier;
 
 /// The guard's epoch of runs that no guard watches.
 pub(super) const EPOCH: &str = "local";
@@ -176,7 +172,7 @@ impl Run {
             None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
-        self.tell(&next, &result.notes);
+        self.tell(&next, &result.events);
         if counted != DecisionOutcome::Decided {
             self.local.handler.happened(&Event::VoteCounted { approval: &next, user });
         }
@@ -194,101 +190,6 @@ impl Run {
 
     pub(super) fn now(&self) -> Now {
         Now { at: self.local.clock.now().into(), guard_epoch: EPOCH.to_owned() }
-    }
-
-    /// One turn. Where it is `held`, nothing new begins.
-    pub(super) async fn transition(&mut self, held: bool) -> Result<Transition, Error> {
-        let now = self.now();
-        let facts = self.observe(&now).await?;
-        let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
-        let control = Control { suspend: held, cancel, ..Control::default() };
-        let before = self.journal.clone();
-        let mut transition = self.advance(control, facts, &now).await?;
-        let claims = if held { Vec::new() } else { self.claim(&mut transition) };
-        self.commit(&transition, held, now.at).await?;
-        self.end.clone_from(&transition.end);
-        self.report(&before, &transition);
-        self.dispatch(&transition, claims, now.at)?;
-        if transition.end.is_some() {
-            self.call_off(&now)?;
-        }
-        Ok(transition)
-    }
-
-    /// Commits the results of calls that have ended, and evaluates nothing.
-    pub(super) async fn keep_results(&mut self) -> Result<(), Error> {
-        if !self.calls_in_flight.has_results() {
-            return Ok(());
-        }
-        let (now, before) = (self.now().at, self.journal.clone());
-        let facts = self.calls_in_flight.facts(&before);
-        let transition = signoff_engine::advance_quarantined(&self.session.workflow.spec, before.clone(), facts, now);
-        self.commit(&transition, true, now).await?;
-        self.end.clone_from(&transition.end);
-        self.report(&before, &transition);
-        Ok(())
-    }
-
-    /// Returns the facts of open gates and of calls, and writes the decisions of deadlines that have passed.
-    async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
-        let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
-        let mut facts = self.calls_in_flight.facts(&self.journal);
-        self.gates_wake_at = None;
-        let journal = self.journal.clone();
-        let open = |record: &&StepRecord| record.kind == StepKind::Hitl && record.phase == StepPhase::Waiting;
-        for record in journal.records().iter().filter(open) {
-            let Some(name) = &record.object else { continue };
-            let Some(mut approval) = self.session.approvals.get(name).cloned() else {
-                facts.push(Fact::Gone { path: record.path.clone() });
-                continue;
-            };
-            if let Some(why) = approval.mismatch(record, &uid) {
-                let file = self.session.approval_file(name);
-                return Err(Error::Damaged { file, why: format!("it {why}") });
-            }
-            let result = self.tally(&approval, now).await?;
-            if result.changed {
-                approval.status = Some(result.status);
-                self.tell(&approval, &result.notes);
-                self.session.put(approval.clone())?;
-            }
-            self.gates_wake_at = earlier(self.gates_wake_at, result.wake_at);
-            if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
-                facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
-            }
-        }
-        Ok(facts)
-    }
-
-    async fn advance(&mut self, control: Control, facts: Vec<Fact>, now: &Now) -> Result<Transition, Error> {
-        let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
-        let mut rounds = TransitionLoop::new(plan, control, self.journal.clone(), facts, values, now.clone());
-        loop {
-            let transition = match self.evaluate(rounds.evaluation()).await {
-                Err(Error::Evaluation { id, why }) => {
-                    let is_limit = matches!(why, Stopped::TooCostly { .. });
-                    match rounds.on_stopped(is_limit, why.part(), &why.to_string()) {
-                        AfterStop::GiveUp => return Err(Error::Evaluation { id, why }),
-                        AfterStop::Evaluate | AfterStop::Failed(_) => continue,
-                    }
-                }
-                transition => transition?,
-            };
-            let round = rounds.on_evaluated(transition, &self.incarnation, |key| self.calls_in_flight.contains(key));
-            match round.map_err(|what| Error::Bug { id: self.session.id.clone(), what })? {
-                Round::Evaluate => {}
-                Round::Fetch(missing) => {
-                    for digest in missing {
-                        let value = self.fetch(&digest).await?;
-                        rounds.add_value(digest, value);
-                    }
-                }
-                Round::Commit(transition) => {
-                    self.values = rounds.into_values();
-                    return Ok(*transition);
-                }
-            }
-        }
     }
 
     /// Counts the votes of an Approval. A vote that costs too much is invalid.
@@ -332,113 +233,10 @@ impl Run {
         text.ok_or_else(|| Error::ValueGone { id: self.session.id.clone(), digest: digest.clone() })
     }
 
-    /// Marks the calls that begin with this turn as begun by this process, so that the commit says so before they do.
-    fn claim(&self, transition: &mut Transition) -> Vec<Call> {
-        let mut free = self.local.max_calls.saturating_sub(self.calls.len());
-        let calls: Vec<Call> = transition.calls().cloned().collect();
-        let mut claims = Vec::new();
-        for call in calls {
-            if free == 0 || self.calls_in_flight.contains(&call.key()) {
-                continue;
-            }
-            transition.mark_started(&call.path, call.attempt, &self.incarnation);
-            claims.push(call);
-            free -= 1;
-        }
-        claims
-    }
-
-    /// Large values go first: they are named by their content, so that one that is never referred to harms nobody.
-    async fn commit(&mut self, transition: &Transition, held: bool, now: Moment) -> Result<(), Error> {
-        let is_overdue = |name| {
-            let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());
-            status.is_some_and(|status| status.phase == ApprovalPhase::Overdue)
-        };
-        let overdue = transition.pending.iter().any(is_overdue);
-        let mut next = status::after(&self.session.workflow, &self.plan, transition, overdue, now);
-        if held && next.phase == WorkflowPhase::Suspended {
-            // Nothing new may begin because the run is about to pause; nobody has suspended it.
-            next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
-            next.message = status::waiting_message(&next.pending);
-        }
-        if self.session.workflow.status.as_ref() != Some(&next) {
-            let (blobs, owner) = (self.session.blobs(), self.session.owner());
-            for (digest, text) in transition.blobs.iter().cloned().chain(status::apart(transition)) {
-                blobs.put(&owner, digest.as_str(), text.into()).await?;
-            }
-            self.session.commit(next)?;
-        }
-        self.journal = transition.journal.clone();
-        self.calls_in_flight.committed(&self.journal);
-        Ok(())
-    }
-
-    fn dispatch(&mut self, transition: &Transition, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
-        for call in claims {
-            self.begin(call);
-        }
-        for ask in transition.asks() {
-            let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
-            approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
-            approval.metadata.generation = Some(1);
-            self.session.put(approval.clone())?;
-            self.local.handler.happened(&Event::Asks(&approval));
-            self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, call: Call) {
-        let owner = self.session.owner();
-        let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
-        let (caller, clock) = (Arc::clone(&self.local.caller), Arc::clone(&self.local.clock));
-        let (key, idempotent) = (call.key(), call.idempotent);
-        let (path, attempt) = key.clone();
-        let task = self.calls.spawn(async move {
-            let result = calls::make(&*caller, &run, call).await;
-            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
-            ((path, attempt), fact)
-        });
-        self.calls_in_flight.start(key, (task, idempotent));
-    }
-
-    fn report(&self, before: &Journal, transition: &Transition) {
-        for record in transition.journal.records() {
-            let was = before.get(&record.path, record.attempt).map(|old| old.phase);
-            if was == Some(record.phase) {
-                continue;
-            }
-            if record.phase == StepPhase::Started {
-                self.local.handler.happened(&Event::Began(record));
-            } else if record.phase.is_end() {
-                self.local.handler.happened(&Event::StepEnded(record));
-            }
-            let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
-            if let Some(approval) = decided.and_then(|name| self.session.approvals.get(name)) {
-                self.local.handler.resumed(approval);
-            }
-        }
-    }
-
-    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::Note]) {
+    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::ApprovalEvent]) {
         for note in notes {
             self.local.handler.happened(&Event::Said(approval, note));
         }
-    }
-
-    /// The run is over: nobody needs to decide anything any more.
-    fn call_off(&mut self, now: &Now) -> Result<(), Error> {
-        self.calls.abort_all();
-        self.calls_in_flight.retain(|_| false);
-        let open: Vec<Approval> = self.session.approvals.values().cloned().collect();
-        for mut approval in open {
-            let result = tally(&approval, OwnerState::Finished, now);
-            if result.changed {
-                approval.status = Some(result.status);
-                self.session.put(approval)?;
-            }
-        }
-        Ok(())
     }
 
     /// Returns the question to the handler about a pending Approval.
@@ -466,12 +264,5 @@ impl Run {
     /// The pending Approvals that the handler did not decline.
     pub(super) fn undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
         transition.pending.iter().find(|name| !declined.contains(*name)).cloned()
-    }
-}
-
-pub(super) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

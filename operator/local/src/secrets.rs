@@ -89,13 +89,13 @@ impl Secrets for LocalSecrets {
         if !lists.iter().any(|list| list.owner == word(name) && !list.hosts.trim().is_empty()) {
             let line = found.line_that_allows(name, host);
             return Err(CallError::refused(format!(
-                "Secret {name} may not be sent to {host}: it lists no hosts; if it belongs there, add the line: {line}"
+                "Secret {name} must not be sent to {host}: it lists no hosts; if it belongs there, add the line: {line}"
             )));
         }
         for HostList { place, hosts: listed, .. } in &lists {
             if !hosts::lists(listed.trim().split(','), for_host) {
                 return Err(CallError::refused(format!(
-                    "Secret {name} may not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {host}",
+                    "Secret {name} must not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {host}",
                     excerpt(listed.trim(), [])
                 )));
             }
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(
                 refused.message,
                 format!(
-                    "Secret models may not be sent to models.example.com: it lists no hosts; if it belongs there, add the \
+                    "Secret models must not be sent to models.example.com: it lists no hosts; if it belongs there, add the \
                      line: echo models.example.com > {}",
                     list.display()
                 )

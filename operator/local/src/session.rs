@@ -163,7 +163,7 @@ impl Sessions {
             .recursive(true)
             .mode(PRIVATE)
             .create(&self.root)
-            .map_err(Error::file("cannot make", &self.root))?;
+            .map_err(Error::file("cannot create", &self.root))?;
         loop {
             let id = format!("{}-{}", names::cut(&name, 32), random(6));
             let (hidden, folder) = (self.root.join(format!(".{id}{NEW}")), self.root.join(&id));
@@ -173,14 +173,14 @@ impl Sessions {
             match fs::DirBuilder::new().mode(PRIVATE).create(&hidden) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(cause) => return Err(Error::file("cannot make", hidden)(cause)),
+                Err(cause) => return Err(Error::file("cannot create", hidden)(cause)),
             }
             let made = (|| {
                 let lock = lock(&id, &hidden)?;
                 object::write(&hidden.join(WORKFLOW), &workflow)?;
                 fs::rename(&hidden, &folder)
                     .and_then(|()| fs::File::open(&self.root)?.sync_all())
-                    .map_err(Error::file("cannot make", &folder))?;
+                    .map_err(Error::file("cannot create", &folder))?;
                 Ok(lock)
             })();
             return match made {

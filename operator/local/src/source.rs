@@ -38,7 +38,7 @@ pub fn from_yaml(text: &str, user: &str) -> Result<Workflow, SourceError> {
     }
     let value: Value = serde_saphyr::from_str(text).map_err(|why| SourceError::NotYaml(why.to_string()))?;
     let Value::Object(mut object) = value else {
-        return Err(SourceError::NotAWorkflow { found: "no object".to_owned() });
+        return Err(SourceError::NotAWorkflow { found: "a list or a single value".to_owned() });
     };
     let version = format!("{GROUP}/{VERSION}");
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or("an object without a kind");
@@ -68,7 +68,7 @@ mod tests {
     fn something_else_is_refused_by_name() {
         let why = |text: &str| from_yaml(text, "dana").unwrap_err().to_string();
         assert_eq!(why("kind: Pod"), "it is Pod (signoff.dev/v1alpha1), not a Workflow of signoff.dev/v1alpha1");
-        assert_eq!(why("[]"), "it is no object, not a Workflow of signoff.dev/v1alpha1");
+        assert_eq!(why("[]"), "it is a list or a single value, not a Workflow of signoff.dev/v1alpha1");
         assert!(why("kind: Workflow\napiVersion: argoproj.io/v1").contains("argoproj.io/v1"));
         assert!(why("{").contains("neither YAML nor JSON"));
         assert_eq!(why("{kind: Workflow, spec: {pattern: 1}}"), "invalid type: integer `1`, expected struct Pattern");

@@ -88,7 +88,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
                 "NotOurs",
                 "kind",
                 place(node, "kind"),
-                format!("{kind} of {version} is none of Signoff's kinds: it was not checked"),
+                format!("{kind} of {version} is not a kind of Signoff: it was not checked"),
             );
             return Checked { title, workflow: None, is_named: true, problems: problems.found };
         }
@@ -123,7 +123,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
                 "NotChecked",
                 "spec",
                 at,
-                "names, references and gates are checked once the fields above that have moved are where they belong",
+                "names, references and gates are checked once the fields above are moved",
             );
             None
         }
@@ -210,7 +210,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
             let message = if problems.has_errors() {
                 "names, references and gates are checked once the errors above are corrected".to_owned()
             } else {
-                format!("this cannot be read as a Workflow: {error}")
+                format!("the object cannot be read as a Workflow: {error}")
             };
             match problems.has_errors() {
                 true => problems.warn("NotChecked", "spec", place(node, "spec"), message),

@@ -19,7 +19,7 @@ const OLD: [(&str, &str); 13] = [
     ("spec.pattern.evaluatorOptimizer.reviewGate", GATE),
     ("spec.pattern.orchestratorWorkers.decompositionReview", GATE),
     ("spec.pattern.orchestratorWorkers.reduceReview", GATE),
-    ("spec.steps[].deps", "it is called dependsOn now"),
+    ("spec.steps[].deps", "it is now called dependsOn: rename it"),
 ];
 
 const STEP: &str = "move the step to spec.steps, and write its name here";
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_field_that_moved_is_found_by_its_path() {
-        assert_eq!(remedy("spec.steps[12].deps"), Some("it is called dependsOn now"));
+        assert_eq!(remedy("spec.steps[12].deps"), Some("it is now called dependsOn: rename it"));
         assert_eq!(remedy("spec.pattern.parallel.reduce"), Some(STEP));
         assert_eq!(remedy("spec.pattern.parallel.maxParallel"), None);
         assert_eq!(remedy("deps"), None);

@@ -103,7 +103,7 @@ fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
         }
     }
     if let Some(most) = schema["maxProperties"].as_u64().filter(|most| fields.len() as u64 > *most) {
-        let message = format!("these are {} entries, and at most {most} are allowed", fields.len());
+        let message = format!("there are {} entries, and at most {most} are allowed", fields.len());
         problems.error("OutOfBounds", field, node.at.clone(), message);
     }
 }

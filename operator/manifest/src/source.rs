@@ -257,7 +257,7 @@ impl<'de> Visitor<'de> for Values {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that JSON has too")
+        f.write_str("a value that JSON can hold")
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {

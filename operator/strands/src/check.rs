@@ -10,7 +10,7 @@ use signoff_manifest::{
     source::{self, Node},
 };
 
-use super::{Imported, Note, Weight, document, is_file};
+use super::{ImportNote, Imported, NoteLevel, document, is_file};
 
 /// Checks every object of a text, whichever format it has.
 #[must_use]
@@ -26,7 +26,7 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
         Err(problems) => Checked { title, workflow: None, is_named: true, problems },
         Ok(imported) => {
             let mut problems = of_import(text, &imported, settings);
-            for note in imported.notes.iter().filter(|note| note.weight == Weight::Unsupported) {
+            for note in imported.notes.iter().filter(|note| note.weight == NoteLevel::Unsupported) {
                 let mut told = Problems::of(text);
                 told.warn("Unsupported", &note.field, place(node, &note.field), note.message.clone());
                 problems.append(&mut told.found);
@@ -39,11 +39,11 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
 
 /// The result of [`read_any`].
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct LoadedWorkflow {
     /// The Workflow to run.
     pub workflow: Box<Workflow>,
     /// The notes of its import; none for a Workflow of Signoff.
-    pub notes: Vec<Note>,
+    pub notes: Vec<ImportNote>,
     /// The suspicious parts.
     pub warnings: Vec<Problem>,
 }
@@ -55,7 +55,7 @@ pub struct Read {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read, Vec<Problem>> {
+pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<LoadedWorkflow, Vec<Problem>> {
     let documents = source::documents(text);
     if let [Ok(node)] = documents.as_slice()
         && is_file(node)
@@ -64,7 +64,7 @@ pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read,
         let checked = of_import(text, &imported, settings);
         let (errors, warnings) = split(checked);
         return match errors.is_empty() {
-            true => Ok(Read { workflow: imported.workflow, notes: imported.notes, warnings }),
+            true => Ok(LoadedWorkflow { workflow: imported.workflow, notes: imported.notes, warnings }),
             false => Err(errors),
         };
     }
@@ -76,7 +76,7 @@ pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read,
     let (mut errors, warnings) = split(problems);
     let mut workflows = found.into_iter().filter_map(|one| one.workflow);
     match (workflows.next(), workflows.next()) {
-        (Some(workflow), None) if errors.is_empty() => Ok(Read { workflow, notes: Vec::new(), warnings }),
+        (Some(workflow), None) if errors.is_empty() => Ok(LoadedWorkflow { workflow, notes: Vec::new(), warnings }),
         (first, second) => {
             if errors.is_empty() {
                 let mut problems = Problems::of(text);

@@ -5,28 +5,28 @@
 use signoff_expr::Condition;
 
 use super::{
+    expr_type::ExprType,
     names::Names,
-    parts::{COMPARES, cut, cut_last, is_shallow, is_whole, split, trim},
-    rewrite::{self, Found},
-    shape::Shape,
+    rewrite::{self, UnresolvedNames},
+    token_split::{COMPARES, cut, cut_last, is_shallow, is_whole, split, trim},
     tokens::Token,
 };
 
 /// Returns the condition in CEL, or `None` where CEL cannot express it. A value that is not a boolean is no condition.
-pub(super) fn cel(source: &str, names: &Names, found: &mut Found) -> Option<String> {
+pub(super) fn cel(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     converted(source, names, false, found)
 }
 
 /// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero, false or
 /// missing. `None` where CEL cannot express the condition.
-pub(super) fn when(source: &str, names: &Names, found: &mut Found) -> Option<String> {
+pub(super) fn when(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     if source.trim().eq_ignore_ascii_case("else") {
         return Some("else".to_owned());
     }
     converted(source, names, true, found)
 }
 
-fn converted(source: &str, names: &Names, takes_values: bool, found: &mut Found) -> Option<String> {
+fn converted(source: &str, names: &Names, takes_values: bool, found: &mut UnresolvedNames) -> Option<String> {
     let expression = rewrite::expression(bare(source), names, found);
     if !is_shallow(&expression) {
         return None;
@@ -90,14 +90,14 @@ impl Conditions<'_> {
                 "contains" | "starts_with" | "ends_with" => self.operand(source),
                 _ => None,
             },
-            _ => (Shape::of(source, self.names) == Shape::Decision).then(|| plain(source))?,
+            _ => (ExprType::of(source, self.names) == ExprType::Decision).then(|| plain(source))?,
         }
     }
 
     /// Returns the condition that a value is not empty, zero, false or missing.
     fn present(&self, source: &[Token]) -> Option<String> {
         let value = self.operand(source)?;
-        Some(match (source, Shape::of(source, self.names)) {
+        Some(match (source, ExprType::of(source, self.names)) {
             ([Token::Name(name), open, .., close], _)
                 if ["length", "len", "size"].contains(&name.as_str())
                     && open.is_sign("(")
@@ -106,20 +106,20 @@ impl Conditions<'_> {
             {
                 format!("{value} > 0")
             }
-            (_, Shape::Decision) => value,
-            (_, Shape::Text) => format!("!({value} in ['', null])"),
-            (_, Shape::List) => format!("size({value}) > 0"),
-            (_, Shape::Unknown) => format!("!({value} in ['', null, false, 0, [], {{}}])"),
+            (_, ExprType::Decision) => value,
+            (_, ExprType::Text) => format!("!({value} in ['', null])"),
+            (_, ExprType::List) => format!("size({value}) > 0"),
+            (_, ExprType::Unknown) => format!("!({value} in ['', null, false, 0, [], {{}}])"),
         })
     }
 
     /// Whether a text holds a text, or a list an item.
     fn held(&self, whole: &[Token], part: &[Token]) -> Option<String> {
         let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
-        match Shape::of(whole, self.names) {
-            Shape::Text => Some(format!("{whole_now}.contains({part_now})")),
-            Shape::List => Some(format!("{part_now} in {whole_now}")),
-            Shape::Decision | Shape::Unknown => None,
+        match ExprType::of(whole, self.names) {
+            ExprType::Text => Some(format!("{whole_now}.contains({part_now})")),
+            ExprType::List => Some(format!("{part_now} in {whole_now}")),
+            ExprType::Decision | ExprType::Unknown => None,
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     fn names() -> Names {
         let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
-        names.give(["a_b", "c"]);
+        names.assign_names(["a_b", "c"]);
         names
             .types
             .extend([("tags", "array"), ("fast", "boolean")].map(|(name, kind)| (name.to_owned(), kind.to_owned())));
@@ -255,7 +255,7 @@ mod tests {
 
     #[track_caller]
     fn is_cel(source: &str, expected: &str) {
-        assert_eq!(cel(source, &names(), &mut Found::default()).as_deref(), Some(expected), "{source}");
+        assert_eq!(cel(source, &names(), &mut UnresolvedNames::default()).as_deref(), Some(expected), "{source}");
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         for source in
             ["x | default('a') == 'b'", "a if b else c", "x ~ y == 'z'", "foo[?bar==`1`]", "", "max_by(a, &b)"]
         {
-            assert_eq!(cel(source, &names(), &mut Found::default()), None, "{source}");
+            assert_eq!(cel(source, &names(), &mut UnresolvedNames::default()), None, "{source}");
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
             "contains(evaluation.issues, 'x')",
             "subtasks contains 'x'",
         ] {
-            assert_eq!(cel(source, &names(), &mut Found::default()), None, "{source}");
+            assert_eq!(cel(source, &names(), &mut UnresolvedNames::default()), None, "{source}");
         }
     }
 
@@ -333,7 +333,7 @@ mod tests {
             ("!starts_with(a, 'x') || length(b)", "!(a.startsWith('x')) || size(b) > 0"),
             ("contains(tags, 'x')", "'x' in tags"),
         ] {
-            assert_eq!(when(source, &names(), &mut Found::default()).as_deref(), Some(expected), "{source}");
+            assert_eq!(when(source, &names(), &mut UnresolvedNames::default()).as_deref(), Some(expected), "{source}");
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
             "{% if a %}true{% endif %}",
             "",
         ] {
-            assert_eq!(when(source, &names(), &mut Found::default()), None, "{source}");
+            assert_eq!(when(source, &names(), &mut UnresolvedNames::default()), None, "{source}");
         }
     }
 
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_value_of_an_edge_holds_unless_it_is_empty_zero_false_or_missing() {
         let holds = |source: &str, value: serde_json::Value| {
-            let text = when(source, &names(), &mut Found::default()).expect(source);
+            let text = when(source, &names(), &mut UnresolvedNames::default()).expect(source);
             let mut scope = signoff_expr::Scope::new();
             scope.set(source, value);
             Condition::parse(&text, "when").expect(&text).evaluate(&scope)

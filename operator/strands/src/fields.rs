@@ -8,7 +8,7 @@ use super::kind::Kind::{self, Any, Either, List, Map, Number, Object, Text, Whol
 
 /// The effect of a field on the import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FieldEffect {
     /// It is kept, here.
     Becomes(&'static str),
     /// It has no effect on what a run does: it is told and left out.
@@ -19,7 +19,7 @@ pub enum Fate {
     Missing(&'static str),
 }
 
-use Fate::{Becomes, LeftOut, Missing, Without};
+use FieldEffect::{Becomes, LeftOut, Missing, Without};
 
 const TEXTS: Kind = List(&Text);
 const OBJECTS: Kind = List(&Object);
@@ -32,7 +32,7 @@ pub struct Section {
     /// The name of the objects in the documentation.
     pub name: &'static str,
     /// Each field, the kind of its value, and its fate.
-    pub fields: &'static [(&'static str, Kind, Fate)],
+    pub fields: &'static [(&'static str, Kind, FieldEffect)],
 }
 
 /// Every kind of object of the format.
@@ -48,7 +48,7 @@ pub const SECTIONS: &[Section] = &[
             ("inputs", Object, Becomes("spec.inputs")),
             ("env", Any, LeftOut("secrets and folders are the cluster's, or the environment's")),
             ("telemetry", Any, LeftOut("the operator's own telemetry is configured where it is installed")),
-            ("context_policy", Object, Becomes("nothing but notes on its fields")),
+            ("context_policy", Object, Becomes("only notes on its fields")),
             ("skills", Any, Missing("agents load no skills")),
             ("tools", Any, Missing("agents call no tools")),
             ("agents", NAMED, Becomes("spec.agents")),
@@ -332,12 +332,12 @@ pub const SECTIONS: &[Section] = &[
 ];
 
 /// A section by its name.
-pub(super) fn section(name: &str) -> &'static [(&'static str, Kind, Fate)] {
+pub(super) fn section(name: &str) -> &'static [(&'static str, Kind, FieldEffect)] {
     SECTIONS.iter().find(|section| section.name == name).map_or(&[], |section| section.fields)
 }
 
 /// The kind and the fate of a field; none where the format has no such field.
-pub(super) fn field(section_name: &str, field: &str) -> Option<(Kind, Fate)> {
+pub(super) fn field(section_name: &str, field: &str) -> Option<(Kind, FieldEffect)> {
     section(section_name).iter().find(|(name, ..)| *name == field).map(|(_, kind, fate)| (*kind, *fate))
 }
 

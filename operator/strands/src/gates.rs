@@ -8,9 +8,9 @@ use signoff_expr::re2;
 use signoff_manifest::source::Node;
 
 use super::{
+    answer_words::{self, AnswerComparison},
     import::{Import, is_gate},
-    notes::Weight,
-    words::{self, Compared},
+    import_notes::NoteLevel,
 };
 
 /// The seconds after which a gate without a timeout is overdue: the maximum.
@@ -37,22 +37,28 @@ impl Import<'_> {
         self.notes.read(node, "hitl step", path);
         let mut hitl = Map::new();
         if position != Position::Step {
-            self.notes.idle(Weight::Unsupported, node, path, &["skip_if"], "people are always asked here: left out");
-            let why = "it comes between two things of its pattern and waits for nothing else: left out";
-            self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
-            self.notes.idle(Weight::Info, node, path, &["id"], "this gate has a name of its own: left out");
+            self.notes.tell_unused(
+                NoteLevel::Unsupported,
+                node,
+                path,
+                &["skip_if"],
+                "people are always asked here: left out",
+            );
+            let why = "its place in the pattern is fixed, so it depends on no other step: left out";
+            self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
+            self.notes.tell_unused(NoteLevel::Info, node, path, &["id"], "this gate already has a name: left out");
             if !is_gate(node) {
-                self.notes.idle(
-                    Weight::Changed,
+                self.notes.tell_unused(
+                    NoteLevel::Changed,
                     node,
                     path,
                     &["type"],
-                    "only people look at something here: they are asked",
+                    "only people can review here: they are asked",
                 );
             }
         }
         let prompt = self.text(node, "prompt").unwrap_or_else(|| {
-            self.tell_at(Weight::Info, path, node, "there is no prompt: people are asked `Go on?`");
+            self.tell_at(NoteLevel::Info, path, node, "there is no prompt: people are asked `Go on?`");
             "Go on?".to_owned()
         });
         hitl.insert("prompt".into(), prompt.into());
@@ -70,15 +76,15 @@ impl Import<'_> {
         // A word that the pattern refuses was never an answer.
         let fits = |word: &&str| pattern.as_deref().is_none_or(|pattern| fits(pattern, word));
         let candidates: Vec<&str> = candidates.iter().map(String::as_str).filter(fits).collect();
-        let options = pattern.as_deref().and_then(words::alternatives).filter(|_| threshold > 1);
+        let options = pattern.as_deref().and_then(answer_words::alternatives).filter(|_| threshold > 1);
         let mut verdicts = self.verdicts(node, path, position, threshold, options.is_some(), &candidates);
         if pattern.is_some() && position == Position::Step && threshold == 1 {
-            let said = |verdict: &Verdict| words::first_for(*verdict, &candidates).is_some();
+            let said = |verdict: &Verdict| answer_words::first_word_for(*verdict, &candidates).is_some();
             verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || said(verdict));
         }
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
         let answers = verdicts.contains(&Verdict::Respond);
-        self.unasked(node, path, answers, pattern.is_some(), options.is_some());
+        self.tell_unused_validation(node, path, answers, pattern.is_some(), options.is_some());
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
         }
@@ -87,7 +93,9 @@ impl Import<'_> {
             hitl.insert("onReject".into(), "continue".into());
         }
         for (verdict, field) in [(Verdict::Approve, "approveText"), (Verdict::Reject, "rejectText")] {
-            if let Some(word) = words::first_for(verdict, &candidates).filter(|_| verdicts.contains(&verdict)) {
+            if let Some(word) =
+                answer_words::first_word_for(verdict, &candidates).filter(|_| verdicts.contains(&verdict))
+            {
                 hitl.insert(field.into(), word.into());
             }
         }
@@ -108,7 +116,7 @@ impl Import<'_> {
             .collect();
         if named.is_empty() {
             let message = format!("no approvers are named: {} decides", self.approver);
-            self.tell_at(Weight::Info, path, node, message);
+            self.tell_at(NoteLevel::Info, path, node, message);
             return json!([{"kind": "User", "name": self.approver}]);
         }
         Value::Array(named)
@@ -124,30 +132,30 @@ impl Import<'_> {
             Ok(_) => Some(pattern),
             Err(why) => {
                 let message = format!("the pattern {why}; any answer is taken");
-                self.tell_at(Weight::Unsupported, &format!("{field}.pattern"), validation, message);
+                self.tell_at(NoteLevel::Unsupported, &format!("{field}.pattern"), validation, message);
                 None
             }
         }
     }
 
     /// Tells what of a validation nobody meets: a text is only checked where one is asked for.
-    fn unasked(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
+    fn tell_unused_validation(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
         let Some(validation) = node.get("validation") else { return };
         let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
-            (false, ..) => (&["pattern", "error_message"], Weight::Changed, "no answer here is a text: left out"),
-            (true, false, _) => (&["error_message"], Weight::Changed, "no pattern checks the answer: left out"),
+            (false, ..) => (&["pattern", "error_message"], NoteLevel::Changed, "no answer here is a text: left out"),
+            (true, false, _) => (&["error_message"], NoteLevel::Changed, "no pattern checks the answer: left out"),
             (true, true, true) => {
-                (&["error_message"], Weight::Info, "people choose one of the pattern's words: left out")
+                (&["error_message"], NoteLevel::Info, "people choose one of the pattern's words: left out")
             }
             (true, true, false) => return,
         };
-        self.notes.idle(weight, validation, &format!("{path}.validation"), fields, why);
+        self.notes.tell_unused(weight, validation, &format!("{path}.validation"), fields, why);
     }
 
     /// The words that answers of this gate are compared with, the nearest first.
     fn candidates(&self, own: &str, pattern: Option<&str>, default: Option<&str>) -> Vec<String> {
-        let any = |compared: &&Compared| compared.path == "hitl_response" || compared.path == "last_response";
-        let rank = |compared: &&Compared| match (&compared.path, &compared.after) {
+        let any = |compared: &&AnswerComparison| compared.path == "hitl_response" || compared.path == "last_response";
+        let rank = |compared: &&AnswerComparison| match (&compared.path, &compared.after) {
             (path, _) if path == own => Some(0),
             (_, Some(after)) if any(compared) => (after == own).then_some(1),
             (_, None) if any(compared) => Some(2),
@@ -156,7 +164,7 @@ impl Import<'_> {
         let mut ranked: Vec<_> = self.compared.iter().filter_map(|one| Some((rank(&one)?, one.word.clone()))).collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         let mut found: Vec<String> = ranked.into_iter().map(|(_, word)| word).collect();
-        found.extend(pattern.and_then(words::alternatives).unwrap_or_default());
+        found.extend(pattern.and_then(answer_words::alternatives).unwrap_or_default());
         found.extend(default.map(ToOwned::to_owned));
         found
     }
@@ -170,11 +178,11 @@ impl Import<'_> {
         options: bool,
         candidates: &[&str],
     ) -> Vec<Verdict> {
-        let compared = |verdict| words::first_for(verdict, candidates).is_some();
+        let compared = |verdict| answer_words::first_word_for(verdict, candidates).is_some();
         let mut verdicts = vec![Verdict::Approve, Verdict::Reject];
         if threshold > 1 && !options {
             let message = "several people answer, so a free text is not an answer: they approve or reject";
-            self.tell_at(Weight::Changed, &format!("{path}.approval_threshold"), node, message);
+            self.tell_at(NoteLevel::Changed, &format!("{path}.approval_threshold"), node, message);
         } else {
             verdicts.push(Verdict::Respond);
         }
@@ -182,21 +190,22 @@ impl Import<'_> {
             Position::Route => {
                 verdicts.push(Verdict::Modify);
                 let message = "a text such as `route:<name>` is told to the router, which then chooses again; to set the route, decide Modify with the parameter route";
-                self.tell_at(Weight::Changed, path, node, message);
+                self.tell_at(NoteLevel::Changed, path, node, message);
             }
             Position::Subtasks => verdicts.push(Verdict::Modify),
             Position::Review => {
                 // `continue` is a word for Approve, which would end the loop.
                 verdicts.retain(|verdict| *verdict != Verdict::Approve);
-                let message = "any text revises the draft; a run cannot be ended well from here by the word `stop`: Abort ends it without a result";
-                self.tell_at(Weight::Changed, path, node, message);
+                let message =
+                    "any text revises the draft, also the word `stop`; only Abort ends the run here, without a result";
+                self.tell_at(NoteLevel::Changed, path, node, message);
             }
             Position::Reduce => {
                 // Nobody would read a text here.
                 verdicts.retain(|verdict| *verdict != Verdict::Respond);
                 verdicts.extend([Verdict::Modify, Verdict::Defer]);
                 let message = "a text alone is not a decision here: approve, or let the workers do it again by Defer with guidance";
-                self.tell_at(Weight::Changed, path, node, message);
+                self.tell_at(NoteLevel::Changed, path, node, message);
             }
             Position::Step => {}
         }
@@ -211,13 +220,14 @@ impl Import<'_> {
         let field = format!("{path}.timeout_seconds");
         let seconds = whole(node, "timeout_seconds").unwrap_or(0);
         if seconds == 0 {
-            let message = "no gate stays open for ever: after 7 days it is overdue and waits to be asked again, rejected or aborted";
-            self.tell_at(Weight::Info, path, node, message);
+            let message =
+                "a gate must have a deadline: after 7 days it is overdue and stays open for Retry, Reject and Abort";
+            self.tell_at(NoteLevel::Info, path, node, message);
             return json!({"after": "168h", "action": "Expire"});
         }
         if seconds > LONGEST {
             let message = "longer than 7 days, the most that is usually allowed: set to 7 days";
-            self.tell_at(Weight::Changed, &field, node, message);
+            self.tell_at(NoteLevel::Changed, &field, node, message);
         }
         let action = match (default, verdicts.contains(&Verdict::Respond)) {
             (Some(_), true) => "Default",
@@ -225,15 +235,20 @@ impl Import<'_> {
             (Some(word), false)
                 if verdicts.contains(&Verdict::Modify) && Word::read(word) == Word::Verdict(Verdict::Approve) =>
             {
-                self.tell_at(Weight::Changed, &field, node, "the default is a yes: a timeout approves");
+                self.tell_at(NoteLevel::Changed, &field, node, "the default is yes: a timeout approves");
                 "Approve"
             }
             (Some(_), false) => {
-                self.tell_at(Weight::Changed, &field, node, "no answer here can be a text: a timeout rejects");
+                self.tell_at(
+                    NoteLevel::Changed,
+                    &field,
+                    node,
+                    "this gate takes no text, so the default cannot be the answer: a timeout rejects",
+                );
                 "Reject"
             }
             (None, _) => {
-                self.tell_at(Weight::Info, &field, node, "there is no default: a timeout rejects");
+                self.tell_at(NoteLevel::Info, &field, node, "there is no default: a timeout rejects");
                 "Reject"
             }
         };

@@ -5,10 +5,10 @@
 use serde_json::{Map, json};
 use signoff_manifest::source::{Node, Value};
 
-use super::{gates::plain, import::Import, notes::Weight};
+use super::{gates::plain, import::Import, import_notes::NoteLevel};
 
 /// A way out of a node.
-struct Way {
+struct Edge {
     from: String,
     /// Nothing, or `else`, always holds.
     when: Option<String>,
@@ -23,7 +23,13 @@ impl Import<'_> {
             let own = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
             if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
-                self.notes.idle(Weight::Info, node, &field, &["id"], "its name is the one it stands under");
+                self.notes.tell_unused(
+                    NoteLevel::Info,
+                    node,
+                    &field,
+                    &["id"],
+                    "the name is its key in nodes: left out",
+                );
             }
             let step = self.step(node, &field, &self.names.of(&id), &own, false);
             self.spec_steps.push(step);
@@ -44,22 +50,23 @@ impl Import<'_> {
 
     /// The edges of each node as one, which tries its conditions in their order.
     fn edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
-        let mut ways: Vec<Way> = Vec::new();
+        let mut ways: Vec<Edge> = Vec::new();
         for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
             let field = format!("{path}.edges[{at}]");
             self.notes.read(edge, "graph.edge", &field);
             let found = self.ways(edge, &field);
             if found.is_empty() {
                 // An empty list of targets says that the run ends here, as it does without an edge.
-                let weight = if edge.get("to").is_some() { Weight::Info } else { Weight::Unsupported };
-                self.tell_at(weight, &field, edge, "this edge leads nowhere: left out");
+                let weight = if edge.get("to").is_some() { NoteLevel::Info } else { NoteLevel::Unsupported };
+                self.tell_at(weight, &field, edge, "this edge has no target: left out");
             }
             for way in found {
-                let always = |other: &&Way| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");
+                let always =
+                    |other: &&Edge| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");
                 match ways.iter().find(always) {
                     Some(before) => {
                         let message = format!("never tried: {} always holds before it", before.field);
-                        self.tell_at(Weight::Changed, &way.field, edge, message);
+                        self.tell_at(NoteLevel::Changed, &way.field, edge, message);
                     }
                     None => ways.push(way),
                 }
@@ -72,12 +79,12 @@ impl Import<'_> {
             }
         }
         let edge = |from: &str| {
-            let own: Vec<&Way> = ways.iter().filter(|way| way.from == from).collect();
+            let own: Vec<&Edge> = ways.iter().filter(|way| way.from == from).collect();
             let name = self.names.of(from);
             match own.as_slice() {
-                [Way { when: None, to, .. }] => json!({"from": name, "to": self.names.of(to)}),
+                [Edge { when: None, to, .. }] => json!({"from": name, "to": self.names.of(to)}),
                 own => {
-                    let choose = |way: &&Way| json!({"when": way.when.as_deref().unwrap_or("else"), "to": self.names.of(&way.to)});
+                    let choose = |way: &&Edge| json!({"when": way.when.as_deref().unwrap_or("else"), "to": self.names.of(&way.to)});
                     json!({"from": name, "choose": own.iter().map(choose).collect::<Vec<_>>()})
                 }
             }
@@ -86,7 +93,7 @@ impl Import<'_> {
     }
 
     /// The ways of one edge, in the order in which they are tried.
-    fn ways(&mut self, edge: &Node, field: &str) -> Vec<Way> {
+    fn ways(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
         let from = edge.get("from").map(plain).unwrap_or_default();
         let mut ways = Vec::new();
         let mut targets: Vec<String> = match edge.get("to") {
@@ -97,7 +104,7 @@ impl Import<'_> {
         targets.retain(|target| !target.is_empty());
         if targets.len() > 1 {
             let message = "only the first of several targets is run";
-            self.tell_at(Weight::Changed, &format!("{field}.to"), edge, message);
+            self.tell_at(NoteLevel::Changed, &format!("{field}.to"), edge, message);
         }
         match targets.into_iter().next() {
             Some(to) => {
@@ -105,11 +112,11 @@ impl Import<'_> {
                     .get("condition")
                     .map(plain)
                     .map(|source| self.when(&source, &format!("{field}.condition"), edge));
-                ways.push(Way { from: from.clone(), when, to, field: field.to_owned() });
+                ways.push(Edge { from: from.clone(), when, to, field: field.to_owned() });
             }
             None => {
                 let why = "a condition decides about `to`, which is missing: left out";
-                self.notes.idle(Weight::Unsupported, edge, field, &["condition"], why);
+                self.notes.tell_unused(NoteLevel::Unsupported, edge, field, &["condition"], why);
             }
         }
         for (at, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
@@ -118,7 +125,7 @@ impl Import<'_> {
             let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
             let to = choice.get("to").map(plain).unwrap_or_default();
             let when = self.when(&when, &format!("{field}.when"), choice);
-            ways.push(Way { from: from.clone(), when: Some(when), to, field });
+            ways.push(Edge { from: from.clone(), when: Some(when), to, field });
         }
         ways
     }

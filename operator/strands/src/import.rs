@@ -12,19 +12,19 @@ use signoff_expr::{Condition, Template};
 use signoff_manifest::source::Node;
 
 use super::{
+    answer_words::AnswerComparison,
     condition,
+    import_notes::{ImportNotes, NoteLevel},
     names::{self, Names},
-    notes::{Notes, Weight},
-    rewrite::{self, Found},
-    words::Compared,
+    rewrite::{self, UnresolvedNames},
 };
 
 /// One import.
 pub(super) struct Import<'t> {
-    pub(super) notes: Notes<'t>,
+    pub(super) notes: ImportNotes<'t>,
     pub(super) names: Names,
     pub(super) approver: &'t str,
-    pub(super) compared: Vec<Compared>,
+    pub(super) compared: Vec<AnswerComparison>,
     /// The retries of agents' steps.
     pub(super) retry: Option<Value>,
     /// The schema of what each agent answers.
@@ -33,7 +33,7 @@ pub(super) struct Import<'t> {
     pub(super) checked: BTreeSet<String>,
     /// The first names of everything that templates and conditions ask for.
     pub(super) roots: BTreeSet<String>,
-    pub(super) found: Found,
+    pub(super) found: UnresolvedNames,
     /// The number of concurrent calls.
     pub(super) max_parallel: Option<u64>,
     /// The step limit of a graph.
@@ -47,7 +47,7 @@ pub(super) struct Import<'t> {
 impl<'t> Import<'t> {
     pub(super) fn of(text: &'t str, approver: &'t str) -> Self {
         Self {
-            notes: Notes::of(text),
+            notes: ImportNotes::of(text),
             names: Names::default(),
             approver,
             compared: Vec::new(),
@@ -55,7 +55,7 @@ impl<'t> Import<'t> {
             schemas: BTreeMap::new(),
             checked: BTreeSet::new(),
             roots: BTreeSet::new(),
-            found: Found::default(),
+            found: UnresolvedNames::default(),
             max_parallel: None,
             max_steps: None,
             spec_steps: Vec::new(),
@@ -64,7 +64,7 @@ impl<'t> Import<'t> {
     }
 
     /// Tells about a field at the place of its node.
-    pub(super) fn tell_at(&mut self, weight: Weight, field: &str, node: &Node, message: impl Into<String>) {
+    pub(super) fn tell_at(&mut self, weight: NoteLevel, field: &str, node: &Node, message: impl Into<String>) {
         let at: Range<usize> = node.fields().first().map_or(node.at.clone(), |(key, _)| key.at.clone());
         self.notes.tell(weight, field, &at, message);
     }
@@ -95,7 +95,7 @@ impl<'t> Import<'t> {
                 let (field, at) = (format!("{path}.skip_if"), key.at.clone());
                 let message =
                     "CEL cannot say this (such as whether a text is empty, or what comes last): it is never skipped";
-                self.notes.tell(Weight::Unsupported, &field, &at, message);
+                self.notes.tell(NoteLevel::Unsupported, &field, &at, message);
             }
         }
         cel
@@ -109,7 +109,7 @@ impl<'t> Import<'t> {
             return when;
         }
         let message = "CEL cannot express this condition: the Workflow is refused until you write it in CEL";
-        self.tell_at(Weight::Unsupported, field, edge, message);
+        self.tell_at(NoteLevel::Unsupported, field, edge, message);
         let is_template = source.trim_start().starts_with('{');
         self.template(&if is_template { source.to_owned() } else { format!("{{{{ {source} }}}}") })
     }
@@ -143,7 +143,7 @@ impl<'t> Import<'t> {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
         if self.names.root != "tasks" {
             let why = "only tasks of a workflow wait for others: left out";
-            self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
+            self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
         }
         if is_gate(node) {
             step.insert("hitl".into(), self.gate(node, path, own, super::gates::Position::Step));
@@ -153,7 +153,7 @@ impl<'t> Import<'t> {
             let vars = self.vars(node);
             let input = self.text(node, "input").unwrap_or_else(|| {
                 let input = if later { "{{ last_response }}" } else { "Begin." };
-                self.tell_at(Weight::Info, path, node, format!("there is no input: the agent is told `{input}`"));
+                self.tell_at(NoteLevel::Info, path, node, format!("there is no input: the agent is told `{input}`"));
                 input.to_owned()
             });
             if let Some(schema) = self.schemas.get(&agent) {

@@ -2,7 +2,7 @@
 //! reads. Pure: tokens in, tokens out.
 
 use super::{
-    parts::deeper,
+    token_split::depth_change,
     tokens::{self, Token},
 };
 
@@ -19,7 +19,7 @@ pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
     let mut rest = source;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
-        let infix = first.is_name(CONTAINS).then(|| left(&out).zip(right(after))).flatten();
+        let infix = first.is_name(CONTAINS).then(|| left_operand(&out).zip(right(after))).flatten();
         let Some((left, end)) = infix else {
             out.push(first.clone());
             continue;
@@ -36,7 +36,7 @@ pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
 }
 
 /// The operand before the operator.
-struct Left {
+struct LeftOperand {
     start: usize,
     end: usize,
     /// The operator is `not contains`.
@@ -44,7 +44,7 @@ struct Left {
 }
 
 /// The operand that the tokens end with; `None` where the word is a call, a member or a test.
-fn left(before: &[Token]) -> Option<Left> {
+fn left_operand(before: &[Token]) -> Option<LeftOperand> {
     let mut end = trimmed(before);
     let negated = before[..end].last()?.is_name("not");
     if negated {
@@ -60,12 +60,12 @@ fn left(before: &[Token]) -> Option<Left> {
     }
     let mut depth = 0;
     let boundary = before[..end].iter().rposition(|token| {
-        depth -= deeper(token);
+        depth -= depth_change(token);
         depth < 0 || depth == 0 && is_end(token)
     });
     let start = boundary.map_or(0, |at| at + 1);
     let spaces = before[start..end].iter().take_while(|token| matches!(token, Token::Space(_))).count();
-    Some(Left { start: start + spaces, end, negated })
+    Some(LeftOperand { start: start + spaces, end, negated })
 }
 
 /// The end of the operand that the tokens begin with.
@@ -77,7 +77,7 @@ fn right(after: &[Token]) -> Option<usize> {
     };
     let mut depth = 0;
     let boundary = after.iter().position(|token| {
-        depth += deeper(token);
+        depth += depth_change(token);
         depth < 0 || depth == 0 && is_end(token)
     });
     is_operand.then(|| trimmed(&after[..boundary.unwrap_or(after.len())]))

@@ -9,7 +9,7 @@ use signoff_engine::{Plan, Settings};
 use signoff_expr::is_identifier;
 use signoff_manifest::source::Node;
 
-use super::{gates::plain, import::Import, notes::Weight};
+use super::{gates::plain, import::Import, import_notes::NoteLevel};
 
 /// The names that every run has.
 const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
@@ -21,9 +21,8 @@ impl Import<'_> {
             for (key, spec) in inputs.get(section).map(Node::fields).unwrap_or_default() {
                 let name = input_name(&key.name);
                 if name != key.name {
-                    let message =
-                        format!("this name has a meaning of its own in templates: the input is called {name}");
-                    self.notes.tell(Weight::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
+                    let message = format!("this name is reserved in templates: the input is called {name}");
+                    self.notes.tell(NoteLevel::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
                     self.names.inputs.insert(key.name.clone(), name);
                 }
                 let kind = if section == "values" { kind_of(spec).to_owned() } else { type_of(spec) };
@@ -79,8 +78,8 @@ impl Import<'_> {
             }
             let kind = if self.found.numeric.contains(&name) { "number" } else { "string" };
             let message =
-                format!("the file asks for {name} and declares no such input: it is required, as `--var {name}=…`");
-            self.notes.tell(Weight::Info, "inputs", &inputs.map_or(0..0, |node| node.at.clone()), message);
+                format!("the file uses the input {name} without declaring it: it is required, as `--var {name}=…`");
+            self.notes.tell(NoteLevel::Info, "inputs", &inputs.map_or(0..0, |node| node.at.clone()), message);
             list.push(Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 ("type".to_owned(), json!(kind)),

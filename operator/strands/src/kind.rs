@@ -45,7 +45,7 @@ impl fmt::Display for Kind {
 }
 
 /// A value that is of another kind than its field.
-pub(super) struct Misfit {
+pub(super) struct KindError {
     /// The path from the field to it: `[2]`, or empty for the field's own value.
     pub(super) below: String,
     pub(super) at: Range<usize>,
@@ -55,7 +55,7 @@ pub(super) struct Misfit {
 
 impl Kind {
     /// The first value that does not fit. A field without a value is taken as missing, an item without one is not.
-    pub(super) fn misfit(self, node: &Node) -> Option<Misfit> {
+    pub(super) fn kind_error(self, node: &Node) -> Option<KindError> {
         match (self, &node.value) {
             (Self::Any, _)
             | (_, Value::Null)
@@ -64,15 +64,16 @@ impl Kind {
             | (Self::Object, Value::Map(_)) => None,
             (Self::Whole, Value::Number(number)) if number.is_u64() => None,
             (Self::List(of), Value::List(items)) => items.iter().enumerate().find_map(|(at, item)| {
-                let wrong = if item.is_null() && *of != Self::Any { Some(of.wanted(item)) } else { of.misfit(item) };
-                wrong.map(|wrong| Misfit { below: format!("[{at}]{}", wrong.below), ..wrong })
+                let wrong =
+                    if item.is_null() && *of != Self::Any { Some(of.wanted(item)) } else { of.kind_error(item) };
+                wrong.map(|wrong| KindError { below: format!("[{at}]{}", wrong.below), ..wrong })
             }),
             (Self::Map(of), Value::Map(fields)) => fields.iter().find_map(|(key, value)| {
-                let wrong = of.misfit(value)?;
-                Some(Misfit { below: format!(".{}{}", key.name, wrong.below), ..wrong })
+                let wrong = of.kind_error(value)?;
+                Some(KindError { below: format!(".{}{}", key.name, wrong.below), ..wrong })
             }),
             (Self::Either(one, other), _) => {
-                let (first, second) = (one.misfit(node)?, other.misfit(node)?);
+                let (first, second) = (one.kind_error(node)?, other.kind_error(node)?);
                 // The one that got further knows more about what was meant.
                 match (first.below.is_empty(), second.below.is_empty()) {
                     (true, true) => Some(self.wanted(node)),
@@ -84,8 +85,8 @@ impl Kind {
         }
     }
 
-    fn wanted(self, node: &Node) -> Misfit {
+    fn wanted(self, node: &Node) -> KindError {
         let message = format!("this is {}: write {self}", node.kind());
-        Misfit { below: String::new(), at: node.at.clone(), message }
+        KindError { below: String::new(), at: node.at.clone(), message }
     }
 }

@@ -11,25 +11,25 @@
 //! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
+mod answer_words;
 mod check;
 mod condition;
+mod expr_type;
 pub mod fields;
 mod gates;
 mod graph;
 mod import;
+mod import_notes;
 mod infix;
 mod inputs;
 pub mod kind;
 mod names;
-mod notes;
 mod outputs;
-mod parts;
 mod patterns;
 mod rewrite;
 mod runtime;
-mod shape;
+mod token_split;
 mod tokens;
-mod words;
 
 use serde_json::{Map, Value, json};
 use signoff_api::{GROUP, VERSION, Workflow};
@@ -40,8 +40,8 @@ use signoff_manifest::{
 
 use self::{import::Import, names::label};
 
-pub use check::{Read, check, read_any};
-pub use notes::{Note, Weight};
+pub use check::{LoadedWorkflow, check, read_any};
+pub use import_notes::{ImportNote, NoteLevel};
 
 /// An imported file.
 #[derive(Clone, Debug)]
@@ -51,21 +51,21 @@ pub struct Imported {
     /// The same, as the engine reads it.
     pub workflow: Box<Workflow>,
     /// Everything to know about it, in the order of the file.
-    pub notes: Vec<Note>,
+    pub notes: Vec<ImportNote>,
 }
 
 impl Imported {
     /// Whether the run does what the file says.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.notes.iter().all(|note| note.weight != Weight::Unsupported)
+        self.notes.iter().all(|note| note.weight != NoteLevel::Unsupported)
     }
 
     /// The Workflow as YAML, with its notes on top.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = "# Imported from a file of the Strands CLI.\n".to_owned();
-        for note in self.notes.iter().filter(|note| note.weight != Weight::Info) {
+        for note in self.notes.iter().filter(|note| note.weight != NoteLevel::Info) {
             text += &format!("# {}\n", note.to_string().replace('\n', " "));
         }
         text + &serde_saphyr::to_string(&self.object).unwrap_or_else(|_| self.object.to_string())
@@ -134,7 +134,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
     let ((Some(agents), Some(config)), false) = (parts, problems.has_errors()) else { return Err(problems.found) };
     let mut import = Import::of(text, approver);
     let object = import.object(node, agents, kind, config);
-    import.strangers(config);
+    import.tell_unknown_ids(config);
     if import.notes.wrong.has_errors() {
         let mut wrong = import.notes.wrong.found;
         wrong.sort_by_key(|problem| problem.at.start);
@@ -176,7 +176,7 @@ impl Import<'_> {
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
         let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
-        self.missing("pattern.config", &config.at);
+        self.tell_missing("pattern.config", &config.at);
         let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
         let own = variables(config);
         let known = [patterns::known(kind), &[self.names.root_now]].concat();
@@ -210,7 +210,7 @@ impl Import<'_> {
         let name = label(&given, "imported");
         if name != given {
             let at = node.entry("name").map_or(0..0, |(key, _)| key.at.clone());
-            self.notes.tell(Weight::Info, "name", &at, format!("names are DNS labels: it is called {name}"));
+            self.notes.tell(NoteLevel::Info, "name", &at, format!("names are DNS labels: it is called {name}"));
         }
         let mut annotations = Map::new();
         if let Some(text) = node.get("description").map(gates::plain) {
@@ -273,9 +273,10 @@ impl Import<'_> {
         let own = variables(config);
         let is_taken = |name: &str| declared(name) || own.iter().any(|own| own == name);
         let nodes = if kind == "graph" { graph::nodes_of(config) } else { Vec::new() };
-        let agent = |node: &Node| rewrite::context::quoted(node.get("agent").and_then(Node::text).unwrap_or_default());
+        let agent =
+            |node: &Node| rewrite::cli_paths::quoted(node.get("agent").and_then(Node::text).unwrap_or_default());
         self.names.agents = nodes.into_iter().map(|(id, node, _)| (self.names.of(&id), agent(node))).collect();
-        self.names.context = rewrite::context::Context::new(node, kind, config, is_taken);
+        self.names.context = rewrite::cli_paths::CliPaths::new(node, kind, config, is_taken);
         self.names.special = special.into_iter().filter(|(name, _)| !declared(name)).collect();
     }
 
@@ -300,27 +301,27 @@ impl Import<'_> {
     }
 
     /// Tells about paths that only the Strands CLI offers and that have no equivalent.
-    fn missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
+    fn tell_missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
         for path in std::mem::take(&mut self.found.missing) {
             let (weight, why) = match path.as_str() {
                 "execution_context.execution_path" => (
-                    Weight::Unsupported,
+                    NoteLevel::Unsupported,
                     "templates have no list of the nodes in their order; ask each step, as in `steps.<name>.visits | length`",
                 ),
                 path if path.starts_with("runtime") || path.starts_with("context_policy") => {
-                    (Weight::Changed, "the file has no single value there; write it into the text")
+                    (NoteLevel::Changed, "the file has no single value there; write it into the text")
                 }
-                _ => (Weight::Unsupported, "there is no such value here; ask for steps or iterations by name"),
+                _ => (NoteLevel::Unsupported, "there is no such value here; refer to steps or iterations by name"),
             };
-            self.notes.tell(weight, field, at, format!("{path} is an empty text: {why}"));
+            self.notes.tell(weight, field, at, format!("{path} becomes an empty text: {why}"));
         }
     }
 
     /// Tells about ids that nothing has.
-    fn strangers(&mut self, config: &Node) {
+    fn tell_unknown_ids(&mut self, config: &Node) {
         for path in std::mem::take(&mut self.found.strangers) {
-            let message = format!("nothing is called {path}: it is an empty text");
-            self.tell_at(Weight::Changed, "pattern.config", config, message);
+            let message = format!("unknown reference {path}: it becomes an empty text");
+            self.tell_at(NoteLevel::Changed, "pattern.config", config, message);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rewrite::context::Context;
+use super::rewrite::cli_paths::CliPaths;
 
 /// The names that differ in the imported Workflow.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Names {
     /// Inputs whose own name has a meaning in templates.
     pub(super) inputs: BTreeMap<String, String>,
     /// Paths that only the Strands CLI offers.
-    pub(super) context: Context,
+    pub(super) context: CliPaths,
     /// The agent of each node as a literal, by the node's name here; an empty text for a gate.
     pub(super) agents: BTreeMap<String, String>,
     /// Whether `iterations` hold judgements, which have an object of their own here.
@@ -33,7 +33,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Gives every id a name, in order; two ids never get the same.
-    pub(super) fn give<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
+    pub(super) fn assign_names<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
         for id in ids {
             let taken = |name: &str| self.ids.values().any(|other| other == name);
             let name = free(&label(id, "item"), taken);
@@ -42,7 +42,7 @@ impl Names {
     }
 
     /// A text for people or models with the names in place of whole ids.
-    pub(super) fn told(&self, text: &str) -> String {
+    pub(super) fn with_names(&self, text: &str) -> String {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let mut told = String::new();
         let mut rest = text;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn ids_become_labels_and_stay_different() {
         let mut names = Names::default();
-        names.give(["initial_plan", "Initial-Plan", "x", "été!"]);
+        names.assign_names(["initial_plan", "Initial-Plan", "x", "été!"]);
         assert_eq!(names.of("initial_plan"), "initial-plan");
         assert_eq!(names.of("Initial-Plan"), "initial-plan-2");
         assert_eq!(names.of("x"), "x");
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn ids_in_a_text_are_told_as_names_once_and_whole() {
         let mut names = Names::default();
-        names.give(["billing_support", "billing", "Tech Support", "a-b", "a_b"]);
+        names.assign_names(["billing_support", "billing", "Tech Support", "a-b", "a_b"]);
         assert_eq!(
-            names.told("Say billing_support, billing, Tech Support; not billing_supports or a_b!"),
+            names.with_names("Say billing_support, billing, Tech Support; not billing_supports or a_b!"),
             "Say billing-support, billing, tech-support; not billing_supports or a-b-2!"
         );
     }

@@ -8,7 +8,7 @@ use signoff_manifest::source::Node;
 use super::{
     gates::plain,
     import::Import,
-    notes::Weight,
+    import_notes::NoteLevel,
     tokens::{self, Token},
 };
 
@@ -23,7 +23,7 @@ impl Import<'_> {
             let from = artifact.get("from").map(plain).unwrap_or_default();
             if from.trim() == "$TRACE" {
                 self.tell_at(
-                    Weight::Unsupported,
+                    NoteLevel::Unsupported,
                     &format!("{path}.from"),
                     artifact,
                     "there is no trace to write: left out",
@@ -34,7 +34,7 @@ impl Import<'_> {
             let inside = inside(&given);
             if inside != given.trim_start_matches("./") {
                 let message = format!("files are written below the output folder: {inside}");
-                self.tell_at(Weight::Changed, &format!("{path}.path"), artifact, message);
+                self.tell_at(NoteLevel::Changed, &format!("{path}.path"), artifact, message);
             }
             let mut made = Map::from_iter([
                 ("path".to_owned(), json!(self.template(&inside))),
@@ -44,7 +44,7 @@ impl Import<'_> {
                 made.insert("skipIf".into(), skip_if.into());
             }
             let at = artifact.entry("from").map_or(artifact.at.clone(), |(key, _)| key.at.clone());
-            self.missing(&format!("{path}.from"), &at);
+            self.tell_missing(&format!("{path}.from"), &at);
             artifacts.push(Value::Object(made));
         }
         (!artifacts.is_empty()).then(|| json!({"artifacts": artifacts}))

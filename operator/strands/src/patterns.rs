@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;
 
 use super::{
+    answer_words,
     gates::{self, Position, plain},
     graph::nodes_of,
     import::{Import, is_gate},
+    import_notes::NoteLevel,
     names::Names,
-    notes::Weight,
     tokens::{self, Token},
-    words,
 };
 
 /// The patterns, as the format names them.
@@ -86,7 +86,7 @@ impl Import<'_> {
     /// A step that has its name from the pattern.
     fn named_step(&mut self, node: &Node, path: &str, name: &str) -> Value {
         let path = format!("{path}.{name}");
-        self.notes.idle(Weight::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
+        self.notes.tell_unused(NoteLevel::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
         self.step(node, &path, name, "last_response", true)
     }
 
@@ -120,16 +120,16 @@ impl Import<'_> {
             self.notes.read(node, "routing.router", &field);
             router.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
             let input = self.text(node, "input").unwrap_or_else(|| {
-                self.tell_at(Weight::Info, &field, node, "there is no input: the router is told `Choose a route.`");
+                self.tell_at(NoteLevel::Info, &field, node, "there is no input: the router is told `Choose a route.`");
                 "Choose a route.".to_owned()
             });
-            router.insert("input".into(), self.routes_renamed(&input).into());
+            router.insert("input".into(), self.with_route_names(&input).into());
             if let Some(retries) = node.get("max_retries") {
                 router.insert("maxRetries".into(), retries.to_json());
             }
             if node.get("review_router").is_some() {
                 let why = "the router has a review of its own: left out";
-                self.notes.idle(Weight::Changed, config, path, &["review_router"], why);
+                self.notes.tell_unused(NoteLevel::Changed, config, path, &["review_router"], why);
             }
             let own = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
             review = own.or(review);
@@ -143,12 +143,18 @@ impl Import<'_> {
             self.notes.read(node, "route", &field);
             let list = if node.get("then").is_some() { "then" } else { "steps" };
             if list == "then" {
-                self.notes.idle(Weight::Changed, node, &field, &["steps"], "the steps of `then` are run: left out");
+                self.notes.tell_unused(
+                    NoteLevel::Changed,
+                    node,
+                    &field,
+                    &["steps"],
+                    "the steps of `then` are run: left out",
+                );
             }
             let mut steps = self.list(node, list, &field);
             if steps.is_empty() {
                 let message = "a route needs a step: this one gives the router's answer";
-                self.notes.tell(Weight::Info, &field, &key.at, message);
+                self.notes.tell(NoteLevel::Info, &field, &key.at, message);
                 steps.push(json!({"name": "answer", "set": {"value": "{{ router.response }}"}}));
             }
             self.branch(&self.names.of(&key.name), steps);
@@ -157,9 +163,9 @@ impl Import<'_> {
     }
 
     /// A text for the router with the routes' names: it has to answer one of them. Expressions within it stay.
-    pub(super) fn routes_renamed(&self, text: &str) -> String {
+    pub(super) fn with_route_names(&self, text: &str) -> String {
         let renamed = |token: Token| match token {
-            Token::Plain(text) => Token::Plain(self.names.told(&text)),
+            Token::Plain(text) => Token::Plain(self.names.with_names(&text)),
             other => other,
         };
         tokens::join(&tokens::template(text).into_iter().map(renamed).collect::<Vec<_>>())
@@ -192,8 +198,8 @@ impl Import<'_> {
     /// Branches that look at each other are steps of a dag, which wait for each other.
     fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
         let message =
-            "a branch looks at another one: the branches are steps of a dag, which wait for what they look at";
-        self.tell_at(Weight::Changed, "pattern.config.branches", config, message);
+            "a branch refers to another one: the branches are steps of a dag, which wait for those that they refer to";
+        self.tell_at(NoteLevel::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
         let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
         for (at, (node, id)) in branches.iter().zip(&ids).enumerate() {
@@ -262,13 +268,13 @@ impl Import<'_> {
                 let field = format!("{path}.orchestrator.limits");
                 self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
                 if gates::whole(limits, "max_rounds").is_some_and(|rounds| rounds > 1) {
-                    let why = "work is divided once: left out";
-                    self.notes.idle(Weight::Changed, limits, &field, &["max_rounds"], why);
+                    let why = "the orchestrator divides the work only once: left out";
+                    self.notes.tell_unused(NoteLevel::Changed, limits, &field, &["max_rounds"], why);
                 }
                 if let Some(most) = limits.get("max_workers") {
                     if self.max_parallel.is_some() {
                         let why = "it says how many workers there are at once, and not runtime.max_parallel";
-                        self.notes.idle(Weight::Info, limits, &field, &["max_workers"], why);
+                        self.notes.tell_unused(NoteLevel::Info, limits, &field, &["max_workers"], why);
                     }
                     orchestrator.insert("maxWorkers".into(), most.to_json());
                 }
@@ -326,7 +332,7 @@ pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
     if matches!(kind, "workflow" | "graph") || (kind == "parallel" && crossing(config, &ids)) {
         names.root_now = "steps";
     }
-    names.give(ids.iter().map(String::as_str));
+    names.assign_names(ids.iter().map(String::as_str));
     import.names = names;
     let mut last_gate = None;
     compare(config, None, kind, &mut last_gate, import);
@@ -357,7 +363,7 @@ fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
 /// Every comparison of an answer in the texts of a node and below, in the order of the file.
 fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
     if let Some(text) = node.text() {
-        words::compared(text, last_gate.as_deref().or(path), &mut import.compared);
+        answer_words::add_comparisons(text, last_gate.as_deref().or(path), &mut import.compared);
         return;
     }
     for (at, item) in node.items().iter().enumerate() {

@@ -2,52 +2,28 @@
 //!
 //! It must not evaluate, and a text in quotes changes only where it is compared with a name that changed.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::collections::BTreeSet;
 
 use signoff_expr::is_identifier;
 
 use super::{
     infix,
     names::Names,
-    parts::deeper,
     tokens::{self, Token},
 };
 
-pub(super) mod context;
+pub(super) mod cli_paths;
+mod template_vars;
+mod token_walk;
 
-/// Words that are no names.
-const KEYWORDS: [&str; 26] = [
-    "if",
-    "elif",
-    "else",
-    "endif",
-    "for",
-    "endfor",
-    "in",
-    "set",
-    "endset",
-    "and",
-    "or",
-    "not",
-    "is",
-    "true",
-    "false",
-    "none",
-    "True",
-    "False",
-    "None",
-    "null",
-    "defined",
-    "undefined",
-    "raw",
-    "endraw",
-    "recursive",
-    "filter",
-];
+use self::{
+    template_vars::{VarSource, template_vars},
+    token_walk::{NamePath, TokenWalk},
+};
 
 /// The references of a rewritten text that exist nowhere in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct UnresolvedNames {
     /// Paths to ids that do not exist.
     pub(super) strangers: BTreeSet<String>,
     /// Names that are compared with numbers.
@@ -57,19 +33,19 @@ pub(super) struct Found {
 }
 
 /// A template with the names of the imported Workflow.
-pub(super) fn template(source: &str, names: &Names, found: &mut Found) -> String {
+pub(super) fn template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
     tokens::join(&tokens(&tokens::template(source), names, found))
 }
 
 /// An expression without marks, as tokens.
-pub(super) fn expression(source: &str, names: &Names, found: &mut Found) -> Vec<Token> {
+pub(super) fn expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     tokens(&infix::to_calls(&tokens::expression(source)), names, found)
 }
 
-fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
-    let source = &context::replaced(source, names, found);
-    let bound = bound(source, names);
-    let walk = Walk { source, names, bound: &bound };
+fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
+    let source = &cli_paths::replaced(source, names, found);
+    let bound = template_vars(source, names);
+    let walk = TokenWalk { source, names, bound: &bound };
     let mut out = Vec::new();
     let mut at = 0;
     let mut closes_default = None;
@@ -103,187 +79,28 @@ fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
     out
 }
 
-/// A name that a template gives itself, by a loop or by `set`.
-struct Bound {
-    name: String,
-    of: Of,
-    /// A loop over every item, whose index is the item's number.
-    numbers: bool,
-    /// A loop gives it.
-    is_loop: bool,
-    /// The tokens in which it holds.
-    within: Range<usize>,
-}
-
-/// The meaning of such a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    /// One of `iterations`.
-    Iterations,
-    /// A node, a task or a branch, or its id.
-    Ids,
-    Others,
-}
-
-/// Names that a template gives itself: a loop's hold until it ends, those of `set` until the template does.
-fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
-    let mut bound: Vec<Bound> = Vec::new();
-    // How many names each loop that has not ended has given.
-    let mut open: Vec<Range<usize>> = Vec::new();
-    let mut at = 0;
-    while at < source.len() {
-        let is_loop = source[at].is_name("for");
-        if source[at].is_name("endfor")
-            && let Some(given) = open.pop()
-        {
-            bound[given].iter_mut().for_each(|name| name.within.end = at);
-        }
-        if is_loop || source[at].is_name("set") {
-            let rest = source[at + 1..].iter().take_while(|token| !matches!(token, Token::Mark(_)));
-            let rest: Vec<&Token> = rest.filter(|token| !matches!(token, Token::Space(_))).collect();
-            let given = |token: &&&Token| matches!(token, Token::Name(_)) && !token.is_name("in") || token.is_sign(",");
-            let first = rest.iter().take_while(given).count();
-            let of = match rest.get(first + 1) {
-                Some(token) if token.is_name("iterations") => Of::Iterations,
-                Some(token) if is_loop && !names.root.is_empty() && token.is_name(names.root) => Of::Ids,
-                _ => Of::Others,
-            };
-            let before = bound.len();
-            let words = rest[..first].iter().filter(|token| matches!(token, Token::Name(_)));
-            let numbers = is_loop && !rest.iter().any(|token| token.is_name("if"));
-            bound.extend(words.map(|word| Bound {
-                name: word.text().to_owned(),
-                of,
-                numbers,
-                is_loop,
-                within: at..source.len(),
-            }));
-            if is_loop {
-                open.push(before..bound.len());
-            }
-        }
-        at += 1;
-    }
-    bound
-}
-
-struct Walk<'a> {
-    source: &'a [Token],
-    names: &'a Names,
-    bound: &'a [Bound],
-}
-
-/// A name and what is asked of it.
-struct Path {
-    root: String,
-    /// Its first token.
-    start: usize,
-    members: Vec<String>,
-    /// The first token after it.
-    end: usize,
-    /// The last member is called.
-    calls: bool,
-}
-
-impl Walk<'_> {
-    /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
-    fn bound(&self, at: usize, name: &str) -> Option<Of> {
-        self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
-    }
-
-    /// Whether `loop.index` is the number of the item that a name stands for.
-    fn is_numbered(&self, at: usize, name: &str) -> bool {
-        let mut here = self.bound.iter().filter(|bound| bound.within.contains(&at));
-        let innermost = here.clone().filter(|bound| bound.is_loop).map(|bound| bound.within.start).max();
-        here.rfind(|bound| bound.name == name)
-            .is_some_and(|bound| bound.numbers && Some(bound.within.start) == innermost)
-    }
-
-    /// The first token after the members, items and arguments that follow a name.
-    fn end_of_operand(&self, from: usize) -> usize {
-        let mut end = from;
-        loop {
-            end = match self.source.get(end..).unwrap_or_default() {
-                [dot, Token::Name(_) | Token::Number(_), ..] if dot.is_sign(".") => end + 2,
-                rest @ [open, ..] if open.is_sign("(") || open.is_sign("[") => {
-                    let mut depth = 0;
-                    let close = rest.iter().position(|token| {
-                        depth += deeper(token);
-                        depth == 0
-                    });
-                    end + close.map_or(rest.len(), |close| close + 1)
-                }
-                _ => return end,
-            };
-        }
-    }
-
-    /// Whether a member is asked of an item of `iterations`.
-    fn is_of_iteration(&self, at: usize) -> bool {
-        let before = |sign: &str, at: usize| self.source.get(at).is_some_and(|token| token.is_sign(sign));
-        let closes = at.checked_sub(2).filter(|close| before(".", at - 1) && before("]", *close));
-        let opens = closes.and_then(|close| self.source[..close].iter().rposition(|token| token.is_sign("[")));
-        opens.and_then(|open| open.checked_sub(1)).is_some_and(|root| self.source[root].is_name("iterations"))
-    }
-
-    /// The first token that is no space, from here on.
-    fn next(&self, from: usize) -> Option<(usize, &Token)> {
-        self.source.iter().enumerate().skip(from).find(|(_, token)| !matches!(token, Token::Space(_)))
-    }
-
-    /// The last token that is no space, before here.
-    fn before(&self, at: usize) -> Option<(usize, &Token)> {
-        self.source.iter().enumerate().take(at).rev().find(|(_, token)| !matches!(token, Token::Space(_)))
-    }
-
-    /// Whether a name stands for a value of the scope, and is no keyword, member, filter, test or argument's name.
-    fn is_root(&self, at: usize, name: &str) -> bool {
-        let before = self.before(at).map(|(_, token)| token);
-        let follows = before.is_some_and(|t| t.is_sign(".") || t.is_sign("|") || t.is_name("is"));
-        let is_argument = self.next(at + 1).is_some_and(|(_, token)| token.is_sign("="));
-        !KEYWORDS.contains(&name) && !follows && !is_argument
-    }
-
-    fn path(&self, at: usize) -> Path {
-        let root = self.source[at].text().to_owned();
-        let mut path = Path { root, start: at, members: Vec::new(), end: at + 1, calls: false };
-        loop {
-            let rest = &self.source[path.end..];
-            let (member, length) = match rest {
-                [dot, Token::Name(name) | Token::Number(name), ..] if dot.is_sign(".") => (name.clone(), 2),
-                [open, key @ Token::Quoted(_), close, ..] if open.is_sign("[") && close.is_sign("]") => {
-                    (key.unquoted().unwrap_or_default().to_owned(), 3)
-                }
-                _ => break,
-            };
-            path.members.push(member);
-            path.end += length;
-        }
-        path.calls = !path.members.is_empty() && self.source.get(path.end).is_some_and(|token| token.is_sign("("));
-        path
-    }
-
+impl TokenWalk<'_> {
     /// Puts what a path is called now, and gives the token to go on with.
-    fn replaced(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
-        let Path { root, members, end, .. } = path;
+    fn replaced(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+        let NamePath { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
-        if let Some(of) = self.bound(path.start, root) {
-            if self.names.judged && of == Of::Iterations && members.as_slice() == ["iteration"] {
+        if let Some(of) = self.var_source(path.start, root) {
+            if self.names.judged && of == VarSource::Iterations && members.as_slice() == ["iteration"] {
                 push(if self.is_numbered(path.start, root) { "loop.index" } else { "''" });
                 if !self.is_numbered(path.start, root) {
                     found.missing.insert(written(root, members));
                 }
                 return *end;
             }
-            if let (true, Of::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
+            if let (true, VarSource::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
                 push(&format!("{root}.{}", of_judgement(member)));
                 return *end;
             }
-            if self.names.root == "nodes" && of == Of::Ids && members.len() == 1 && members[0] == "iteration" {
+            if self.names.root == "nodes" && of == VarSource::Ids && members.len() == 1 && members[0] == "iteration" {
                 push(&format!("({root}.visits | length)"));
                 return *end;
             }
-            if self.names.root == "nodes" && of == Of::Ids && members.as_slice() == ["agent"] {
+            if self.names.root == "nodes" && of == VarSource::Ids && members.as_slice() == ["agent"] {
                 push(&format!("{}[{root}.name]", self.names.agents_by_name()));
                 return *end;
             }
@@ -308,8 +125,8 @@ impl Walk<'_> {
     }
 
     /// A path to something with an id.
-    fn member(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
-        let Path { members, end, calls, .. } = path;
+    fn member(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+        let NamePath { members, end, calls, .. } = path;
         let root = self.names.root_now;
         let graph = self.names.root == "nodes";
         let mut push = |text: &str| out.extend(tokens::expression(text));
@@ -390,7 +207,8 @@ impl Walk<'_> {
         let stands_for_ids = match after_dot {
             true => name == "chosen_route",
             false => {
-                self.bound(left, name) == Some(Of::Ids) || ["terminal_node", "chosen_route"].contains(&name.as_str())
+                self.var_source(left, name) == Some(VarSource::Ids)
+                    || ["terminal_node", "chosen_route"].contains(&name.as_str())
             }
         };
         match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| stands_for_ids) {
@@ -399,7 +217,7 @@ impl Walk<'_> {
         }
     }
 
-    fn note_number(&self, at: usize, name: &str, found: &mut Found) {
+    fn note_number(&self, at: usize, name: &str, found: &mut UnresolvedNames) {
         let Some((sign, token)) = self.next(at + 1) else { return };
         let compares = ["<", ">", "<=", ">=", "==", "!="].iter().any(|sign| token.is_sign(sign));
         if compares && matches!(self.next(sign + 1), Some((_, Token::Number(_)))) {

@@ -10,8 +10,8 @@ use signoff_manifest::source::Node;
 use super::{
     gates::{plain, whole},
     import::Import,
+    import_notes::NoteLevel,
     names::label,
-    notes::Weight,
 };
 
 /// Where a provider is reached with OpenAI's protocol, and whether it wants a key.
@@ -68,8 +68,8 @@ impl Import<'_> {
         self.notes.read(runtime, "runtime", path);
         self.max_parallel = self.capped(runtime, path, "max_parallel", 256);
         if !["workflow", "parallel", "orchestrator_workers"].contains(&kind) {
-            let why = "nothing of this pattern runs at once: left out";
-            self.notes.idle(Weight::Info, runtime, path, &["max_parallel"], why);
+            let why = "this pattern runs one step at a time: left out";
+            self.notes.tell_unused(NoteLevel::Info, runtime, path, &["max_parallel"], why);
         }
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
@@ -82,7 +82,7 @@ impl Import<'_> {
             };
             if self.retry.is_some() && !alone.is_empty() {
                 let why = format!("steps and workers are tried again where a call fails, {alone} not");
-                self.notes.idle(Weight::Changed, runtime, path, &["failure_policy"], &why);
+                self.notes.tell_unused(NoteLevel::Changed, runtime, path, &["failure_policy"], &why);
             }
         }
         let budgets = runtime.get("budgets")?;
@@ -90,7 +90,13 @@ impl Import<'_> {
         self.notes.read(budgets, "runtime.budgets", path);
         self.max_steps = self.capped(budgets, path, "max_steps", 1000);
         if kind != "graph" {
-            self.notes.idle(Weight::Changed, budgets, path, &["max_steps"], "only graphs count their steps: left out");
+            self.notes.tell_unused(
+                NoteLevel::Changed,
+                budgets,
+                path,
+                &["max_steps"],
+                "only graphs count their steps: left out",
+            );
         }
         self.capped(budgets, path, "max_duration_s", LONGEST).map(|seconds| format!("{seconds}s"))
     }
@@ -99,8 +105,8 @@ impl Import<'_> {
     fn capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
         let given = whole(node, field)?;
         if given > most {
-            self.notes.idle(
-                Weight::Changed,
+            self.notes.tell_unused(
+                NoteLevel::Changed,
                 node,
                 path,
                 &[field],
@@ -113,8 +119,8 @@ impl Import<'_> {
     fn retry(&mut self, policy: &Node) -> Option<Value> {
         let path = "runtime.failure_policy";
         let Some(limit) = self.capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
-            let why = "nothing is tried again without retries: left out";
-            self.notes.idle(Weight::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
+            let why = "it has no effect without retries: left out";
+            self.notes.tell_unused(NoteLevel::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
             return None;
         };
         let mut backoff = Map::new();
@@ -128,8 +134,8 @@ impl Import<'_> {
             Some("jittered") => (2.0, 0.5),
             None | Some("" | "exponential") => (2.0, 0.0),
             Some(other) => {
-                let why = format!("{other} is none of constant, exponential and jittered: waits double");
-                self.notes.idle(Weight::Changed, policy, path, &["backoff"], &why);
+                let why = format!("{other} is not one of constant, exponential and jittered: exponential is used");
+                self.notes.tell_unused(NoteLevel::Changed, policy, path, &["backoff"], &why);
                 (2.0, 0.0)
             }
         };
@@ -144,7 +150,7 @@ impl Import<'_> {
             let Some(schema) = agent.get("output_schema") else { continue };
             if schema.fields().is_empty() {
                 let message = "other files are not read: write the schema into this file";
-                self.tell_at(Weight::Unsupported, &format!("agents.{}.output_schema", key.name), schema, message);
+                self.tell_at(NoteLevel::Unsupported, &format!("agents.{}.output_schema", key.name), schema, message);
             } else {
                 self.schemas.insert(key.name.clone(), schema.to_json());
             }
@@ -164,7 +170,7 @@ impl Import<'_> {
             }
             if self.schemas.contains_key(&key.name) && !self.checked.contains(&key.name) {
                 let why = "only answers of steps are checked, and no step is this agent's: left out";
-                self.notes.idle(Weight::Changed, node, &path, &["output_schema"], why);
+                self.notes.tell_unused(NoteLevel::Changed, node, &path, &["output_schema"], why);
             }
             let kind = node.get("provider").map_or_else(|| usual.clone(), plain);
             let provider = label(&kind, "provider");
@@ -177,7 +183,7 @@ impl Import<'_> {
                 Map::from_iter([("name".to_owned(), json!(key.name)), ("provider".to_owned(), json!(provider))]);
             let model = node.get("model_id").or(of_runtime("model_id")).map_or_else(
                 || {
-                    self.notes.tell(Weight::Changed, &path, &key.at, format!("no model is named: {MODEL} is asked"));
+                    self.notes.tell(NoteLevel::Changed, &path, &key.at, format!("no model is named: {MODEL} is asked"));
                     MODEL.to_owned()
                 },
                 plain,
@@ -185,7 +191,7 @@ impl Import<'_> {
             agent.insert("model".into(), model.into());
             if let Some(mut prompt) = self.text(node, "prompt") {
                 if router == Some(&key.name) {
-                    prompt = self.routes_renamed(&prompt);
+                    prompt = self.with_route_names(&prompt);
                 }
                 agent.insert("system".into(), prompt.into());
             }
@@ -198,7 +204,13 @@ impl Import<'_> {
             list.push(Value::Object(agent));
         }
         if let Some(runtime) = runtime.filter(|_| !providers.contains_key("bedrock")) {
-            self.notes.idle(Weight::Info, runtime, "runtime", &["region"], "no agent is asked at bedrock: left out");
+            self.notes.tell_unused(
+                NoteLevel::Info,
+                runtime,
+                "runtime",
+                &["region"],
+                "no agent is asked at bedrock: left out",
+            );
         }
         (providers.into_values().collect(), Value::Array(list))
     }
@@ -219,17 +231,17 @@ impl Import<'_> {
             (None, Some(Provider { base_url: Some(address), .. }), _) => (*address).to_owned(),
             (None, ..) => {
                 let message = format!("the address of {kind} is not known: write it into spec.providers");
-                self.tell_at(Weight::Unsupported, field, at, message);
+                self.tell_at(NoteLevel::Unsupported, field, at, message);
                 "https://models.invalid/v1".to_owned()
             }
         };
         if let Some(note) = known.and_then(|known| known.note) {
-            self.tell_at(Weight::Changed, field, at, format!("{kind} is {note}"));
+            self.tell_at(NoteLevel::Changed, field, at, format!("{kind} is {note}"));
         }
         let mut openai = Map::from_iter([("baseURL".to_owned(), json!(address))]);
         if known.is_none_or(|known| known.key) {
             let message = format!("the key of {kind} is taken from the key `api-key` of the Secret {name}");
-            self.tell_at(Weight::Info, field, at, message);
+            self.tell_at(NoteLevel::Info, field, at, message);
             openai.insert("keyFrom".into(), json!({"name": name, "key": "api-key"}));
         }
         json!({"name": name, "openai": openai})

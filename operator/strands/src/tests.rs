@@ -164,16 +164,16 @@ fn no_field_is_without_effect_in_silence_wherever_it_stands() {
 
 /// Checks that each field has a note of more than the lowest severity.
 #[track_caller]
-fn told(text: &str) -> Vec<(String, Weight)> {
+fn notes_above_info(text: &str) -> Vec<(String, NoteLevel)> {
     let notes = import(text, "alice").unwrap().notes;
-    notes.into_iter().filter(|note| note.weight != Weight::Info).map(|note| (note.field, note.weight)).collect()
+    notes.into_iter().filter(|note| note.weight != NoteLevel::Info).map(|note| (note.field, note.weight)).collect()
 }
 
 #[test]
 fn limits_and_notices_that_are_missing_are_changes() {
     let top = "runtime: {top_p: 0.1, budgets: {max_tokens: 5, max_steps: 9}, webhooks: {hitl_pause: x}}\nsecurity: {guardrails: {deny_network: true}}";
-    let fields: Vec<_> = told(&chain(top, "[{agent: writer, input: a}]"));
-    let changed = |field: &str| (field.to_owned(), Weight::Changed);
+    let fields: Vec<_> = notes_above_info(&chain(top, "[{agent: writer, input: a}]"));
+    let changed = |field: &str| (field.to_owned(), NoteLevel::Changed);
     assert_eq!(
         fields,
         [
@@ -197,8 +197,12 @@ fn an_edge_that_is_never_tried_is_told_and_left_out() {
     );
     let field = |end: &str, weight| (format!("pattern.config.edges{end}"), weight);
     assert_eq!(
-        told(text),
-        [field("[2]", Weight::Changed), field("[3]", Weight::Unsupported), field("[3].condition", Weight::Unsupported),]
+        notes_above_info(text),
+        [
+            field("[2]", NoteLevel::Changed),
+            field("[3]", NoteLevel::Unsupported),
+            field("[3].condition", NoteLevel::Unsupported),
+        ]
     );
 }
 

@@ -18,10 +18,10 @@ use crate::release::{self, OPERATOR, Platform, megabytes};
 /// The arguments of `cargo xtask image`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The folder to write; `image` in cargo's target folder where it is not given
+    /// The folder to write. Default: `image` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Take the debug program, with the libraries it names: built in seconds where the tests have run
+    /// Use the debug program and its shared libraries. After a test run, this takes seconds
     #[arg(long)]
     debug_build: bool,
 }

@@ -36,40 +36,40 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Write the generated files: CRDs, admission policies, and the chart's copies of them
+    /// Write the generated files: CRDs, admission policies, their copies in the chart, reference pages
     Codegen {
-        /// Write nothing; fail where a file differs from what would be written
+        /// Write nothing; fail if a file differs from what would be written
         #[arg(long)]
         check: bool,
     },
-    /// Format, clippy, generated files, crate arrows, tidiness, licences
+    /// Check format, clippy, generated files, crate arrows, house rules and licences
     Lint,
-    /// Every check and test there is, or one part of them; ends with the line `N passed, N failed`
+    /// Run every check and test, or one part of them; the last line is `N passed, N failed`
     Test {
-        /// The part; without it: all of them
+        /// The part to run. Default: all parts
         part: Option<test::Part>,
-        /// The operator's image for `pods`, as `cargo xtask image` wrote it; without it: one of the debug program
+        /// The operator's image for `pods`, as `cargo xtask image` wrote it. Default: an image of the debug program
         #[arg(long, value_name = "DIR")]
         image: Option<PathBuf>,
-        /// After `--`: what the test programs get, such as a part of a test's name
+        /// After `--`: arguments for the test programs, such as a part of a test's name
         #[arg(last = true)]
         names: Vec<String>,
     },
-    /// The documentation as a book of HTML pages, by mdBook, in the order of docs/SUMMARY.md
+    /// Build the documentation as HTML pages with mdBook, in the order of docs/SUMMARY.md
     Docs {
         /// The folder for the pages
         #[arg(long, value_name = "DIR", default_value = "target/book/html")]
         out: PathBuf,
     },
-    /// The quickstart example played on a cluster of its own: asked, refused, approved, sent
+    /// Play the quickstart on a cluster of its own
     Demo(demo::Options),
-    /// A control plane with the chart installed, to work on cluster tests with; stays until Ctrl-C
+    /// Start a control plane with the chart installed, for work on cluster tests; runs until Ctrl-C
     Cluster,
-    /// The operator's image as a folder in the OCI layout, without a daemon or a registry
+    /// Write the operator's image as a folder in the OCI layout, without a daemon or a registry
     Image(image::Options),
-    /// Everything that a release is made of, in one folder with checksums
+    /// Build all files of a release in one folder, with checksums
     Release(release::Options),
-    /// Measurements on control planes of their own
+    /// Run benchmarks on control planes of their own
     #[command(disable_help_flag = true)]
     Bench {
         /// The arguments of the benchmarks; `--help` lists them

@@ -24,17 +24,17 @@ use programs::{Program, as_tests};
 /// One part of all checks and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Format, clippy, generated files, crate arrows, tidiness, licences
+    /// Format, clippy, generated files, crate arrows, house rules, licences
     Lint,
     /// Each crate's own tests and the examples in its documentation
     Unit,
-    /// What is committed, shipped and documented agrees with the code
+    /// Whether committed files, the chart and the documentation agree with the code
     Contract,
-    /// The operator on a simulated API server, in paused time, with faults
+    /// Tests of the operator on a simulated API server, in paused time, with faults
     Sim,
-    /// On a real control plane, with real users, kubectl and helm; and what `pods` does
+    /// Tests on a real control plane, with real users, kubectl and helm; includes `pods`
     Cluster,
-    /// On a real node with a kubelet, in namespaces of its own (Linux, root)
+    /// Tests on a real node with a kubelet, in Linux namespaces of its own (Linux, root)
     Pods,
 }
 

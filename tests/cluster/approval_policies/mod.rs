@@ -123,7 +123,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     let refused = harness.ended("lax").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(
-        message(&refused).contains("leaves no timeout action that is as cautious as Reject"),
+        message(&refused).contains("allows no timeout action that is as cautious as Reject"),
         "{}",
         message(&refused)
     );

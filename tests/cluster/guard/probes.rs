@@ -16,7 +16,7 @@ const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 /// Each policy that is tried, and the request by which it is.
 const TRIED: [(&str, &str); 4] = [
     ("signoff-approvals", "a forged decision"),
-    ("signoff-blobs", "a Blob of no Workflow"),
+    ("signoff-blobs", "a Blob without a Workflow"),
     ("signoff-workflows", "a Workflow in the name of another person"),
     ("signoff-workflows-shape", "a Workflow with a step that does nothing"),
 ];

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::Approval;
-use signoff_engine::approval::eligibility::{Ineligible, Voter, ineligible, next_attempt};
+use signoff_engine::approval::eligibility::{IneligibleReason, Voter, ineligible, next_attempt};
 
 use super::harness::{Harness, group, said};
 
@@ -253,7 +253,7 @@ async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_w
     let approval = harness.ask(json!({"approvers": approvers, "persons": [rule]})).await;
     for (user, two) in [(BOB, true), ("github:alice", false)] {
         let why = ineligible(&approval, &Voter::new(user, &[]), jiff::Timestamp::now().into());
-        assert_eq!(matches!(why, Some(Ineligible::TwoPersons(_))), two, "{user}: {why:?}");
+        assert_eq!(matches!(why, Some(IneligibleReason::TwoPersons(_))), two, "{user}: {why:?}");
         assert!(two || why.is_none(), "{user}: {why:?}");
         let client = harness.cluster.client(user, &[]).await.unwrap();
         let api: Api<Approval> = Api::namespaced(client, &harness.namespace.name);
@@ -263,6 +263,6 @@ async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_w
 }
 
 /// Returns the name of a reason, without what it says.
-fn name(why: &Ineligible) -> String {
+fn name(why: &IneligibleReason) -> String {
     format!("{why:?}").split('(').next().unwrap_or_default().to_owned()
 }

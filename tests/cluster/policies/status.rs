@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
 };
-use signoff_cluster::kinds::{Answer, Read, ReconciledKind};
+use signoff_cluster::kinds::{Decoded, ReconciledKind, WriteAnswer};
 use signoff_cluster::requests::{AnswerForm, ApiRequests};
 use signoff_cluster::store::Store;
 use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priority::WritePriority};
@@ -20,7 +20,7 @@ async fn read<K: ReconciledKind>(harness: &Harness, name: &str) -> (Value, K) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(harness.client("admin").await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
     let object = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
-    let Read(typed) = serde_json::from_value(object.clone()).unwrap();
+    let Decoded(typed) = serde_json::from_value(object.clone()).unwrap();
     (object, typed)
 }
 
@@ -58,21 +58,21 @@ async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, 
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
     assert_eq!(rest(after), rest(before), "{name}: more than the status was changed");
 
-    let Answer::Metadata(metadata) = answer else { panic!("the answer is the whole {}", K::KIND) };
+    let WriteAnswer::Metadata(metadata) = answer else { panic!("the answer is the whole {}", K::KIND) };
     assert_eq!(&*metadata, stored.meta());
     let store = Store::default();
     let sent = store.record_sent(observed.stored_as(*metadata, status.clone()));
     assert_eq!(*sent, stored);
-    assert!(!store.see(stored.clone()), "what is stored is what was sent");
+    assert!(!store.apply(stored.clone()), "what is stored is what was sent");
 
     let same = requests.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
     assert_eq!(
         same,
-        Answer::Metadata(Box::new(stored.meta().clone())),
+        WriteAnswer::Metadata(Box::new(stored.meta().clone())),
         "a write that changes nothing makes no version"
     );
     let whole = requests.replace_status(&stored, &status, AnswerForm::Whole).await.unwrap();
-    assert_eq!(whole, Answer::Whole(stored.clone()));
+    assert_eq!(whole, WriteAnswer::Whole(stored.clone()));
 
     let refusal = async |change: &dyn Fn(&mut K)| {
         let mut observed = stored.clone();
@@ -109,7 +109,7 @@ async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let requests = ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default());
     let mut approval = harness::approval(json!({}));
     approval.metadata.namespace = Some(harness.namespace.name.clone());
-    let Answer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {
+    let WriteAnswer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {
         panic!("the answer is the whole Approval");
     };
     let (_, stored) = read::<Approval>(&harness, &approval.name_any()).await;

@@ -403,7 +403,7 @@ async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
         harness.server.garbage(signoff_tests::sim::Garbage::WhenTold);
         harness.server.insert(object).unwrap();
         let _life = harness.begin(OPERATOR);
-        fails_with(&harness, "ForeignPod", "not this step's").await;
+        fails_with(&harness, "ForeignPod", "this run did not create it").await;
         assert_eq!(name(&harness), foreign);
         harness.pass(600).await;
         assert_eq!(harness.all_pods().len(), 1, "{disguise}: it is left alone:\n{}", harness.server.story());

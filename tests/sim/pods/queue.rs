@@ -90,7 +90,7 @@ async fn whoever_came_first_begins_first() {
         said.unwrap_or_default()["message"].as_str().unwrap_or_default().to_owned()
     };
     assert_eq!(said("zeta"), "", "it runs");
-    for (run, place) in [("alpha", "place 1 "), ("mid", "place 2 "), ("beta", "place 3 ")] {
+    for (run, place) in [("alpha", "position 1 "), ("mid", "position 2 "), ("beta", "position 3 ")] {
         assert!(said(run).contains(place) && said(run).contains("1 Pods of steps"), "{run}: {}", said(run));
     }
     harness.ended("beta").await;

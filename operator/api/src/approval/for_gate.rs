@@ -53,7 +53,7 @@ impl Approval {
         } else if request.quorums.is_empty() {
             Some("has no quorum, so it cannot be decided")
         } else if asked != Some(&request.digest) || request.gate.path != record.path {
-            Some("has another request than its gate recorded")
+            Some("has a request that differs from the one that its gate recorded")
         } else if request.is_changed() {
             Some("has a request that does not match its digest")
         } else {
@@ -119,11 +119,11 @@ mod tests {
         assert_eq!(mismatch_after(|approval| approval.metadata.owner_references = None), another);
         assert_eq!(
             mismatch_after(|a| a.spec.request.gate.path = "h".into()),
-            Some("has another request than its gate recorded")
+            Some("has a request that differs from the one that its gate recorded")
         );
         assert_eq!(
             mismatch_after(|a| a.spec.request.digest = Digest::of_bytes(b"x")),
-            Some("has another request than its gate recorded")
+            Some("has a request that differs from the one that its gate recorded")
         );
         let undecidable = Some("has no quorum, so it cannot be decided");
         assert_eq!(mismatch_after(|approval| approval.spec.request.quorums.clear()), undecidable);

@@ -476,7 +476,7 @@ fn a_secret_without_a_list_of_hosts_is_sent_nowhere_and_the_line_to_add_is_named
     home.file("letter.yaml", &text);
     let output = home.signoff(&["run", "letter.yaml"]).env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22").output().unwrap();
     let ended = Ended::of(&output).with(10);
-    assert!(ended.err.contains("Secret models may not be sent to 127.0.0.1"), "{ended:?}");
+    assert!(ended.err.contains("Secret models must not be sent to 127.0.0.1"), "{ended:?}");
     assert!(ended.err.contains("export SIGNOFF_SECRET_MODELS_ALLOWED_HOSTS=127.0.0.1"), "{ended:?}");
     assert!(!ended.err.contains("hunter22"), "{ended:?}");
     server.set_nonblocking(true).unwrap();

@@ -7,18 +7,18 @@ use bytes::Bytes;
 
 /// How deep objects and lists may nest: serde_json gives up at 128, and what reads a whole list may have gone down a
 /// few levels before it comes to an object.
-pub const LIMIT: u32 = 100;
+pub const MAX_DEPTH: u32 = 100;
 
-/// Where in a text of JSON, or in several that follow each other, the bytes have come to.
+/// The filter of one stream of JSON: how deep it nests where the bytes have come to.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct DepthFilter {
     depth: u32,
     in_text: bool,
     escaped: bool,
 }
 
 /// The effect of a byte on what is passed on.
-enum Turn {
+enum ByteEffect {
     None,
     /// With this byte begins what is hidden.
     Hides,
@@ -26,22 +26,22 @@ enum Turn {
     Shows,
 }
 
-impl Filter {
-    /// The same bytes, with `null` in the place of every object or list below [`LIMIT`] others. The next bytes of the
+impl DepthFilter {
+    /// The same bytes, with `null` in the place of every object or list below [`MAX_DEPTH`] others. The next bytes of the
     /// same text go through the same filter.
     #[must_use]
     pub fn pass(&mut self, bytes: Bytes) -> Bytes {
         let mut kept = Vec::new();
-        let mut seen_from = (self.depth <= LIMIT).then_some(0);
+        let mut seen_from = (self.depth <= MAX_DEPTH).then_some(0);
         for (at, byte) in bytes.iter().enumerate() {
             match self.step(*byte) {
-                Turn::None => {}
-                Turn::Hides => {
+                ByteEffect::None => {}
+                ByteEffect::Hides => {
                     let from = seen_from.take().unwrap_or(at);
                     kept.extend_from_slice(&bytes[from..at]);
                     kept.extend_from_slice(b"null");
                 }
-                Turn::Shows => seen_from = Some(at + 1),
+                ByteEffect::Shows => seen_from = Some(at + 1),
             }
         }
         match seen_from {
@@ -55,7 +55,7 @@ impl Filter {
         }
     }
 
-    fn step(&mut self, byte: u8) -> Turn {
+    fn step(&mut self, byte: u8) -> ByteEffect {
         // No byte of a longer UTF-8 character looks like one of these.
         match byte {
             _ if self.escaped => self.escaped = false,
@@ -64,18 +64,18 @@ impl Filter {
             _ if self.in_text => {}
             b'{' | b'[' => {
                 self.depth = self.depth.saturating_add(1);
-                if self.depth == LIMIT + 1 {
-                    return Turn::Hides;
+                if self.depth == MAX_DEPTH + 1 {
+                    return ByteEffect::Hides;
                 }
             }
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
-                if self.depth == LIMIT {
-                    return Turn::Shows;
+                if self.depth == MAX_DEPTH {
+                    return ByteEffect::Shows;
                 }
             }
             _ => {}
         }
-        Turn::None
+        ByteEffect::None
     }
 }

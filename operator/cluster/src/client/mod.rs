@@ -6,8 +6,8 @@
 //!
 //! It must not know any kind, cache, retry, or change an answer that is no JSON.
 
-mod asked;
 mod depth;
+mod read_request;
 
 use bytes::Bytes;
 use http::{
@@ -25,8 +25,8 @@ use tower::{
     util::{MapRequestLayer, MapResponseLayer},
 };
 
-pub use asked::Asked;
-pub use depth::{Filter, LIMIT};
+pub use depth::{DepthFilter, MAX_DEPTH};
+pub use read_request::ReadRequest;
 
 /// A client of the API server that `config` names.
 ///
@@ -40,12 +40,12 @@ pub fn connect(config: Config) -> Result<Client, kube::Error> {
 ///
 /// # Errors
 /// As [`connect`].
-pub fn connect_told(
+pub fn connect_with_observer(
     config: Config,
-    tell: impl Fn(Asked) + Clone + Send + Sync + 'static,
+    tell: impl Fn(ReadRequest) + Clone + Send + Sync + 'static,
 ) -> Result<Client, kube::Error> {
     let told = MapRequestLayer::new(move |request: Request<RequestBody>| {
-        if let Some(asked) = Asked::by(request.method(), request.uri()) {
+        if let Some(asked) = ReadRequest::from_parts(request.method(), request.uri()) {
             tell(asked);
         }
         request
@@ -54,7 +54,7 @@ pub fn connect_told(
 }
 
 /// A client over any other connection, such as a simulated one.
-pub fn over<S, B>(service: S, namespace: &str) -> Client
+pub fn connect_service<S, B>(service: S, namespace: &str) -> Client
 where
     S: Service<Request<RequestBody>, Response = Response<B>> + Send + 'static,
     S::Future: Send + 'static,
@@ -67,7 +67,7 @@ where
 
 /// The same answer, as it arrives; where it is JSON, what nests too deep in it is `null`.
 fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
-    let mut filter = is_json(&answer).then(Filter::default);
+    let mut filter = is_json(&answer).then(DepthFilter::default);
     if filter.is_some() {
         // It may become shorter.
         answer.headers_mut().remove(CONTENT_LENGTH);

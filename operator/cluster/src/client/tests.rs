@@ -11,7 +11,7 @@ fn cut(text: &[u8], places: &[usize]) -> Vec<u8> {
     let mut places: Vec<usize> = places.iter().map(|place| place % (text.len() + 1)).collect();
     places.extend([0, text.len()]);
     places.sort_unstable();
-    let mut filter = Filter::default();
+    let mut filter = DepthFilter::default();
     places.windows(2).flat_map(|ends| filter.pass(Bytes::copy_from_slice(&text[ends[0]..ends[1]]))).collect()
 }
 
@@ -22,7 +22,7 @@ fn whole(text: &[u8]) -> Vec<u8> {
 /// Returns the expected form of a whole document.
 fn pruned(value: &Value, depth: u32) -> Value {
     match value {
-        Value::Array(_) | Value::Object(_) if depth == LIMIT => Value::Null,
+        Value::Array(_) | Value::Object(_) if depth == MAX_DEPTH => Value::Null,
         Value::Array(items) => items.iter().map(|item| pruned(item, depth + 1)).collect(),
         Value::Object(fields) => fields
             .iter()
@@ -104,7 +104,7 @@ fn client_of(kind: &'static str, text: &str) -> Client {
         let answer = Response::builder().header(CONTENT_TYPE, kind).header(CONTENT_LENGTH, text.len());
         std::future::ready(answer.body(body).map_err(BoxError::from))
     });
-    over(service, "default")
+    connect_service(service, "default")
 }
 
 async fn asked(client: &Client) -> Result<Value, kube::Error> {

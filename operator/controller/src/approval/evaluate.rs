@@ -15,7 +15,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Now,
-    approval::{Note, OwnerState, TallyResult, VoteFilter, tally_filtered},
+    approval::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally_filtered},
     evaluation::Part,
 };
 use signoff_executor::Stopped;
@@ -36,7 +36,7 @@ pub(super) async fn evaluate(
 ) -> Result<TallyResult, Error> {
     let key = Key::Approval(name.clone());
     let generation = approval.metadata.generation.unwrap_or_default();
-    let aside = context.quarantines.aside(&key).filter(|aside| aside.generation == generation);
+    let aside = context.quarantines.get(&key).filter(|aside| aside.generation == generation);
     if let Some(aside) = aside.filter(|aside| now.at < aside.until) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         return Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result });
@@ -49,7 +49,7 @@ pub(super) async fn evaluate(
     match counted(context, &key, approval, owner, now).await {
         Ok(result) => {
             context.clear_suspect::<Approval>(name, uid(&**approval));
-            context.lift_quarantine(&key);
+            context.end_quarantine(&key);
             Ok(evaluated(result))
         }
         Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
@@ -60,14 +60,14 @@ pub(super) async fn evaluate(
                 context.clear_suspect::<Approval>(name, uid(&**approval));
             }
             let before = aside.map_or(0, |aside| aside.failures);
-            let aside = context.quarantines.stopped(&key, generation, before, now.at);
-            context.metrics.quarantined(context.quarantines.count());
+            let aside = context.quarantines.record_stop(&key, generation, before, now.at);
+            context.metrics.set_quarantined(context.quarantines.count());
             let message = message(&why, &aside);
             tracing::error!(approval = %name, reason = reason(&why), "{message}");
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
             let mut result = quarantined(result, approval, now, reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
-            result.notes.push(Note { reason: "Quarantined", warning: true, message, key });
+            result.events.push(ApprovalEvent { reason: "Quarantined", warning: true, message, key });
             Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result })
         }
     }
@@ -90,7 +90,7 @@ async fn counted(
         };
         match why.part() {
             Some(Part::Vote(vote)) if !costly.contains_key(vote) => {
-                context.quarantines.part_stopped(key, now.at);
+                context.quarantines.record_stopped_part(key, now.at);
                 costly.insert(vote.clone(), format!("{why}; give a shorter or simpler answer"));
             }
             _ => return Err(why),

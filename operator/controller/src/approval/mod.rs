@@ -11,21 +11,21 @@ use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 
-use crate::{context::Context, error::Error, guard::Confirms};
-use observe::{Observed, Seen};
+use crate::{context::Context, error::Error, guard::ConfirmScope};
+use observe::{ApprovalObservation, ObservedApproval};
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let looked = look(context, name).await;
+    let reconciled = reconcile_observed(context, name).await;
     context.approvals.release(name);
-    looked
+    reconciled
 }
 
-async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let Seen { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
-        Observed::Open(seen) => *seen,
-        Observed::Nothing => {
-            context.lift_quarantine(&Key::Approval(name.clone()));
+async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let ObservedApproval { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
+        ApprovalObservation::Open(seen) => *seen,
+        ApprovalObservation::Nothing => {
+            context.end_quarantine(&Key::Approval(name.clone()));
             return Ok(None);
         }
     };
@@ -43,13 +43,13 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     if !ends_undecided && approval.spec.request.is_changed() {
         return Err(Error::Bug {
             object: name.as_a::<Approval>(),
-            what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
+            what: "spec.request does not match its digest, although it is immutable: no decision is counted".to_owned(),
         });
     }
     let honoured = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
     let rests_on = match rests_on_request(approval.status.as_ref()) {
-        true => Confirms::Votes,
-        false => Confirms::StoredStatus,
+        true => ConfirmScope::Votes,
+        false => ConfirmScope::StoredStatus,
     };
     if honoured && !context.confirms(rests_on, &guard_epoch).await? {
         // The guard looks again, and so does this then.
@@ -64,13 +64,13 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     }
     // The run need not wait for the watch to come round.
     if before != after {
-        context.look_at_workflow(name.beside(&approval.spec.request.workflow.name));
+        context.enqueue_workflow(name.beside(&approval.spec.request.workflow.name));
     }
     if after.is_end() {
-        context.metrics.ended("Approval", after.name());
+        context.metrics.count_finished("Approval", after.name());
         tracing::info!(approval = %name, phase = after.name(), "decided");
     }
-    for note in result.notes {
+    for note in result.events {
         let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());
         context.reporter.report(report.warning(note.warning));
     }

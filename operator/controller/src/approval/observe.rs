@@ -13,47 +13,47 @@ use signoff_engine::approval::OwnerState;
 
 use crate::{context::Context, error::Error, guard::GuardStatus};
 
-pub(super) enum Observed {
+pub(super) enum ApprovalObservation {
     /// An Approval that may be decided.
-    Open(Box<Seen>),
+    Open(Box<ObservedApproval>),
     /// An Approval that cannot be decided now.
     Nothing,
 }
 
-pub(super) struct Seen {
+pub(super) struct ObservedApproval {
     pub(super) approval: Arc<Approval>,
     pub(super) owner: OwnerState,
     pub(super) guard_epoch: Arc<str>,
 }
 
-pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, Error> {
+pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalObservation, Error> {
     let approval = match context.approvals.find(name) {
         Found::Here(approval) => Some(approval),
         Found::Finished { .. } | Found::NotFound => None,
         Found::Stale => context.fresh(&context.approvals, name).await?,
     };
-    let Some(approval) = approval else { return Ok(Observed::Nothing) };
+    let Some(approval) = approval else { return Ok(ApprovalObservation::Nothing) };
     let workflow = &approval.spec.request.workflow;
     let run = name.beside(&workflow.name);
-    if approval.is_over() {
+    if approval.is_finished() {
         if context.workflows.is_open(&run, &workflow.uid) {
-            context.look_at_workflow(run);
+            context.enqueue_workflow(run);
         } else {
             context.approvals.keep_summary(name);
         }
-        return Ok(Observed::Nothing);
+        return Ok(ApprovalObservation::Nothing);
     }
-    let GuardStatus::InForce(guarded) = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
-    let Some(owner) = owner(context, &run, &workflow.uid).await? else { return Ok(Observed::Nothing) };
-    Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: guarded.epoch, approval })))
+    let GuardStatus::InForce(guarded) = context.guard.borrow().clone() else { return Ok(ApprovalObservation::Nothing) };
+    let Some(owner) = owner(context, &run, &workflow.uid).await? else { return Ok(ApprovalObservation::Nothing) };
+    Ok(ApprovalObservation::Open(Box::new(ObservedApproval { owner, guard_epoch: guarded.epoch, approval })))
 }
 
 /// Returns the state of the run; `None` where a newer operator wrote its journal, to which its Approvals belong too.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<OwnerState>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
-            Some(OwnerState::Gone)
-        } else if workflow.is_over()
+            Some(OwnerState::Missing)
+        } else if workflow.is_finished()
             || workflow.metadata.deletion_timestamp.is_some()
             || workflow.spec.cancel == Some(true)
         {
@@ -67,9 +67,9 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
         Found::Finished { uid, .. } if uid == wanted => return Ok(Some(OwnerState::Finished)),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(OwnerState::Gone)) };
+    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(OwnerState::Missing)) };
     // What is read here is no news to the watch any more.
-    context.look_at_workflow(run.clone());
+    context.enqueue_workflow(run.clone());
     Ok(judge(&workflow))
 }
 

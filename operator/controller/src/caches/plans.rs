@@ -19,12 +19,12 @@ const MAX_SPEC_BYTES: usize = 8 * 1024 * 1024;
 pub(crate) type CachedPlan = Result<Arc<Plan>, Arc<Vec<FieldError>>>;
 
 /// The uid of a Workflow and its generation: another generation is another spec.
-type Key = (String, Option<i64>);
+type PlanKey = (String, Option<i64>);
 
 /// The plans of Workflows that were planned last, by uid and generation.
-pub(crate) struct PlanCache(Mutex<LruByBytes<Key, Entry>>);
+pub(crate) struct PlanCache(Mutex<LruByBytes<PlanKey, PlanEntry>>);
 
-struct Entry {
+struct PlanEntry {
     policies: Arc<Policies>,
     /// Whether the Workflow had been accepted.
     accepted: bool,
@@ -48,12 +48,12 @@ impl PlanCache {
     /// Caches the plan of this very spec under these approval policies.
     pub(crate) fn put(&self, workflow: &Workflow, policies: &Arc<Policies>, plan: CachedPlan) {
         let (bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
-        let entry = Entry { policies: Arc::clone(policies), accepted, plan };
+        let entry = PlanEntry { policies: Arc::clone(policies), accepted, plan };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key(workflow), entry, bytes);
     }
 }
 
-fn key(workflow: &Workflow) -> Key {
+fn key(workflow: &Workflow) -> PlanKey {
     (uid(workflow).to_owned(), workflow.metadata.generation)
 }
 
@@ -61,7 +61,7 @@ fn is_accepted(workflow: &Workflow) -> bool {
     workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some())
 }
 
-impl Entry {
+impl PlanEntry {
     /// Whether planning again would give the same plan. Once a run was accepted, the gates that policies added are those of its status;
     /// a plan from before stays valid if they are its own.
     fn is_valid_for(&self, workflow: &Workflow, policies: &Arc<Policies>) -> bool {

@@ -20,7 +20,7 @@ use signoff_admission::ObjectVersions;
 use tokio::sync::watch;
 
 pub(crate) use monitor::{ForeignApiServer, GuardMonitor};
-pub(crate) use recheck::{Confirms, Recheck};
+pub(crate) use recheck::{ConfirmScope, Recheck};
 
 /// The way in which an operator finds out whether the admission policies are in force.
 #[derive(Clone, Debug)]
@@ -46,16 +46,16 @@ pub enum GuardStatus {
     /// Not read yet.
     Unknown,
     /// Changed or unreachable, and being inspected. No decision is counted meanwhile, and no alarm is raised.
-    Looking(Arc<str>),
+    Inspecting(Arc<str>),
     /// In force as shipped.
-    InForce(Guarded),
+    InForce(GuardEpoch),
     /// Not in force. Each entry says what is wrong, with its remedy.
     Broken(Arc<[String]>),
 }
 
-/// The admission policies in force.
+/// The epoch in which the admission policies are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guarded {
+pub struct GuardEpoch {
     /// Changes whenever one of the guard's objects is changed or created again.
     pub epoch: Arc<str>,
     /// Since when, by the API server's clock. What was created earlier was perhaps not verified.
@@ -79,10 +79,14 @@ impl fmt::Display for GuardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("the admission policies have not been read yet"),
-            Self::Looking(why) => write!(f, "no decision is counted for the moment: {why}"),
-            Self::InForce(Guarded { epoch, external_mutators, .. }) => {
+            Self::Inspecting(why) => write!(f, "no decision is counted for the moment: {why}"),
+            Self::InForce(GuardEpoch { epoch, external_mutators, .. }) => {
                 write!(f, "the admission policies are in force (epoch {epoch})")?;
-                if external_mutators.is_empty() { Ok(()) } else { write!(f, "; {}", foreign_words(external_mutators)) }
+                if external_mutators.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, "; {}", external_mutators_message(external_mutators))
+                }
             }
             Self::Broken(why) => write!(f, "no decision is counted: {}", why.join("; ")),
         }
@@ -90,9 +94,9 @@ impl fmt::Display for GuardStatus {
 }
 
 /// Returns one sentence about mutating webhooks and policies of others.
-pub(crate) fn foreign_words(foreign: &[String]) -> String {
+pub(crate) fn external_mutators_message(foreign: &[String]) -> String {
     format!(
-        "these can change a vote on its way, so look at what is stored (kubectl approve does): {}",
+        "{} can change a vote before it is stored: exclude the API group signoff.dev in their rules, or decide with kubectl approve, which checks what was stored",
         foreign.join(", ")
     )
 }
@@ -102,8 +106,8 @@ impl GuardStatus {
         Self::Broken([why.into()].into())
     }
 
-    fn looking(why: impl Into<Arc<str>>) -> Self {
-        Self::Looking(why.into())
+    fn inspecting(why: impl Into<Arc<str>>) -> Self {
+        Self::Inspecting(why.into())
     }
 
     /// Whether the inspection has finished.
@@ -126,7 +130,7 @@ fn publish(status: &watch::Sender<GuardStatus>, now: GuardStatus) {
         if news {
             match &now {
                 GuardStatus::InForce(_) => tracing::info!("{now}"),
-                GuardStatus::Unknown | GuardStatus::Looking(_) => tracing::debug!("{now}"),
+                GuardStatus::Unknown | GuardStatus::Inspecting(_) => tracing::debug!("{now}"),
                 GuardStatus::Broken(_) => tracing::warn!("{now}"),
             }
             *old = now;

@@ -29,8 +29,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Baseline, GuardMode, GuardSettings, GuardStatus, Guarded, persisted_state::PersistedState, publish};
-use crate::metrics::Shared;
+use super::{Baseline, GuardEpoch, GuardMode, GuardSettings, GuardStatus, persisted_state::PersistedState, publish};
+use crate::metrics::SharedMetrics;
 
 /// The delay of the probe after a change: every API server receives the change by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -49,19 +49,19 @@ pub(crate) struct GuardMonitor {
     pub(crate) status: watch::Sender<GuardStatus>,
     pub(crate) doubt: Arc<Notify>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) metrics: Shared,
+    pub(crate) metrics: SharedMetrics,
 }
 
 /// The kind of the object that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum PolicyChange {
     /// One of the guard's own, or possibly one: no decision is counted until it was inspected.
     Ours,
     /// A mutating webhook or policy of others.
     External,
 }
 
-type Changes = stream::BoxStream<'static, Change>;
+type ChangeStream = stream::BoxStream<'static, PolicyChange>;
 
 impl GuardMonitor {
     /// Runs until another server has answered for our objects, so that this process must end.
@@ -69,7 +69,7 @@ impl GuardMonitor {
         match &self.mode {
             GuardMode::Assumed(epoch) => {
                 let epoch = epoch.as_str().into();
-                self.publish(GuardStatus::InForce(Guarded {
+                self.publish(GuardStatus::InForce(GuardEpoch {
                     epoch,
                     since: Timestamp::MIN,
                     external_mutators: Arc::default(),
@@ -95,7 +95,7 @@ impl GuardMonitor {
     }
 
     fn publish(&self, now: GuardStatus) {
-        self.metrics.guarded(&now);
+        self.metrics.set_guard_status(&now);
         publish(&self.status, now);
     }
 
@@ -109,7 +109,7 @@ impl GuardMonitor {
                     let why = format!("the admission policies cannot be read: {}", plain(&error));
                     // An unreachable server is no attack: its objects are compared again later.
                     let refused = status_code(&error).is_some_and(|code| code < 500 && code != 429);
-                    self.publish(if refused { GuardStatus::broken(why) } else { GuardStatus::looking(why) });
+                    self.publish(if refused { GuardStatus::broken(why) } else { GuardStatus::inspecting(why) });
                 }
             }
             tokio::time::sleep(pause).await;
@@ -123,7 +123,7 @@ struct MonitorState<'k> {
     monitor: &'k GuardMonitor,
     settings: &'k GuardSettings,
     mutating: bool,
-    changes: Changes,
+    changes: ChangeStream,
     /// When this process last received a change.
     changed: Option<Instant>,
     /// The epoch in which this process saw every API server refuse a forged request.
@@ -142,15 +142,15 @@ impl MonitorState<'_> {
             }
             elsewhere = found.is_elsewhere();
             let wrong = self.problems(&found);
-            let seen_to = match &found.identity {
+            let effect = match &found.identity {
                 Some(identity) if wrong.is_empty() => self.establish(&found, identity).await,
-                Some(identity) => self.lose(wrong, identity).await,
+                Some(identity) => self.publish_not_in_force(wrong, identity).await,
                 None => {
                     self.monitor.publish(GuardStatus::Broken(wrong.into()));
-                    Seen::Through
+                    InspectionEffect::Applied
                 }
             };
-            if seen_to == Seen::Through {
+            if effect == InspectionEffect::Applied {
                 self.next_change().await;
             }
         }
@@ -160,7 +160,7 @@ impl MonitorState<'_> {
         let mut wrong = found.problems();
         if self.settings.strict && !found.external_mutators.is_empty() {
             wrong.push(format!(
-                "{} can change a vote on its way: exclude the API group signoff.dev by its rules",
+                "{} can change a vote before it is stored: exclude the API group signoff.dev in its rules",
                 found.external_mutators.join(", ")
             ));
         }
@@ -171,39 +171,39 @@ impl MonitorState<'_> {
     async fn next_change(&mut self) {
         let mut change = tokio::select! {
             Some(change) = self.changes.next() => change,
-            () = self.monitor.doubt.notified() => Change::Ours,
+            () = self.monitor.doubt.notified() => PolicyChange::Ours,
         };
         // One upgrade changes many objects: all changes so far need one inspection.
         while let Some(Some(more)) = self.changes.next().now_or_never() {
-            change = if more == Change::Ours { more } else { change };
+            change = if more == PolicyChange::Ours { more } else { change };
         }
-        if change == Change::Ours || self.settings.strict {
+        if change == PolicyChange::Ours || self.settings.strict {
             self.changed = Some(Instant::now());
             if self.monitor.status.borrow().is_in_force() {
-                self.monitor.publish(GuardStatus::looking("the admission policies may have been changed"));
+                self.monitor.publish(GuardStatus::inspecting("the admission policies may have been changed"));
             }
         }
     }
 
     /// Publishes that the policies are not in force, and stores the interruption: not every reason changes an object.
-    async fn lose(&mut self, wrong: Vec<String>, identity: &Identity) -> Seen {
+    async fn publish_not_in_force(&mut self, wrong: Vec<String>, identity: &Identity) -> InspectionEffect {
         self.monitor.publish(GuardStatus::Broken(wrong.into()));
-        let memory = self.remember(identity).await;
+        let memory = self.load_state(identity).await;
         if memory.in_force.take().is_some() {
             memory.interruptions += 1;
             self.store(identity).await;
         }
-        Seen::Through
+        InspectionEffect::Applied
     }
 
     /// Publishes that the policies are in force, once that is certain.
-    async fn establish(&mut self, found: &Inspection, identity: &Identity) -> Seen {
-        let memory = self.remember(identity).await.clone();
+    async fn establish(&mut self, found: &Inspection, identity: &Identity) -> InspectionEffect {
+        let memory = self.load_state(identity).await.clone();
         let epoch = match found.versions.epoch(memory.interruptions) {
             Ok(epoch) => epoch,
             Err(why) => {
-                self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be drawn: {why}")));
-                return Seen::Through;
+                self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be generated: {why}")));
+                return InspectionEffect::Applied;
             }
         };
         let known = memory.in_force.filter(|(known, _)| *known == epoch).map(|(_, since)| since);
@@ -214,25 +214,25 @@ impl MonitorState<'_> {
                 (None, Some(changed)) => SETTLE.saturating_sub(self.age(changed)),
                 (None, None) => SETTLE.saturating_sub(self.changed.map_or(Duration::ZERO, |at| at.elapsed())),
             };
-            let Some(refused) = self.until_refused(wait, identity).await else { return Seen::Interrupted };
+            let Some(refused) = self.until_refused(wait, identity).await else { return InspectionEffect::Interrupted };
             self.tried = Some(epoch.clone());
             if known.is_none() {
                 let since = first.map_or(refused, |changed| refused.min(changed + SETTLE));
-                let memory = self.remember(identity).await;
+                let memory = self.load_state(identity).await;
                 memory.in_force = Some((epoch.clone(), since));
                 memory.blank = false;
                 self.store(identity).await;
             }
         }
-        let since = self.remember(identity).await.in_force.as_ref().map_or(Timestamp::MAX, |(_, since)| *since);
+        let since = self.load_state(identity).await.in_force.as_ref().map_or(Timestamp::MAX, |(_, since)| *since);
         let baseline = Baseline { versions: found.versions.clone(), mutating: self.mutating };
-        self.monitor.publish(GuardStatus::InForce(Guarded {
+        self.monitor.publish(GuardStatus::InForce(GuardEpoch {
             epoch: epoch.into(),
             since,
             external_mutators: found.external_mutators.clone().into(),
             baseline: Some(Arc::new(baseline)),
         }));
-        Seen::Through
+        InspectionEffect::Applied
     }
 
     /// Returns how long ago an instant was by the operator's clock; zero for one in the future.
@@ -246,8 +246,8 @@ impl MonitorState<'_> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);
         if !wait.is_zero() {
-            let why = format!("the admission policies were changed; they are tried in {} s", wait.as_secs() + 1);
-            self.monitor.publish(GuardStatus::looking(why));
+            let why = format!("the admission policies were changed; they are tested in {} s", wait.as_secs() + 1);
+            self.monitor.publish(GuardStatus::inspecting(why));
         }
         loop {
             let monitor = self.monitor;
@@ -268,7 +268,7 @@ impl MonitorState<'_> {
         }
     }
 
-    async fn remember(&mut self, identity: &Identity) -> &mut PersistedState {
+    async fn load_state(&mut self, identity: &Identity) -> &mut PersistedState {
         let remembered = match self.memory.take() {
             Some(memory) => memory,
             None => {
@@ -280,16 +280,16 @@ impl MonitorState<'_> {
     }
 
     async fn store(&mut self, identity: &Identity) {
-        let (client, memory) = (&self.monitor.client, self.remember(identity).await.clone());
+        let (client, memory) = (&self.monitor.client, self.load_state(identity).await.clone());
         self.monitor.until(|| memory.store(client, &identity.namespace)).await;
     }
 }
 
 /// Whether an inspection was acted on to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum InspectionEffect {
     /// It was.
-    Through,
+    Applied,
     /// Something changed meanwhile.
     Interrupted,
 }
@@ -312,44 +312,44 @@ async fn every_server_refuses(
     Ok(earliest)
 }
 
-fn changes(client: &Client, mutating: bool) -> Changes {
-    let mut all: Vec<Changes> = vec![
-        of::<ValidatingAdmissionPolicy>(client, None),
-        of::<ValidatingAdmissionPolicyBinding>(client, None),
-        of::<CustomResourceDefinition>(client, None),
-        of::<APIService>(client, None),
-        of::<MutatingWebhookConfiguration>(client, Some(Change::External)),
+fn changes(client: &Client, mutating: bool) -> ChangeStream {
+    let mut all: Vec<ChangeStream> = vec![
+        watch_kind::<ValidatingAdmissionPolicy>(client, None),
+        watch_kind::<ValidatingAdmissionPolicyBinding>(client, None),
+        watch_kind::<CustomResourceDefinition>(client, None),
+        watch_kind::<APIService>(client, None),
+        watch_kind::<MutatingWebhookConfiguration>(client, Some(PolicyChange::External)),
     ];
     if mutating {
-        all.push(of::<MutatingAdmissionPolicy>(client, Some(Change::External)));
-        all.push(of::<MutatingAdmissionPolicyBinding>(client, Some(Change::External)));
+        all.push(watch_kind::<MutatingAdmissionPolicy>(client, Some(PolicyChange::External)));
+        all.push(watch_kind::<MutatingAdmissionPolicyBinding>(client, Some(PolicyChange::External)));
     }
     stream::select_all(all).boxed()
 }
 
 /// Returns the changes of a kind's objects; `others`: what an object of others means.
-fn of<K>(client: &Client, others: Option<Change>) -> Changes
+fn watch_kind<K>(client: &Client, others: Option<PolicyChange>) -> ChangeStream
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
 {
     let events =
         watcher(Api::<PartialObjectMeta<K>>::all(client.clone()), watcher::Config::default()).default_backoff();
-    meanings(events, signoff_admission::names(), others).boxed()
+    changes_of(events, signoff_admission::names(), others).boxed()
 }
 
-fn meanings<K: ResourceExt + Send>(
+fn changes_of<K: ResourceExt + Send>(
     events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
     ours: &'static BTreeSet<String>,
-    others: Option<Change>,
-) -> impl Stream<Item = Change> + Send {
+    others: Option<PolicyChange>,
+) -> impl Stream<Item = PolicyChange> + Send {
     events.filter_map(move |event| {
         let change =
             match event {
                 Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
-                    if ours.contains(&object.name_any()) { Some(Change::Ours) } else { others }
+                    if ours.contains(&object.name_any()) { Some(PolicyChange::Ours) } else { others }
                 }
                 // A whole list was read again: any of them may have changed.
-                Ok(watcher::Event::InitDone) => Some(Change::Ours),
+                Ok(watcher::Event::InitDone) => Some(PolicyChange::Ours),
                 Ok(watcher::Event::Init | watcher::Event::InitApply(_)) | Err(_) => None,
             };
         futures::future::ready(change)

@@ -45,8 +45,8 @@ const CROWD_WAIT: Duration = Duration::from_millis(50);
 const CROWD_LASTS: Duration = Duration::from_millis(250);
 
 /// The versions of the labelled objects; `None` where another server serves the API.
-type Answer = Result<Option<Arc<ObjectVersions>>, Arc<kube::Error>>;
-type Question = Shared<BoxFuture<'static, Answer>>;
+type VersionsAnswer = Result<Option<Arc<ObjectVersions>>, Arc<kube::Error>>;
+type Question = Shared<BoxFuture<'static, VersionsAnswer>>;
 
 /// Checks right before a decision is counted that the admission policies are still in force.
 pub(crate) struct Recheck {
@@ -59,7 +59,7 @@ pub(crate) struct Recheck {
 
 /// What is to be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confirms {
+pub(crate) enum ConfirmScope {
     /// Votes that were counted by the request alone.
     Votes,
     /// What rests on a stored status too: an outcome that this process has not written, or votes that are counted with a stored
@@ -103,7 +103,7 @@ impl Recheck {
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn is_in_force(&self, epoch: &str, what: Confirms) -> Result<bool, Arc<kube::Error>> {
+    pub(crate) async fn is_in_force(&self, epoch: &str, what: ConfirmScope) -> Result<bool, Arc<kube::Error>> {
         let status = self.status.borrow().clone();
         let GuardStatus::InForce(guarded) = &status else { return Ok(false) };
         if *guarded.epoch != *epoch {
@@ -123,15 +123,15 @@ impl Recheck {
         };
         // The monitor may have inspected again meanwhile: its newer status stays.
         if !holds && *self.status.borrow() == status {
-            publish(&self.status, GuardStatus::looking("the admission policies were changed"));
+            publish(&self.status, GuardStatus::inspecting("the admission policies were changed"));
             self.doubt.notify_one();
         }
         Ok(holds && is_still_trusted)
     }
 
     /// Returns the next question, which is not sent yet.
-    fn next_question(&self, what: Confirms, mutating: bool) -> Question {
-        let whole = what == Confirms::StoredStatus;
+    fn next_question(&self, what: ConfirmScope, mutating: bool) -> Question {
+        let whole = what == ConfirmScope::StoredStatus;
         let now = Instant::now();
         let mut questions = lock(&self.questions);
         if let Some(next) = &mut questions.next {
@@ -172,8 +172,9 @@ impl Recheck {
             let whole = next.is_none_or(|next| next.whole);
             // A panic would be the answer to every later question too.
             let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
-            asked
-                .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the question was not asked to its end".into()))))
+            asked.unwrap_or_else(|_| {
+                Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into())))
+            })
         };
         let question = question.boxed().shared();
         questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, whole, crowd });
@@ -186,7 +187,12 @@ fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
 }
 
 /// Asks the short question, or the whole one if it must be or where the last whole answer is too old.
-async fn ask(client: Client, questions: &Weak<Mutex<Questions>>, must_be_whole: bool, mutating: bool) -> Answer {
+async fn ask(
+    client: Client,
+    questions: &Weak<Mutex<Questions>>,
+    must_be_whole: bool,
+    mutating: bool,
+) -> VersionsAnswer {
     let whole = questions.upgrade().and_then(|questions| lock(&questions).whole.clone());
     match whole.filter(|(sent, _)| !must_be_whole && sent.elapsed() < WHOLE_LASTS) {
         Some((sent, whole)) => {
@@ -211,7 +217,7 @@ fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: b
 }
 
 /// Asks the whole question, and keeps its answer for the short ones unless a newer one is known.
-async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> Answer {
+async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> VersionsAnswer {
     let sent = Instant::now();
     let answer = within_patience(ObjectVersions::current(client, mutating)).await;
     if let Some(questions) = questions.upgrade() {
@@ -224,7 +230,7 @@ async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating
     answer
 }
 
-async fn within_patience(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> Answer {
+async fn within_patience(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> VersionsAnswer {
     let answer = timeout(PATIENCE, answer).await;
     let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()));
     Ok(answer??.map(Arc::new))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, pod::PodStep};
-use signoff_engine::transition::{Call, PodCall, What};
+use signoff_engine::transition::{Call, CallContent, PodCall};
 use signoff_executor::RunRef;
 
 use super::build;
@@ -19,7 +19,7 @@ fn made_at(path: &str, step: Value) -> Value {
         attempt: 1,
         idempotent: false,
         timeout: Duration::from_secs(60),
-        what: What::Pod(Box::new(pod.clone())),
+        content: CallContent::Pod(Box::new(pod.clone())),
     };
     build::pod(&run, &call, &pod, &Digest::of_bytes(b"input"))
 }

@@ -15,22 +15,22 @@ use signoff_cluster::{
 use tokio::sync::watch;
 
 use super::{
-    PodSight,
+    PodWatchEvent,
     state::{PodProblem, PodState, StepPod},
 };
 
 /// The last known state of a Pod.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct LastState {
     /// The last state received.
     pub(crate) pod: Option<Arc<StepPod>>,
     /// The way in which its deletion was observed.
-    pub(crate) gone: Option<Gone>,
+    pub(crate) gone: Option<DeletionSource>,
 }
 
 /// The way in which the deletion of a Pod was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum DeletionSource {
     /// By the watch, which delivered every state before it.
     Watched,
     /// By a list without it: its last state is unknown.
@@ -40,41 +40,41 @@ pub(crate) enum Gone {
 /// The Pods of steps, with the tasks that follow them.
 #[derive(Default)]
 pub(crate) struct PodIndex {
-    inner: Mutex<Inner>,
+    inner: Mutex<PodIndexState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    pods: BTreeMap<Name, Entry>,
+struct PodIndexState {
+    pods: BTreeMap<Name, PodEntry>,
     runs: BTreeMap<Box<str>, BTreeSet<Name>>,
-    followers: BTreeMap<Name, watch::Sender<Known>>,
+    followers: BTreeMap<Name, watch::Sender<LastState>>,
     /// The Pods received so far of the lists that are being read, by namespace.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
     /// Pods that cannot be created, by their run's uid.
-    unmade: BTreeMap<Name, (Box<str>, PodProblem)>,
+    creation_failures: BTreeMap<Name, (Box<str>, PodProblem)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
 }
 
-struct Entry {
+struct PodEntry {
     pod: Arc<StepPod>,
     /// The uid of its run.
     run: Box<str>,
     /// The reason why it does not run yet, in the first wording received.
-    trouble: Option<PodProblem>,
+    problem: Option<PodProblem>,
     /// Whether its result was taken.
-    left: bool,
+    is_result_taken: bool,
 }
 
 impl PodIndex {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, PodIndexState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies a watch event. Returns the Workflows to be reconciled.
-    pub(crate) fn see(&self, (scope, sight): PodSight) -> Vec<Name> {
+    pub(crate) fn apply(&self, (scope, event): PodWatchEvent) -> Vec<Name> {
         let mut inner = self.lock();
-        match sight {
+        match event {
             WatchEvent::Listing => {
                 inner.listed.insert(scope, BTreeSet::new());
                 Vec::new()
@@ -90,14 +90,14 @@ impl PodIndex {
                 let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
                 // What a task has just made may not be in a list that was taken before: it is followed, and asks itself.
                 let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
-                let looks = gone.iter().filter_map(|name| inner.bury(name, None, Gone::Relisted)).collect();
+                let looks = gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
                 inner.complete.insert(scope);
                 looks
             }
             WatchEvent::Applied(pod) => inner.put(*pod).into_iter().collect(),
             WatchEvent::Deleted(meta) => {
                 let uid = meta.uid.clone().unwrap_or_default();
-                inner.bury(&name_of(&meta), Some(&uid), Gone::Watched).into_iter().collect()
+                inner.remove(&name_of(&meta), Some(&uid), DeletionSource::Watched).into_iter().collect()
             }
             WatchEvent::Unreadable { meta, why, listed } => {
                 tracing::warn!(pod = %name_of(&meta), "cannot be read: {why}");
@@ -119,15 +119,15 @@ impl PodIndex {
     }
 
     /// Applies the answer that a Pod is not found.
-    pub(crate) fn forget(&self, name: &Name, uid: &str) {
-        self.lock().bury(name, Some(uid), Gone::Relisted);
+    pub(crate) fn remove_missing(&self, name: &Name, uid: &str) {
+        self.lock().remove(name, Some(uid), DeletionSource::Relisted);
     }
 
     /// Follows a Pod, beginning with its current state.
-    pub(crate) fn follow(&self, name: &Name) -> watch::Receiver<Known> {
+    pub(crate) fn follow(&self, name: &Name) -> watch::Receiver<LastState> {
         let mut inner = self.lock();
         inner.followers.retain(|_, follower| follower.receiver_count() > 0);
-        let known = Known { pod: inner.pods.get(name).map(|entry| Arc::clone(&entry.pod)), gone: None };
+        let known = LastState { pod: inner.pods.get(name).map(|entry| Arc::clone(&entry.pod)), gone: None };
         inner.followers.entry(name.clone()).or_insert_with(|| watch::Sender::new(known)).subscribe()
     }
 
@@ -140,93 +140,104 @@ impl PodIndex {
     pub(crate) fn of_run(&self, uid: &str) -> Vec<Arc<StepPod>> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        names.filter_map(|name| inner.pods.get(name)).filter(|entry| !entry.left).map(|e| Arc::clone(&e.pod)).collect()
+        names
+            .filter_map(|name| inner.pods.get(name))
+            .filter(|entry| !entry.is_result_taken)
+            .map(|e| Arc::clone(&e.pod))
+            .collect()
     }
 
     /// Marks a Pod whose result was taken.
-    pub(crate) fn leave(&self, pod: &StepPod) {
+    pub(crate) fn mark_result_taken(&self, pod: &StepPod) {
         if let Some(entry) = self.lock().pods.get_mut(&Name::of(pod)).filter(|entry| entry.pod.uid() == pod.uid()) {
-            entry.left = true;
+            entry.is_result_taken = true;
         }
     }
 
     /// Returns why the Pods of a run do not run yet, by their names.
-    pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, PodProblem)> {
+    pub(crate) fn problems_of(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?)));
-        let unmade = inner.unmade.iter().filter(|(_, (run, _))| &**run == uid);
-        made.chain(unmade.map(|(name, (_, trouble))| (name.clone(), trouble.clone()))).collect()
+        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.problem.clone()?)));
+        let creation_failure = inner.creation_failures.iter().filter(|(_, (run, _))| &**run == uid);
+        made.chain(creation_failure.map(|(name, (_, problem))| (name.clone(), problem.clone()))).collect()
     }
 
     /// Records that a Pod cannot be created, until the result is dropped.
-    pub(crate) fn unmade(self: &Arc<Self>, run: &str, pod: &Name, trouble: PodProblem) -> Unmade {
-        self.lock().unmade.insert(pod.clone(), (run.into(), trouble));
-        Unmade { book: Arc::clone(self), pod: pod.clone() }
+    pub(crate) fn record_creation_failure(
+        self: &Arc<Self>,
+        run: &str,
+        pod: &Name,
+        problem: PodProblem,
+    ) -> CreationFailureRecord {
+        self.lock().creation_failures.insert(pod.clone(), (run.into(), problem));
+        CreationFailureRecord { index: Arc::clone(self), pod: pod.clone() }
     }
 
     /// Returns the Pods of a namespace that run or may run soon.
     pub(crate) fn live_in(&self, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let inner = self.lock();
-        let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_over());
+        let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_finished());
         here.map(|(name, entry)| (entry.run.clone(), name.clone())).collect()
     }
 }
 
 /// The record that a Pod cannot be created.
-pub(crate) struct Unmade {
-    book: Arc<PodIndex>,
+pub(crate) struct CreationFailureRecord {
+    index: Arc<PodIndex>,
     pod: Name,
 }
 
-impl Drop for Unmade {
+impl Drop for CreationFailureRecord {
     fn drop(&mut self) {
-        self.book.lock().unmade.remove(&self.pod);
+        self.index.lock().creation_failures.remove(&self.pod);
     }
 }
 
-impl Inner {
+impl PodIndexState {
     /// Returns the Workflow to be reconciled.
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
-        if self.pods.get(&name).is_some_and(|known| is_older(&pod, &known.pod)) || self.has_seen_go(&name, &pod) {
+        if self.pods.get(&name).is_some_and(|known| is_older(&pod, &known.pod))
+            || self.has_received_deletion(&name, &pod)
+        {
             return None;
         }
         let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
         let found = match pod.state() {
-            PodState::Pending(trouble) => trouble,
+            PodState::Pending(problem) => problem,
             _ => None,
         };
-        let before = old.and_then(|old| old.trouble.clone());
+        let before = old.and_then(|old| old.problem.clone());
         // Told once, in the words it was first told in.
-        let trouble = match (&before, found) {
+        let problem = match (&before, found) {
             (Some(before), Some(found)) if found.is_like(before) => Some(before.clone()),
             (_, found) => found,
         };
-        let news = old.is_none_or(|old| old.pod.is_over() != pod.is_over() || old.trouble != trouble);
-        let left = old.is_some_and(|old| old.left);
+        let news = old.is_none_or(|old| old.pod.is_finished() != pod.is_finished() || old.problem != problem);
+        let is_result_taken = old.is_some_and(|old| old.is_result_taken);
         let pod = Arc::new(pod);
         if let Some(follower) = self.followers.get(&name) {
-            follower.send_replace(Known { pod: Some(Arc::clone(&pod)), gone: None });
+            follower.send_replace(LastState { pod: Some(Arc::clone(&pod)), gone: None });
         }
         self.runs.entry(run.clone()).or_default().insert(name.clone());
-        self.pods.insert(name, Entry { pod, run, trouble, left });
+        self.pods.insert(name, PodEntry { pod, run, problem, is_result_taken });
         news.then_some(owner)
     }
 
     /// Whether the watch has shown the end of this very Pod: the answer to a request may come after that.
-    fn has_seen_go(&self, name: &Name, pod: &StepPod) -> bool {
+    fn has_received_deletion(&self, name: &Name, pod: &StepPod) -> bool {
         let Some(follower) = self.followers.get(name) else { return false };
         let known = follower.borrow();
-        known.gone == Some(Gone::Watched) && known.pod.as_ref().is_some_and(|gone| gone.uid() == pod.uid())
+        known.gone == Some(DeletionSource::Watched) && known.pod.as_ref().is_some_and(|gone| gone.uid() == pod.uid())
     }
 
-    fn bury(&mut self, name: &Name, uid: Option<&str>, how: Gone) -> Option<Name> {
+    fn remove(&mut self, name: &Name, uid: Option<&str>, how: DeletionSource) -> Option<Name> {
         if self.pods.get(name).is_none_or(|entry| uid.is_some_and(|uid| uid != entry.pod.uid())) {
             return None;
         }
-        let Entry { pod, run, .. } = self.pods.remove(name)?;
+        let PodEntry { pod, run, .. } = self.pods.remove(name)?;
         if let Some(names) = self.runs.get_mut(&run) {
             names.remove(name);
             if names.is_empty() {
@@ -235,7 +246,7 @@ impl Inner {
         }
         let owner = pod.owner().map(|(owner, _)| name.beside(owner));
         if let Some(follower) = self.followers.get(name) {
-            follower.send_replace(Known { pod: Some(pod), gone: Some(how) });
+            follower.send_replace(LastState { pod: Some(pod), gone: Some(how) });
         }
         owner
     }

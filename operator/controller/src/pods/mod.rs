@@ -27,12 +27,12 @@ use kube::Client;
 use tokio::{sync::mpsc, task::JoinSet};
 
 pub(crate) use index::PodIndex;
-pub(crate) use quota::{PodQuota, PodSlot, QueuedPod, Wait};
+pub(crate) use quota::{PodQuota, PodSlot, PodWait, QueuedPod};
 pub(crate) use runner::PodRunner;
 use signoff_cluster::watch::{WatchEvent, follow_in};
 pub(crate) use state::{PodState, StepPod};
 
-use crate::{exit_reason::ExitReason, metrics::Shared};
+use crate::{exit_reason::ExitReason, metrics::SharedMetrics};
 
 /// The administrator's settings for Pods.
 #[derive(Clone, Debug)]
@@ -61,15 +61,15 @@ impl PodSettings {
 }
 
 /// A watch event of Pods, with the namespace of its watch; `None`: all namespaces.
-pub(crate) type PodSight = (Option<String>, WatchEvent<StepPod>);
+pub(crate) type PodWatchEvent = (Option<String>, WatchEvent<StepPod>);
 
 /// Follows the Pods of steps by one watch, or one a namespace where the administrator names some.
 pub(crate) fn watch(
     client: &Client,
     settings: &PodSettings,
-    metrics: &Shared,
+    metrics: &SharedMetrics,
     background: &mut JoinSet<ExitReason>,
-) -> mpsc::Receiver<PodSight> {
+) -> mpsc::Receiver<PodWatchEvent> {
     let (to, sights) = mpsc::channel(256);
     let everywhere = settings.namespaces.is_empty().then_some(None);
     let scopes = everywhere.into_iter().chain(settings.namespaces.iter().cloned().map(Some));

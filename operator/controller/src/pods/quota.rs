@@ -16,13 +16,13 @@ use super::{PodIndex, PodSettings};
 /// The quota for Pods.
 pub(crate) struct PodQuota {
     settings: PodSettings,
-    book: Arc<PodIndex>,
-    inner: Mutex<Inner>,
+    index: Arc<PodIndex>,
+    inner: Mutex<PodQuotaState>,
     freed: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct PodQuotaState {
     /// Pods that hold a slot, by namespace: their run's uid and their name.
     taken: BTreeMap<Arc<str>, BTreeSet<(Box<str>, Name)>>,
     /// Queued Pods by namespace, the oldest first.
@@ -46,7 +46,7 @@ pub(crate) struct QueuedPod {
 
 /// The reason why a Pod waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum PodWait {
     /// The namespace is full: how many have waited longer there, and its limit.
     Namespace { before: usize, most: usize },
     /// The Workflow is at its limit: how many of its Pods have waited longer, and its limit.
@@ -59,26 +59,26 @@ pub(crate) enum Wait {
 
 /// The slot of a running Pod; free again when this is dropped.
 pub(crate) struct PodSlot {
-    room: Arc<PodQuota>,
+    quota: Arc<PodQuota>,
     run: Box<str>,
     pod: Name,
 }
 
 impl Drop for PodSlot {
     fn drop(&mut self) {
-        if let Some(taken) = self.room.lock().taken.get_mut(&self.pod.namespace) {
+        if let Some(taken) = self.quota.lock().taken.get_mut(&self.pod.namespace) {
             taken.remove(&(self.run.clone(), self.pod.clone()));
         }
-        self.room.freed.send_replace(());
+        self.quota.freed.send_replace(());
     }
 }
 
 impl PodQuota {
-    pub(crate) fn new(settings: PodSettings, book: Arc<PodIndex>) -> Self {
-        Self { settings, book, inner: Mutex::default(), freed: watch::Sender::new(()) }
+    pub(crate) fn new(settings: PodSettings, index: Arc<PodIndex>) -> Self {
+        Self { settings, index, inner: Mutex::default(), freed: watch::Sender::new(()) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, PodQuotaState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,29 +88,29 @@ impl PodQuota {
     }
 
     /// Announces that a Pod has finished or was deleted.
-    pub(crate) fn look(&self) {
+    pub(crate) fn announce_free(&self) {
         if !self.lock().waiting.is_empty() {
             self.freed.send_replace(());
         }
     }
 
     /// Returns the slot of a Pod that runs already, whatever the limits.
-    pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
+    pub(crate) fn keep_running(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
         let place = (run.into(), pod.clone());
         self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
-        PodSlot { room: Arc::clone(self), run: run.into(), pod: pod.clone() }
+        PodSlot { quota: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
     /// Returns a slot for a new Pod, or why it waits.
-    pub(crate) fn take(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, Wait> {
+    pub(crate) fn acquire(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, PodWait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
-            return Err(Wait::PodsNotAllowed);
+            return Err(PodWait::PodsNotAllowed);
         }
         let mut inner = self.lock();
-        if !self.book.is_complete(&namespace) {
+        if !self.index.is_complete(&namespace) {
             inner.waiting.entry(namespace).or_default().insert(ticket);
-            return Err(Wait::Unknown);
+            return Err(PodWait::Unknown);
         }
         // One whose commit was refused comes back with another moment.
         inner.forget(&namespace, |other| other.pod == ticket.pod && *other != ticket);
@@ -118,11 +118,11 @@ impl PodQuota {
         let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
         let wait = if self.is_full(&running, &ticket.run) {
             let before = earlier.filter(|other| other.run == ticket.run).count();
-            Some(Wait::Workflow { before, most: self.settings.most_of_workflow })
+            Some(PodWait::Workflow { before, most: self.settings.most_of_workflow })
         } else {
             let before = earlier.filter(|other| !self.is_full(&running, &other.run)).count();
             let most = self.settings.most_in_namespace;
-            (running.len() + before >= most).then_some(Wait::Namespace { before, most })
+            (running.len() + before >= most).then_some(PodWait::Namespace { before, most })
         };
         match wait {
             Some(wait) => {
@@ -133,14 +133,14 @@ impl PodQuota {
                 inner.forget(&namespace, |other| other == &ticket);
                 let QueuedPod { run, pod, .. } = ticket;
                 inner.taken.entry(namespace).or_default().insert((run.clone(), pod.clone()));
-                Ok(PodSlot { room: Arc::clone(self), run, pod })
+                Ok(PodSlot { quota: Arc::clone(self), run, pod })
             }
         }
     }
 
     /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it is
     /// told anew each time it has halved, so that a long queue costs few writes.
-    pub(crate) fn next(&self) -> Vec<Name> {
+    pub(crate) fn workflows_to_wake(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();
         for (namespace, waiting) in &inner.waiting {
@@ -159,11 +159,11 @@ impl PodQuota {
 
     /// Removes every queued Pod of a Workflow.
     pub(crate) fn forget(&self, workflow: &Name) {
-        self.forget_all_but(workflow, |_| false);
+        self.retain_queued(workflow, |_| false);
     }
 
     /// Removes the queued Pods of a Workflow but these, so that the others do not block the queue.
-    pub(crate) fn forget_all_but(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
+    pub(crate) fn retain_queued(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
         let mut inner = self.lock();
         if inner.forget(&workflow.namespace, |ticket| ticket.workflow == *workflow && !wanted(&ticket.pod)) {
             drop(inner);
@@ -172,8 +172,8 @@ impl PodQuota {
     }
 
     /// Returns every Pod that holds a slot or runs without one.
-    fn running(&self, inner: &Inner, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
-        let mut running = self.book.live_in(namespace);
+    fn running(&self, inner: &PodQuotaState, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
+        let mut running = self.index.live_in(namespace);
         running.extend(inner.taken.get(namespace).into_iter().flatten().cloned());
         running
     }
@@ -183,7 +183,7 @@ impl PodQuota {
     }
 }
 
-impl Inner {
+impl PodQuotaState {
     /// Returns whether there was one.
     fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&QueuedPod) -> bool) -> bool {
         let Some(waiting) = self.waiting.get_mut(namespace) else { return false };
@@ -197,16 +197,16 @@ impl Inner {
     }
 }
 
-impl Wait {
+impl PodWait {
     /// Returns the reason and message of the condition `PodsPending`.
-    pub(crate) fn words(&self, namespace: &str) -> (&'static str, String) {
+    pub(crate) fn message(&self, namespace: &str) -> (&'static str, String) {
         match self {
             Self::Namespace { before, most } => {
                 let place = before + 1;
                 (
                     reason::QUEUED,
                     format!(
-                        "place {place} in the queue of the namespace {namespace}, where {most} Pods of steps may run at once"
+                        "position {place} in the queue of namespace {namespace}, where at most {most} Pods of steps run at once"
                     ),
                 )
             }
@@ -214,14 +214,14 @@ impl Wait {
                 let place = before + 1;
                 (
                     reason::QUEUED,
-                    format!("place {place} in the queue of its Workflow, of which {most} Pods may run at once"),
+                    format!("position {place} in the queue of its Workflow, which runs at most {most} Pods at once"),
                 )
             }
-            Self::Unknown => (reason::QUEUED, "the operator does not know yet what runs in this namespace".to_owned()),
+            Self::Unknown => (reason::QUEUED, "the operator has not listed the Pods of this namespace yet".to_owned()),
             Self::PodsNotAllowed => (
                 reason::PODS_NOT_ALLOWED,
                 format!(
-                    "the operator may not run Pods in the namespace {namespace}: ask an administrator (--pod-namespace, --no-pods)"
+                    "the operator must not run Pods in namespace {namespace}: ask an administrator to allow it (--pod-namespace, --no-pods)"
                 ),
             ),
         }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use signoff_api::Moment;
 use signoff_cluster::{kinds::Name, watch::WatchEvent};
 
-use super::{PodIndex, PodQuota, PodSettings, PodSlot, QueuedPod, Wait};
+use super::{PodIndex, PodQuota, PodSettings, PodSlot, PodWait, QueuedPod};
 
-fn room(most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
-    let book = Arc::new(PodIndex::default());
-    for sight in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
-        book.see((None, sight));
+fn quota(most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
+    let index = Arc::new(PodIndex::default());
+    for event in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
+        index.apply((None, event));
     }
-    Arc::new(PodQuota::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, book))
+    Arc::new(PodQuota::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, index))
 }
 
 /// The Pod of a workflow that has waited since this second.
@@ -28,155 +28,160 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
 }
 
 #[track_caller]
-fn begins(room: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
-    room.take(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
+fn begins(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
+    quota.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
 }
 
 #[track_caller]
-fn waits(room: &Arc<PodQuota>, ticket: &QueuedPod) -> Wait {
-    room.take(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
+fn waits(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodWait {
+    quota.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
 }
 
-fn told(room: &PodQuota) -> Vec<String> {
-    room.next().iter().map(|name| name.name.to_string()).collect()
+fn told(quota: &PodQuota) -> Vec<String> {
+    quota.workflows_to_wake().iter().map(|name| name.name.to_string()).collect()
 }
 
 #[test]
 fn the_longest_waiting_begins_first_whoever_asks_first() {
-    let room = room(1, 9);
+    let quota = quota(1, 9);
     let (a, b, c) = (ticket(1, "a", "a"), ticket(2, "z", "b"), ticket(3, "c", "c"));
-    let place = begins(&room, &a);
-    assert_eq!(waits(&room, &c), Wait::Namespace { before: 0, most: 1 });
-    assert_eq!(waits(&room, &b), Wait::Namespace { before: 0, most: 1 });
-    assert_eq!(waits(&room, &c), Wait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
+    let place = begins(&quota, &a);
+    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&quota, &b), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
     drop(place);
-    assert_eq!(waits(&room, &c), Wait::Namespace { before: 1, most: 1 }, "the place is another's");
-    let _place = begins(&room, &b);
-    assert_eq!(waits(&room, &c), Wait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
+    let _place = begins(&quota, &b);
+    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
 }
 
 #[test]
 fn one_whose_workflow_is_full_lets_others_pass() {
-    let room = room(3, 1);
-    let place = begins(&room, &ticket(1, "a", "a1"));
+    let quota = quota(3, 1);
+    let place = begins(&quota, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
-    assert_eq!(waits(&room, &second), Wait::Workflow { before: 0, most: 1 });
+    assert_eq!(waits(&quota, &second), PodWait::Workflow { before: 0, most: 1 });
     let third = QueuedPod { seq: 2, ..ticket(2, "a", "a0") };
     assert_eq!(
-        waits(&room, &third),
-        Wait::Workflow { before: 1, most: 1 },
+        waits(&quota, &third),
+        PodWait::Workflow { before: 1, most: 1 },
         "in the order in which they were asked for"
     );
-    let _other = begins(&room, &ticket(3, "b", "b1"));
-    assert_eq!(told(&room), Vec::<String>::new(), "nobody who waits may begin");
+    let _other = begins(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(told(&quota), Vec::<String>::new(), "nobody who waits may begin");
     drop(place);
-    assert_eq!(told(&room), ["a"]);
-    let _place = begins(&room, &second);
+    assert_eq!(told(&quota), ["a"]);
+    let _place = begins(&quota, &second);
 }
 
 #[test]
 fn a_pod_stands_in_the_queue_once() {
-    let room = room(1, 1);
-    let place = begins(&room, &ticket(1, "a", "a1"));
-    waits(&room, &ticket(2, "b", "b1"));
-    assert_eq!(waits(&room, &ticket(3, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    let quota = quota(1, 1);
+    let place = begins(&quota, &ticket(1, "a", "a1"));
+    waits(&quota, &ticket(2, "b", "b1"));
+    assert_eq!(waits(&quota, &ticket(3, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     drop(place);
-    let _place = begins(&room, &ticket(3, "b", "b1"));
-    assert_eq!(told(&room), Vec::<String>::new());
+    let _place = begins(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(told(&quota), Vec::<String>::new());
 }
 
 #[test]
 fn what_runs_already_is_counted_whatever_the_limits_say() {
-    let room = room(1, 1);
-    let found = [room.keep("uid of a", &Name::new("team", "a1")), room.keep("uid of a", &Name::new("team", "a2"))];
-    assert_eq!(waits(&room, &ticket(1, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    let quota = quota(1, 1);
+    let found = [
+        quota.keep_running("uid of a", &Name::new("team", "a1")),
+        quota.keep_running("uid of a", &Name::new("team", "a2")),
+    ];
+    assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     let [one, other] = found;
     drop(one);
-    assert_eq!(waits(&room, &ticket(1, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     drop(other);
-    let _place = begins(&room, &ticket(1, "b", "b1"));
+    let _place = begins(&quota, &ticket(1, "b", "b1"));
 }
 
 #[test]
 fn places_in_other_namespaces_are_others() {
-    let room = room(1, 1);
-    let _here = begins(&room, &ticket(1, "a", "a"));
+    let quota = quota(1, 1);
+    let _here = begins(&quota, &ticket(1, "a", "a"));
     let there = QueuedPod { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
-    let _there = begins(&room, &there);
+    let _there = begins(&quota, &there);
 }
 
 #[test]
 fn a_place_is_told_anew_each_time_it_has_halved_and_only_to_those_who_may_begin_where_one_is_free() {
-    let room = room(1, 1);
-    let place = begins(&room, &ticket(0, "first", "first"));
+    let quota = quota(1, 1);
+    let place = begins(&quota, &ticket(0, "first", "first"));
     for n in 1..=20 {
-        waits(&room, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
+        waits(&quota, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
     }
-    assert_eq!(told(&room), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
+    assert_eq!(told(&quota), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
     drop(place);
-    assert_eq!(told(&room), ["run-01"]);
+    assert_eq!(told(&quota), ["run-01"]);
 }
 
 #[test]
 fn a_place_that_is_free_is_said_to_whoever_listens() {
-    let room = room(1, 1);
-    let mut freed = room.freed();
-    let place = begins(&room, &ticket(1, "a", "a"));
+    let quota = quota(1, 1);
+    let mut freed = quota.freed();
+    let place = begins(&quota, &ticket(1, "a", "a"));
     assert!(!freed.has_changed().unwrap());
     drop(place);
     assert!(freed.has_changed().unwrap());
     freed.mark_unchanged();
-    room.look();
+    quota.announce_free();
     assert!(!freed.has_changed().unwrap(), "nobody waits");
 }
 
 #[test]
 fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
-    let room = room(1, 2);
-    let place = begins(&room, &ticket(1, "a", "a"));
+    let quota = quota(1, 2);
+    let place = begins(&quota, &ticket(1, "a", "a"));
     let (suspended, other) = (ticket(2, "b", "b1"), ticket(3, "c", "c"));
-    waits(&room, &suspended);
-    assert_eq!(waits(&room, &other), Wait::Namespace { before: 1, most: 1 });
-    let freed = room.freed();
-    room.forget_all_but(&suspended.workflow, |pod| *pod.name == *"b2");
+    waits(&quota, &suspended);
+    assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 });
+    let freed = quota.freed();
+    quota.retain_queued(&suspended.workflow, |pod| *pod.name == *"b2");
     assert!(freed.has_changed().unwrap(), "who comes next has moved up");
-    waits(&room, &suspended);
+    waits(&quota, &suspended);
     drop(place);
-    assert_eq!(waits(&room, &other), Wait::Namespace { before: 1, most: 1 }, "it has waited longer");
-    room.forget(&suspended.workflow);
-    let _place = begins(&room, &other);
+    assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 }, "it has waited longer");
+    quota.forget(&suspended.workflow);
+    let _place = begins(&quota, &other);
 }
 
 #[test]
 fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
-    let book = Arc::new(PodIndex::default());
-    let room = Arc::new(PodQuota::new(PodSettings::default(), Arc::clone(&book)));
-    assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown);
-    for sight in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
-        book.see((Some("other".to_owned()), sight));
+    let index = Arc::new(PodIndex::default());
+    let quota = Arc::new(PodQuota::new(PodSettings::default(), Arc::clone(&index)));
+    assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::Unknown);
+    for event in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
+        index.apply((Some("other".to_owned()), event));
     }
-    assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown, "that is another namespace");
+    assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::Unknown, "that is another namespace");
     let namespaces = vec!["other".to_owned()];
     for settings in
         [PodSettings { namespaces, ..PodSettings::default() }, PodSettings { enabled: false, ..PodSettings::default() }]
     {
-        let room = Arc::new(PodQuota::new(settings, Arc::clone(&book)));
-        assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::PodsNotAllowed);
+        let quota = Arc::new(PodQuota::new(settings, Arc::clone(&index)));
+        assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::PodsNotAllowed);
     }
 }
 
 #[test]
 fn each_wait_is_told_in_a_sentence() {
-    let told = |wait: Wait| wait.words("team");
-    let (reason, words) = told(Wait::Namespace { before: 2, most: 5 });
+    let told = |wait: PodWait| wait.message("team");
+    let (reason, words) = told(PodWait::Namespace { before: 2, most: 5 });
     assert_eq!(
-        (reason, words.contains("place 3 in the queue of the namespace team, where 5 Pods")),
+        (reason, words.contains("position 3 in the queue of namespace team, where at most 5 Pods")),
         ("Queued", true),
         "{words}"
     );
     assert!(
-        told(Wait::Workflow { before: 2, most: 2 }).1.contains("place 3 in the queue of its Workflow, of which 2 Pods")
+        told(PodWait::Workflow { before: 2, most: 2 })
+            .1
+            .contains("position 3 in the queue of its Workflow, which runs at most 2 Pods")
     );
-    let (reason, words) = told(Wait::PodsNotAllowed);
+    let (reason, words) = told(PodWait::PodsNotAllowed);
     assert_eq!((reason, words.contains("--pod-namespace")), ("PodsNotAllowed", true), "{words}");
 }

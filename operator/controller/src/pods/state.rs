@@ -138,7 +138,7 @@ impl StepPod {
     }
 
     /// Whether no container runs any more.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
     }
 
@@ -172,12 +172,12 @@ impl StepPod {
     }
 
     /// Returns the bytes of a termination message that a kubelet keeps; it truncates a longer one.
-    pub(crate) fn room_for_message(&self) -> usize {
+    pub(crate) fn max_message_bytes(&self) -> usize {
         MAX_MESSAGE.min(MAX_MESSAGES / self.containers.max(1))
     }
 
     /// Whether somebody asked for its deletion and left its container time to end.
-    pub(crate) fn is_going(&self) -> bool {
+    pub(crate) fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 

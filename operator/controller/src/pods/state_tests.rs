@@ -92,7 +92,7 @@ fn what_failed_before_the_steps_container_is_named() {
 fn a_kubelet_keeps_less_of_a_message_the_more_containers_there_are() {
     let room = |containers: usize, before: usize| {
         let list = |n| vec![json!({"name": "x"}); n];
-        read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).room_for_message()
+        read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).max_message_bytes()
     };
     assert_eq!([room(1, 0), room(2, 1), room(2, 2), room(3, 3)], [4096, 4096, 3072, 2048]);
 }
@@ -158,7 +158,7 @@ fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
     let pod = read(&json!({}), &json!({"phase": "Running", "containerStatuses": statuses}));
     let PodState::Ended(end) = pod.state() else { unreachable!("{pod:?}") };
     assert_eq!((end.exit_code, end.reason.as_str(), end.message.as_str()), (3, "Error", "no such table"));
-    assert!(!pod.is_over() && !pod.is_ending(), "another container runs on");
+    assert!(!pod.is_finished() && !pod.is_ending(), "another container runs on");
     let side = json!([{"name": "side", "state": {"terminated": {"exitCode": 1}}}]);
     assert_eq!(
         state(json!({"phase": "Running", "containerStatuses": side})),

@@ -12,7 +12,7 @@ use signoff_engine::{
 };
 use signoff_executor::{Owner, Stopped};
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -24,7 +24,11 @@ use crate::{
 const MOST_STOPPED: usize = 8;
 
 /// Returns the transition, or `None` where it takes another reconcile.
-pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Transition>, Error> {
+pub(super) async fn advance(
+    context: &Context,
+    seen: &ObservedRun,
+    plan: &Arc<Plan>,
+) -> Result<Option<Transition>, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
@@ -34,7 +38,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
     let control = Control { suspend, cancel, values: seen.values };
     let now = Now { at: seen.now, guard_epoch: seen.guarded.epoch.to_string() };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);
-    let is_in_flight = |key: &CallKey| context.runs.is_known(&seen.name, &seen.uid, key);
+    let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let (mut stopped, mut memory) = (0, None);
     loop {
         let transition = match context.evaluate(&*seen.workflow, rounds.evaluation()).await {
@@ -71,15 +75,15 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
 
 /// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be able
 /// to stop a run. Where its author's own text is, the run is quarantined.
-fn blame(context: &Context, seen: &Seen, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
+fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
     let is_limit = matches!(why, Stopped::TooCostly { .. });
     match rounds.on_stopped(is_limit, why.part().filter(|part| part.is_foreign()), &why.to_string()) {
         AfterStop::Evaluate => {}
         AfterStop::Failed(fact) => {
             let (path, attempt) = fact.key();
-            context.quarantines.part_stopped(&Key::Workflow(seen.name.clone()), seen.now);
+            context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
-            context.quarantines.keep_costly(&seen.name, &seen.uid, fact);
+            context.quarantines.add_costly(&seen.name, &seen.uid, fact);
         }
         AfterStop::GiveUp => return Err(Error::Stopped { object: seen.name.as_a::<Workflow>(), why }),
     }

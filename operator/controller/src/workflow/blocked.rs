@@ -12,12 +12,16 @@ use signoff_api::{
 use signoff_cluster::{events::Report, kinds::Name};
 use signoff_expr::text;
 
-use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
+use super::{commit::open_records, observe::ObservedRun, plan::Refusal, quarantine, status};
 use crate::{context::Context, error::Error};
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
-pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
-    let next = status::held(&seen.workflow, why, seen.now);
+pub(super) async fn block_on_policy(
+    context: &Context,
+    seen: &ObservedRun,
+    why: &Refusal,
+) -> Result<Option<Moment>, Error> {
+    let next = status::blocked_by_policy(&seen.workflow, why, seen.now);
     if next == seen.status {
         return Ok(None);
     }
@@ -34,9 +38,13 @@ pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Resul
 
 /// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in quarantine
 /// does.
-pub(super) async fn old_shape(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+pub(super) async fn block_on_old_shape(
+    context: &Context,
+    seen: &ObservedRun,
+    why: &Refusal,
+) -> Result<Option<Moment>, Error> {
     if seen.workflow.spec.cancel == Some(true) {
-        return quarantine::rest(context, seen, seen.now).await;
+        return quarantine::keep_quarantined(context, seen, seen.now).await;
     }
     let next = status::old_shape(&seen.workflow, why, seen.now);
     if next == seen.status {
@@ -50,7 +58,7 @@ pub(super) async fn old_shape(context: &Context, seen: &Seen, why: &Refusal) -> 
 }
 
 /// Reports a Workflow that cannot be read.
-pub(super) async fn unreadable(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
+pub(super) async fn report_unreadable(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
     let message = format!(
         "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow and apply it again in the shape of this version"
     );
@@ -59,15 +67,15 @@ pub(super) async fn unreadable(context: &Context, name: &Name, why: &str) -> Res
 }
 
 /// Reports a run that waits for an object that cannot be read.
-pub(super) async fn unreadable_approval(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
-    let message = format!("the run cannot go on: {error}");
+pub(super) async fn report_unreadable_approval(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
+    let message = format!("the run is blocked: {error}");
     set_condition(context, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
 /// Writes that the run cannot go on before an administrator acts: a condition, and an Event the first time.
-pub(super) async fn until_administrator_acts(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
-    let Some((kind, reason)) = error.blocks() else { return Ok(()) };
-    let message = format!("the run cannot go on: {error}");
+pub(super) async fn block_on_administrator(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
+    let Some((kind, reason)) = error.blocking_condition() else { return Ok(()) };
+    let message = format!("the run is blocked: {error}");
     let Some(meta) = set_condition(context, name, kind, true, reason, &message).await? else { return Ok(()) };
     let key = meta.resource_version.clone().unwrap_or_default();
     let told = Report::of_meta::<Workflow>(&meta, reason, &error.to_string(), &key, context.clock.now());
@@ -91,7 +99,7 @@ async fn set_condition(
     // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
-    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.lease_guard.holds()) else {
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.lease_guard.is_valid()) else {
         return Ok(None);
     };
     let message = text::display(message, 1024);

@@ -5,45 +5,49 @@
 
 use std::collections::BTreeSet;
 
-use signoff_api::journal::{StepPhase, StepRecord};
+use signoff_api::{
+    conditions::reason,
+    journal::{StepPhase, StepRecord},
+};
 use signoff_cluster::kinds::Name;
 use signoff_engine::{
     Transition,
-    transition::{Call, PodCall, What},
+    transition::{Call, CallContent, PodCall},
 };
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{
     call_slots::{self, CallTicket, CallWait},
     context::{Context, StartSlot},
-    pods::{QueuedPod, Wait},
+    pods::{PodWait, QueuedPod},
 };
 
 /// A call that starts when the transition is committed.
-pub(super) struct Claim {
+pub(super) struct SlotClaim {
     pub(super) call: Call,
     pub(super) hold: StartSlot,
 }
 
 /// The calls that start with a transition, and those that wait.
-pub(super) struct Claims {
-    pub(super) begin: Vec<Claim>,
+pub(super) struct SlotClaims {
+    pub(super) begin: Vec<SlotClaim>,
     /// By path, why a step waits for its Pod.
-    pub(super) wait: Vec<(String, Wait)>,
+    pub(super) wait: Vec<(String, PodWait)>,
     /// By path, why a step waits for a slot.
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
-pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition) -> Claims {
-    let mut claims = Claims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
+pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mut Transition) -> SlotClaims {
+    let mut claims = SlotClaims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
     let calls: Vec<Call> = transition.calls().cloned().collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
-    let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
-    context.pod_quota.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
+    let asked =
+        |pod: &Name| calls.iter().any(|call| matches!(&call.content, CallContent::Pod(p) if *p.name == *pod.name));
+    context.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && asked(pod));
     let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
-        if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &call.key()) {
+        if context.is_draining() || context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
             continue;
         }
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
@@ -52,15 +56,15 @@ pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition)
         }
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
-        let hold = match &call.what {
-            What::Pod(pod) => match place(context, seen, &record, pod, ours) {
+        let hold = match &call.content {
+            CallContent::Pod(pod) => match pod_slot(context, seen, &record, pod, ours) {
                 Ok(hold) => hold,
                 Err(wait) => {
                     claims.wait.push((record.path.clone(), wait));
                     continue;
                 }
             },
-            What::Agent(_) | What::Http(_) => {
+            CallContent::Agent(_) | CallContent::Http(_) => {
                 // A Workflow that was accepted under another setting keeps to this one all the same.
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
@@ -78,17 +82,19 @@ pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition)
         if !ours && !is_found_again {
             transition.mark_started(&call.path, call.attempt, &context.incarnation);
         }
-        claims.begin.push(Claim { call, hold });
+        claims.begin.push(SlotClaim { call, hold });
     }
     claims
 }
 
 /// Returns how a call queues for a slot; `None` for a Pod, and for a call that has no record.
-fn ticket(seen: &Seen, transition: &Transition, call: &Call) -> Option<CallTicket> {
-    let host = match &call.what {
-        What::Agent(agent) => agent.provider.openai.as_ref().and_then(|openai| call_slots::host(&openai.base_url)),
-        What::Http(http) => call_slots::host(&http.url),
-        What::Pod(_) => return None,
+fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<CallTicket> {
+    let host = match &call.content {
+        CallContent::Agent(agent) => {
+            agent.provider.openai.as_ref().and_then(|openai| call_slots::host(&openai.base_url))
+        }
+        CallContent::Http(http) => call_slots::host(&http.url),
+        CallContent::Pod(_) => return None,
     };
     let seq = transition.journal.get(&call.path, call.attempt)?.seq;
     let (call, workflow) = (call.key(), seen.name.clone());
@@ -96,14 +102,74 @@ fn ticket(seen: &Seen, transition: &Transition, call: &Call) -> Option<CallTicke
 }
 
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
-fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, ours: bool) -> Result<StartSlot, Wait> {
+fn pod_slot(
+    context: &Context,
+    seen: &ObservedRun,
+    record: &StepRecord,
+    pod: &PodCall,
+    ours: bool,
+) -> Result<StartSlot, PodWait> {
     let name = seen.name.beside(&pod.name);
     // This process asks for each Pod once: where it does not remember that it did, it did not.
     let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name));
     if record.phase == StepPhase::Started {
-        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep(&seen.uid, &name), begins });
+        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep_running(&seen.uid, &name), begins });
     }
     let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
     let queued = QueuedPod { since: record.at, workflow, run, seq: record.seq, pod: name };
-    context.pod_quota.take(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
+    context.pod_quota.acquire(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
+}
+
+/// The reason and message of the conditions about waiting steps; `None` where none waits.
+pub(super) struct PendingConditions {
+    /// For the condition `PodsPending`.
+    pub(super) pods: Option<(String, String)>,
+    /// For the condition `CallsPending`.
+    pub(super) calls: Option<(String, String)>,
+}
+
+/// Returns the conditions about the steps of a run that wait for their Pods or for a slot.
+pub(super) fn pending_conditions(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+    claims: &SlotClaims,
+) -> PendingConditions {
+    if transition.end.is_some() {
+        return PendingConditions { pods: None, calls: None };
+    }
+    PendingConditions { pods: pods(context, seen, transition, claims), calls: calls(seen, claims) }
+}
+
+fn calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
+    let (path, wait) = claims.calls_wait.first()?;
+    let why = wait.message(&seen.name.namespace);
+    Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind_text(claims.calls_wait.len() - 1))))
+}
+
+fn behind_text(more: usize) -> String {
+    if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
+}
+
+fn pods(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+    claims: &SlotClaims,
+) -> Option<(String, String)> {
+    let step = |pod: &str| {
+        let record =
+            transition.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
+        record.map(|record| record.path.clone())
+    };
+    let troubles = context.pods.problems_of(&seen.uid);
+    let mut troubled = troubles.iter().filter_map(|(pod, trouble)| Some((step(&pod.name)?, pod, trouble)));
+    if let Some((path, pod, trouble)) = troubled.next() {
+        let more = troubled.count() + claims.wait.len();
+        let more = if more > 0 { format!(" ({more} more wait)") } else { String::new() };
+        return Some((trouble.reason.clone(), format!("step {path}, Pod {}: {}{more}", pod.name, trouble.message)));
+    }
+    let (path, wait) = claims.wait.first()?;
+    let (reason, why) = wait.message(&seen.name.namespace);
+    Some((reason.to_owned(), format!("step {path}: {why}{}", behind_text(claims.wait.len() - 1))))
 }

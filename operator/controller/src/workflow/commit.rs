@@ -22,7 +22,7 @@ use signoff_engine::{
 };
 use signoff_executor::blobs::BlobError;
 
-use super::{observe::Seen, pending::Pending, plan::Refusal, status};
+use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal, status};
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -30,23 +30,28 @@ use crate::{
 };
 
 /// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
-pub(super) fn settle(context: &Context, seen: &Seen, transition: &mut Transition) -> Result<Vec<NewSegment>, Error> {
-    let settled = transition.journal.fold_finished(&context.room);
+pub(super) fn fold_journal(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &mut Transition,
+) -> Result<Vec<NewSegment>, Error> {
+    let settled = transition.journal.fold_finished(&context.journal_limits);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 
 pub(super) async fn commit(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     plan: &Plan,
     transition: &Transition,
     folded: &[NewSegment],
-    pending: Pending,
+    pending: PendingConditions,
 ) -> Result<Arc<Workflow>, Error> {
-    let stored = store(context, seen, status::after(seen, plan, transition, pending), transition, folded).await?;
-    context.quarantines.committed(&seen.name);
+    let stored =
+        store(context, seen, status::after_transition(seen, plan, transition, pending), transition, folded).await?;
+    context.quarantines.on_committed(&seen.name);
     if seen.status.quarantine.is_some() {
-        context.lift_quarantine(&Key::Workflow(seen.name.clone()));
+        context.end_quarantine(&Key::Workflow(seen.name.clone()));
     }
     Ok(stored)
 }
@@ -54,7 +59,7 @@ pub(super) async fn commit(
 /// Writes the status of a transition, and the values that it names.
 pub(super) async fn store(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     mut next: WorkflowStatus,
     transition: &Transition,
     folded: &[NewSegment],
@@ -65,7 +70,7 @@ pub(super) async fn store(
     let owner = owner(&seen.name, &seen.uid);
     let bytes = next.value_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
     let Some(_claim) = context.value_quota.claim(&context.workflows, &seen.name, bytes, seen.values) else {
-        return Err(Error::conflict(format!("the room for long values of namespace {}", seen.name.namespace)));
+        return Err(Error::conflict(format!("the quota for long values of namespace {}", seen.name.namespace)));
     };
     // Those that the stored journal refers to were stored before it.
     let known = values::stored(&seen.journal, &seen.status);
@@ -82,29 +87,34 @@ pub(super) async fn store(
         }
     }
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    context.runs.committed(&seen.name, &seen.uid, &transition.journal);
+    context.runs.on_committed(&seen.name, &seen.uid, &transition.journal);
     if let Some(end) = &transition.end {
-        context.metrics.ended("Workflow", end.phase().name());
+        context.metrics.count_finished("Workflow", end.phase().name());
     }
     Ok(stored)
 }
 
 /// Ends a run because of its spec.
-pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    context.metrics.ended("Workflow", "Failed");
+    context.metrics.count_finished("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
     context
         .reporter
         .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
-    super::finish::retire(context, &seen.name, &seen.uid, signoff_cluster::kinds::ReconciledKind::delete_at(&*stored))
-        .await
+    super::finish::finish_run(
+        context,
+        &seen.name,
+        &seen.uid,
+        signoff_cluster::kinds::ReconciledKind::delete_at(&*stored),
+    )
+    .await
 }
 
 /// Writes that a run is held because the admission policies are not in force.
-pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
-    let next = status::unguarded(workflow, why, context.now());
+pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
+    let next = status::blocked_by_guard(workflow, why, context.now());
     if workflow.status.as_ref() != Some(&next) {
         let fresh = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
         let key = next.seq.to_string();

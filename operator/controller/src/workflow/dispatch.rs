@@ -5,67 +5,72 @@
 use std::sync::Arc;
 
 use signoff_api::{Approval, ApprovalStatus, Workflow};
-use signoff_cluster::{error::status_code, kinds::Answer};
+use signoff_cluster::{error::status_code, kinds::WriteAnswer};
 use signoff_engine::{
     Transition,
-    transition::{Ask, What},
+    transition::{Ask, CallContent},
 };
 use signoff_executor::RunRef;
 
 use super::{
-    claim_slots::{Claim, Claims},
-    observe::Seen,
+    claim_slots::{SlotClaim, SlotClaims},
+    observe::ObservedRun,
 };
 use crate::{
-    context::{Context, Start},
+    context::{CallStart, Context},
     error::Error,
 };
 
 /// Executes the commands. Returns the created Approvals.
 pub(super) async fn dispatch(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     transition: &Transition,
-    claims: Claims,
+    claims: SlotClaims,
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
     for claim in claims.begin {
-        begin(context, seen, claim);
+        start_call(context, seen, claim);
     }
     let mut asked = Vec::new();
     for request in transition.asks() {
-        let approval = ask(context, seen, transition, request).await?;
-        context.look_at_approval(seen.name.beside(&request.name));
+        let approval = create_approval(context, seen, transition, request).await?;
+        context.enqueue_approval(seen.name.beside(&request.name));
         asked.push(approval);
     }
     Ok(asked)
 }
 
-fn begin(context: &Context, seen: &Seen, claim: Claim) {
-    let Claim { call, hold } = claim;
-    let pod = match &call.what {
-        What::Pod(pod) => Some(pod.name.as_str()),
-        What::Agent(_) | What::Http(_) => None,
+fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
+    let SlotClaim { call, hold } = claim;
+    let pod = match &call.content {
+        CallContent::Pod(pod) => Some(pod.name.as_str()),
+        CallContent::Agent(_) | CallContent::Http(_) => None,
     };
-    context.runs.begin(&seen.name, &seen.uid, call.key(), pod);
+    context.runs.begin_call(&seen.name, &seen.uid, call.key(), pod);
     let run = RunRef {
         namespace: seen.name.namespace.to_string(),
         workflow: seen.name.name.to_string(),
         uid: seen.uid.clone(),
     };
     // Nobody listens only while the operator ends: then nothing begins any more.
-    let _ = context.starts.send(Start { name: seen.name.clone(), run, call, hold });
+    let _ = context.starts.send(CallStart { name: seen.name.clone(), run, call, hold });
 }
 
-async fn ask(context: &Context, seen: &Seen, transition: &Transition, ask: &Ask) -> Result<Arc<Approval>, Error> {
+async fn create_approval(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+    ask: &Ask,
+) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
-    if !context.lease_guard.holds() {
-        return Err(Error::conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
+    if !context.lease_guard.is_valid() {
+        return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
     }
     let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
     let error = match context.requests.create(&approval, context.answer_form()).await {
-        Ok(Answer::Whole(approval)) => return Ok(context.approvals.record(approval)),
-        Ok(Answer::Metadata(metadata)) => {
+        Ok(WriteAnswer::Whole(approval)) => return Ok(context.approvals.record(approval)),
+        Ok(WriteAnswer::Metadata(metadata)) => {
             // A new Approval has the status that its schema says.
             let status = Some(ApprovalStatus::default());
             return Ok(context.approvals.record_sent(Approval { metadata: *metadata, status, ..approval }));

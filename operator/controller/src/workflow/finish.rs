@@ -6,18 +6,18 @@ use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
 use signoff_cluster::kinds::{Name, ReconciledKind};
 use signoff_engine::Transition;
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{context::Context, error::Error};
 
 /// Returns when to reconcile again after a transition.
-pub(super) async fn rest(
+pub(super) async fn next_reconcile(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     stored: &Workflow,
     transition: &Transition,
 ) -> Result<Option<Moment>, Error> {
     if transition.end.is_some() {
-        return retire(context, &seen.name, &seen.uid, stored.delete_at()).await;
+        return finish_run(context, &seen.name, &seen.uid, stored.delete_at()).await;
     }
     for approval in context.approvals.owned_by(&seen.uid) {
         if !transition.pending.iter().any(|name| **name == *approval.name) {
@@ -25,19 +25,19 @@ pub(super) async fn rest(
         }
     }
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
-        context.runs.rest(&seen.name);
+        context.runs.drop_idle_values(&seen.name);
     }
     Ok(transition.wake_at)
 }
 
 /// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.
-pub(super) async fn retire(
+pub(super) async fn finish_run(
     context: &Context,
     name: &Name,
     uid: &str,
     due: Option<Moment>,
 ) -> Result<Option<Moment>, Error> {
-    call_off(context, name, Some(uid));
+    cancel_calls(context, name, Some(uid));
     context.segments.remove_run(uid);
     context.workflows.keep_summary(name);
     match due {
@@ -50,15 +50,15 @@ pub(super) async fn retire(
 }
 
 /// Ends the calls of a run and enqueues its Approvals.
-pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
-    context.runs.close(name);
+pub(super) fn cancel_calls(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
+    context.runs.remove(name);
     context.pod_quota.forget(name);
     context.call_slots.forget(name);
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.
         context.approvals.keep_summary(&approval);
-        if context.approvals.knows_open(&approval) {
-            context.look_at_approval(approval);
+        if context.approvals.has_open(&approval) {
+            context.enqueue_approval(approval);
         }
     }
     None

@@ -11,7 +11,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Journal,
-    journal::{Incomplete, NewSegment, read_segment},
+    journal::{JournalError, NewSegment, read_segment},
 };
 use signoff_executor::blobs::BlobError;
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// Loads the journal. A failure is reported as an Event, because nothing else would say why the run stands still.
 pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &WorkflowStatus) -> Result<Journal, Error> {
-    let read = whole(context, &Name::of(workflow), uid(workflow), status).await;
+    let read = load_journal(context, &Name::of(workflow), uid(workflow), status).await;
     if let Err(why) = &read
         && !matches!(why, Error::Blob { source: BlobError::Store { .. }, .. })
     {
@@ -33,14 +33,14 @@ pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &Wor
     read
 }
 
-async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatus) -> Result<Journal, Error> {
+async fn load_journal(context: &Context, name: &Name, uid: &str, status: &WorkflowStatus) -> Result<Journal, Error> {
     let torn = |why: String| Error::JournalTorn { object: name.as_a::<Workflow>(), why };
     let mut segments = context.segments.of_run(uid, &status.segments);
     loop {
         let missing = match Journal::of(status, &segments) {
             Ok(journal) => return Ok(journal),
-            Err(Incomplete::Missing(missing)) => missing,
-            Err(why @ Incomplete::SegmentsLost) => return Err(torn(why.to_string())),
+            Err(JournalError::Missing(missing)) => missing,
+            Err(why @ JournalError::SegmentsLost) => return Err(torn(why.to_string())),
         };
         for digest in missing {
             let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
@@ -52,7 +52,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
 }
 
 /// Caches the segment of a committed transition for the next one.
-pub(super) fn keep(context: &Context, uid: &str, folded: Vec<NewSegment>) {
+pub(super) fn cache_segments(context: &Context, uid: &str, folded: Vec<NewSegment>) {
     for NewSegment { digest, text, records } in folded {
         context.segments.put(uid, &digest, records, text.len());
     }
@@ -62,13 +62,13 @@ pub(super) fn keep(context: &Context, uid: &str, folded: Vec<NewSegment>) {
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// Reports that a run is left to a newer operator. Returns when to report it again.
-pub(super) fn newer_journal(context: &Context, workflow: &Workflow) -> Option<Moment> {
+pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Option<Moment> {
     let version = workflow.status.as_ref().and_then(|status| status.journal_version).unwrap_or(journal::VERSION);
     if version <= journal::VERSION {
         return None;
     }
     let why = format!(
-        "status.journalVersion is {version}, and this operator reads up to {}: the run is left alone until the operator that wrote it, or a newer one, is installed again",
+        "status.journalVersion is {version}, and this operator reads up to {}: nothing is done for this run; install the version of the operator that wrote it, or a newer one",
         journal::VERSION
     );
     let key = format!("version-{version}");

@@ -11,7 +11,6 @@ mod dispatch;
 mod finish;
 mod journal;
 mod observe;
-mod pending;
 mod plan;
 mod pod_gc;
 mod quarantine;
@@ -24,58 +23,60 @@ use signoff_executor::Stopped;
 
 use crate::{context::Context, error::Error, stall_reports};
 pub(crate) use commit::open_records;
-use observe::{Observed, Seen};
-use plan::Planned;
+use observe::{ObservedRun, WorkflowObservation};
+use plan::PlanDecision;
 
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
-    let looked = look(context, name, &mut claimed).await;
-    if looked.is_err() || !claimed {
+    let reconciled = reconcile_observed(context, name, &mut claimed).await;
+    if reconciled.is_err() || !claimed {
         // A run that begins nothing for now must not hold back the Pods and calls of others.
         context.pod_quota.forget(name);
         context.call_slots.forget(name);
     }
-    let told = match &looked {
-        Err(error) => blocked::until_administrator_acts(context, name, error).await,
+    let reported = match &reconciled {
+        Err(error) => blocked::block_on_administrator(context, name, error).await,
         Ok(_) => Ok(()),
     };
     context.workflows.release(name);
-    told.and(looked)
+    reported.and(reconciled)
 }
 
 /// `claimed`: set when the calls of the run have their slots or are queued.
-async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
-    if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
-        return blocked::unreadable(context, name, &why).await;
+async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
+    if let Some(why) = context.unreadable.reason(&Key::Workflow(name.clone())) {
+        return blocked::report_unreadable(context, name, &why).await;
     }
     let observed = match observe::observe(context, name).await {
         Err(error @ Error::Cluster(signoff_cluster::Error::Unreadable { .. })) => {
-            blocked::unreadable_approval(context, name, &error).await?;
+            blocked::report_unreadable_approval(context, name, &error).await?;
             return Err(error);
         }
         observed => observed?,
     };
     let seen = match observed {
-        Observed::Run(seen) => *seen,
-        Observed::NewerJournal { until } => return Ok(Some(until)),
-        Observed::PoliciesNotInForce(workflow, why) => return commit::hold(context, &workflow, &why).await,
-        Observed::GuardUnsettled => return Ok(None),
-        Observed::Over { uid, due } => {
-            quarantine::forget(context, name, Some(&uid));
-            let cleared = pod_gc::over(context, name, &uid).await;
-            let due = finish::retire(context, name, &uid, due).await?;
+        WorkflowObservation::Run(seen) => *seen,
+        WorkflowObservation::NewerJournal { until } => return Ok(Some(until)),
+        WorkflowObservation::PoliciesNotInForce(workflow, why) => {
+            return commit::block_on_guard(context, &workflow, &why).await;
+        }
+        WorkflowObservation::GuardUnsettled => return Ok(None),
+        WorkflowObservation::Finished { uid, due } => {
+            quarantine::remove_marks(context, name, Some(&uid));
+            let cleared = pod_gc::after_run(context, name, &uid).await;
+            let due = finish::finish_run(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
-        Observed::Gone { uid } => {
-            quarantine::forget(context, name, uid.as_deref());
-            return Ok(finish::call_off(context, name, uid.as_deref()));
+        WorkflowObservation::Missing { uid } => {
+            quarantine::remove_marks(context, name, uid.as_deref());
+            return Ok(finish::cancel_calls(context, name, uid.as_deref()));
         }
     };
-    if let Some(until) = quarantine::until(context, &seen) {
-        return quarantine::rest(context, &seen, until).await;
+    if let Some(until) = quarantine::quarantined_until(context, &seen) {
+        return quarantine::keep_quarantined(context, &seen, until).await;
     }
-    match evaluated(context, &seen, claimed).await {
+    match reconcile_run(context, &seen, claimed).await {
         // What was done to it meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => Ok(Some(seen.now)),
         Err(Error::Stopped { why, .. }) if why != Stopped::Closed => quarantine::enter(context, &seen, &why).await,
@@ -84,24 +85,24 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
 }
 
 /// Reconciles a run that goes on.
-async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result<Option<Moment>, Error> {
+async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     let plan = match plan::plan(context, seen).await? {
-        Planned::Runs(plan) => plan,
-        Planned::Held(why) => return blocked::hold(context, seen, &why).await,
-        Planned::OldShape(why) => return blocked::old_shape(context, seen, &why).await,
-        Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
+        PlanDecision::Runs(plan) => plan,
+        PlanDecision::Held(why) => return blocked::block_on_policy(context, seen, &why).await,
+        PlanDecision::OldShape(why) => return blocked::block_on_old_shape(context, seen, &why).await,
+        PlanDecision::Refused(why) => return commit::end_refused(context, seen, &why).await,
     };
     // Otherwise it goes on at once, behind the others that wait.
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
-    let claims = claim_slots::claim(context, seen, &mut transition);
+    let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
-    let pending = pending::of(context, seen, &transition, &claims);
-    let folded = commit::settle(context, seen, &mut transition)?;
+    let pending = claim_slots::pending_conditions(context, seen, &transition, &claims);
+    let folded = commit::fold_journal(context, seen, &mut transition)?;
     let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;
-    journal::keep(context, &seen.uid, folded);
+    journal::cache_segments(context, &seen.uid, folded);
     let asked = dispatch::dispatch(context, seen, &transition, claims).await?;
     report::report(context, seen, &plan, &transition, &asked);
-    pod_gc::after(context, seen, &transition).await?;
+    pod_gc::after_commit(context, seen, &transition).await?;
     let stored = stall_reports::clear(context, stored).await?;
-    finish::rest(context, seen, &stored, &transition).await
+    finish::next_reconcile(context, seen, &stored, &transition).await
 }

@@ -21,13 +21,13 @@ use super::journal::journal;
 use crate::{
     context::Context,
     error::Error,
-    guard::{Confirms, GuardStatus, Guarded},
+    guard::{ConfirmScope, GuardEpoch, GuardStatus},
 };
 
 /// The state of a Workflow at the beginning of a reconcile.
-pub(super) enum Observed {
+pub(super) enum WorkflowObservation {
     /// A run that goes on.
-    Run(Box<Seen>),
+    Run(Box<ObservedRun>),
     /// The journal was written by a newer operator; when to report it again.
     NewerJournal { until: Moment },
     /// The admission policies are not in force, and why.
@@ -35,20 +35,20 @@ pub(super) enum Observed {
     /// The guard is inspecting; the run is reconciled again when it has finished.
     GuardUnsettled,
     /// A run that has ended.
-    Over { uid: String, due: Option<Moment> },
+    Finished { uid: String, due: Option<Moment> },
     /// The Workflow does not exist, or is being deleted.
-    Gone { uid: Option<String> },
+    Missing { uid: Option<String> },
 }
 
 /// A run that goes on.
-pub(super) struct Seen {
+pub(super) struct ObservedRun {
     pub(super) name: Name,
     pub(super) uid: String,
     pub(super) workflow: Arc<Workflow>,
     pub(super) status: WorkflowStatus,
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
-    pub(super) guarded: Guarded,
+    pub(super) guarded: GuardEpoch,
     /// The limits of its long values.
     pub(super) values: ValueLimits,
     /// The moment of the transition.
@@ -57,35 +57,37 @@ pub(super) struct Seen {
     pub(super) overdue: bool,
 }
 
-pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, Error> {
+pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowObservation, Error> {
     let workflow = match context.workflows.find(name) {
         Found::Here(workflow) => workflow,
-        Found::Finished { uid, delete_at: due } => return Ok(Observed::Over { uid, due }),
-        Found::NotFound => return Ok(Observed::Gone { uid: None }),
+        Found::Finished { uid, delete_at: due } => return Ok(WorkflowObservation::Finished { uid, due }),
+        Found::NotFound => return Ok(WorkflowObservation::Missing { uid: None }),
         Found::Stale => match context.fresh(&context.workflows, name).await? {
             Some(workflow) => workflow,
-            None => return Ok(Observed::Gone { uid: None }),
+            None => return Ok(WorkflowObservation::Missing { uid: None }),
         },
     };
     let uid = uid(&*workflow).to_owned();
     if workflow.metadata.deletion_timestamp.is_some() {
-        return Ok(Observed::Gone { uid: Some(uid) });
+        return Ok(WorkflowObservation::Missing { uid: Some(uid) });
     }
     let status = workflow.status.clone().unwrap_or_default();
     if status.phase.is_end() {
         let due = signoff_cluster::kinds::ReconciledKind::delete_at(&*workflow);
-        return Ok(Observed::Over { uid, due });
+        return Ok(WorkflowObservation::Finished { uid, due });
     }
-    if let Some(until) = super::journal::newer_journal(context, &workflow) {
-        return Ok(Observed::NewerJournal { until });
+    if let Some(until) = super::journal::report_newer_journal(context, &workflow) {
+        return Ok(WorkflowObservation::NewerJournal { until });
     }
     let guarded = match context.guard.borrow().clone() {
         GuardStatus::InForce(guarded) => guarded,
-        GuardStatus::Unknown | GuardStatus::Looking(_) => return Ok(Observed::GuardUnsettled),
-        broken @ GuardStatus::Broken(_) => return Ok(Observed::PoliciesNotInForce(workflow, broken.to_string())),
+        GuardStatus::Unknown | GuardStatus::Inspecting(_) => return Ok(WorkflowObservation::GuardUnsettled),
+        broken @ GuardStatus::Broken(_) => {
+            return Ok(WorkflowObservation::PoliciesNotInForce(workflow, broken.to_string()));
+        }
     };
     let journal = journal(context, &workflow, &status).await?;
-    let mut seen = Seen {
+    let mut seen = ObservedRun {
         name: name.clone(),
         uid,
         workflow,
@@ -98,12 +100,12 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         overdue: false,
     };
     if !gates(context, &mut seen).await? {
-        return Ok(Observed::GuardUnsettled);
+        return Ok(WorkflowObservation::GuardUnsettled);
     }
     let results = context.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
     seen.now = context.now();
-    Ok(Observed::Run(Box::new(seen)))
+    Ok(WorkflowObservation::Run(Box::new(seen)))
 }
 
 /// Whether an Approval of this run whose request was changed has ended without a verdict: its gate asks again, and nothing
@@ -114,7 +116,7 @@ fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> 
 }
 
 /// Collects the outcomes of the open gates. Returns `false` where the guard has to inspect before they count.
-async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
+async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
     let mut facts = Vec::new();
@@ -127,11 +129,11 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             Found::Finished { .. } | Found::Stale | Found::NotFound => {
                 let found = context.fresh(&context.approvals, &place).await?;
                 // What is read here is no news to the watch any more.
-                found.inspect(|_| context.look_at_approval(place.clone()))
+                found.inspect(|_| context.enqueue_approval(place.clone()))
             }
         };
         let Some(approval) = approval else {
-            facts.push(Fact::Gone { path: record.path.clone() });
+            facts.push(Fact::ApprovalMissing { path: record.path.clone() });
             continue;
         };
         let status = approval.status.as_ref();
@@ -160,10 +162,10 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
                 let outcome = superseded(approval.guard_epoch(), &seen.guarded.epoch);
                 Outcome { decided_at: Some(context.now()), ..outcome }
             };
-            facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
+            facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });
         }
     }
-    if unconfirmed && !context.confirms(Confirms::StoredStatus, &seen.guarded.epoch).await? {
+    if unconfirmed && !context.confirms(ConfirmScope::StoredStatus, &seen.guarded.epoch).await? {
         return Ok(false);
     }
     seen.facts.extend(facts);

@@ -6,10 +6,10 @@ use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Plan, Policies, plan::spec_digest};
 use signoff_expr::text;
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{caches::CachedPlan, context::Context, error::Error};
 
-pub(super) enum Planned {
+pub(super) enum PlanDecision {
     /// It goes on by this plan.
     Runs(Arc<Plan>),
     /// It is held until an administrator's policies allow it.
@@ -28,21 +28,21 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
+pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDecision, Error> {
     let policies = match context.policies.of(&seen.name.namespace) {
         Ok(policies) => policies,
         // Nothing begins any more in a run that is to be cancelled.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
-        Err(why) => return Ok(Planned::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
+        Err(why) => return Ok(PlanDecision::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
     };
     let planned = planned(context, seen, &policies).await?;
     let Some(pinned) = &seen.status.spec_digest else {
         if let Some(why) = unverified(seen) {
-            return Ok(Planned::Refused(why));
+            return Ok(PlanDecision::Refused(why));
         }
         return Ok(match planned {
-            Ok(plan) => Planned::Runs(plan),
-            Err(errors) => Planned::Refused(Refusal {
+            Ok(plan) => PlanDecision::Runs(plan),
+            Err(errors) => PlanDecision::Refused(Refusal {
                 reason: errors.first().map_or(reason::INVALID, |error| error.reason),
                 message: with_remedy(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
             }),
@@ -53,30 +53,30 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Err(_) => spec_digest(&seen.workflow.spec).ok(),
     };
     if is.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
-        return Ok(Planned::OldShape(Refusal {
+        return Ok(PlanDecision::OldShape(Refusal {
             reason: reason::OLD_SHAPE,
             message: format!(
-                "{}: the run was accepted with its steps within spec.pattern, where this version has none: it is blocked, because all steps belong in spec.steps: cancel or delete the Workflow, move the steps and apply it again",
+                "{}: the run was accepted with its steps within spec.pattern, and this version reads steps only from spec.steps, so the run is blocked: cancel or delete the Workflow, move the steps to spec.steps and apply it again",
                 conditions::ACCEPTED
             ),
         }));
     }
     if is.as_ref() != Some(pinned) {
-        return Ok(Planned::Refused(Refusal {
+        return Ok(PlanDecision::Refused(Refusal {
             reason: reason::SPEC_TAMPERED,
             message: format!(
-                "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and create the Workflow again",
+                "{}: the spec differs from the one that was accepted, although it is immutable: find out who changed it, and create the Workflow again",
                 conditions::ACCEPTED
             ),
         }));
     }
     match planned {
-        Ok(plan) => Ok(Planned::Runs(plan)),
+        Ok(plan) => Ok(PlanDecision::Runs(plan)),
         // It was accepted: an operator that cannot read it any more must not end it.
         Err(errors) => Err(Error::Bug {
             object: seen.name.as_a::<Workflow>(),
             what: format!(
-                "its spec was accepted and is not understood any more: {}",
+                "its spec was accepted, and this version of the operator finds errors in it: {}",
                 errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             ),
         }),
@@ -93,7 +93,7 @@ fn with_remedy(errors: &str) -> String {
 }
 
 /// Returns the plan of a run, or every error of its Workflow.
-async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
+async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
     if let Some(planned) = context.plans.get(&seen.workflow, policies) {
         return Ok(planned);
     }
@@ -107,7 +107,7 @@ async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Re
 
 /// Whether the requester is verified: admission writes the requester into the spec, so a run that was created before the policies
 /// were certainly in force could name anybody.
-fn unverified(seen: &Seen) -> Option<Refusal> {
+fn unverified(seen: &ObservedRun) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;
     (created.is_none_or(|created| created < since)).then(|| Refusal {

@@ -11,7 +11,7 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{journal::journal, observe::Seen};
+use super::{journal::journal, observe::ObservedRun};
 use crate::{
     context::Context,
     error::Error,
@@ -19,22 +19,22 @@ use crate::{
 };
 
 /// Deletes Pods after a commit.
-pub(super) async fn after(context: &Context, seen: &Seen, transition: &Transition) -> Result<(), Error> {
+pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
     let pods = context.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
     }
     let keep = seen.workflow.spec.pod_gc.unwrap_or_default();
     for pod in &pods {
-        if let Some(step) = done(&transition.journal, pod) {
-            settle(context, pod, step, keep, transition.end.as_ref().map(signoff_engine::End::phase)).await?;
+        if let Some(step) = finished_record(&transition.journal, pod) {
+            delete_or_keep(context, pod, step, keep, transition.end.as_ref().map(signoff_engine::End::phase)).await?;
         }
     }
     Ok(())
 }
 
 /// Returns the record that a Pod was created for, where that has a result.
-fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
+fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
     let given =
@@ -43,7 +43,7 @@ fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
 }
 
 /// Deletes the Pods of a finished run of which nothing else may be known.
-pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
+pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
     let pods = context.pods.of_run(uid);
     if pods.is_empty() {
         return Ok(());
@@ -53,16 +53,16 @@ pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<()
     let Some(status) = &workflow.status else { return Ok(()) };
     let journal = journal(context, &workflow, status).await?;
     for pod in pods {
-        match done(&journal, &pod) {
-            Some(step) => settle(context, &pod, step, keep, Some(status.phase)).await?,
-            None => context.pods.leave(&pod),
+        match finished_record(&journal, &pod) {
+            Some(step) => delete_or_keep(context, &pod, step, keep, Some(status.phase)).await?,
+            None => context.pods.mark_result_taken(&pod),
         }
     }
     Ok(())
 }
 
 /// Deletes a Pod whose end is recorded, or leaves it for people.
-async fn settle(
+async fn delete_or_keep(
     context: &Context,
     pod: &StepPod,
     step: &StepRecord,
@@ -79,21 +79,21 @@ async fn settle(
         // A run that goes on may still come to an end that leaves none; and until then other containers of a Pod
         // may run on beside the step's.
         let has_ended = matches!(pod.state(), PodState::Ended(_));
-        if phase.is_none() && (pod.is_over() || has_ended) {
+        if phase.is_none() && (pod.is_finished() || has_ended) {
             return Ok(());
         }
-        if pod.is_over() {
-            context.pods.leave(pod);
+        if pod.is_finished() {
+            context.pods.mark_result_taken(pod);
             return Ok(());
         }
-        // Its phase follows a moment later, and then it is looked at again.
+        // Its phase follows a moment later, and then the run is reconciled again.
         if pod.is_ending() {
             return Ok(());
         }
     }
-    if !pod.is_going() {
+    if !pod.is_terminating() {
         context.requests.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
     }
-    context.pods.leave(pod);
+    context.pods.mark_result_taken(pod);
     Ok(())
 }

@@ -10,31 +10,31 @@ use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
-use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
+use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions};
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{Aside, VERSION, message, reason},
+    quarantine::{QuarantineEntry, VERSION, message, reason},
 };
 
 /// The time after which a suspended run is reconciled again without an event.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
-pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
+pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
         // A suspect would have to wait until it can be tried alone.
-        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(LOOK_AGAIN));
+        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(RECONCILE_AGAIN));
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
-    context.quarantines.found(&key, Aside { generation, failures, until });
-    context.metrics.quarantined(context.quarantines.count());
+    context.quarantines.insert(&key, QuarantineEntry { generation, failures, until });
+    context.metrics.set_quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
-        return Some(seen.now.after(LOOK_AGAIN));
+        return Some(seen.now.after(RECONCILE_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
         return None;
@@ -44,13 +44,13 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
 }
 
 /// Puts a run into quarantine.
-pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Result<Option<Moment>, Error> {
+pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) -> Result<Option<Moment>, Error> {
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
     let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
     let before = seen.status.quarantine.as_ref().filter(same).map_or(0, |known| known.failures);
     let key = Key::Workflow(seen.name.clone());
-    let aside = context.quarantines.stopped(&key, generation, before, seen.now);
-    context.metrics.quarantined(context.quarantines.count());
+    let aside = context.quarantines.record_stop(&key, generation, before, seen.now);
+    context.metrics.set_quarantined(context.quarantines.count());
     let message = message(why, &aside);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
     let told = format!("quarantined-{generation}-{}", aside.failures);
@@ -61,33 +61,37 @@ pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Resu
     context.reporter.report(report.warning(true));
     let quarantine =
         Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: aside.until };
-    go_on(context, seen, Some((quarantine, reason(why), message)), aside.until).await
+    advance_without_evaluation(context, seen, Some((quarantine, reason(why), message)), aside.until).await
 }
 
 /// Reconciles a run that is in quarantine already.
-pub(super) async fn rest(context: &Context, seen: &Seen, until: Moment) -> Result<Option<Moment>, Error> {
-    go_on(context, seen, None, until).await
+pub(super) async fn keep_quarantined(
+    context: &Context,
+    seen: &ObservedRun,
+    until: Moment,
+) -> Result<Option<Moment>, Error> {
+    advance_without_evaluation(context, seen, None, until).await
 }
 
 /// Removes the marks of a run that is no longer evaluated.
-pub(super) fn forget(context: &Context, name: &Name, uid: Option<&str>) {
-    context.lift_quarantine(&Key::Workflow(name.clone()));
-    context.quarantines.committed(name);
+pub(super) fn remove_marks(context: &Context, name: &Name, uid: Option<&str>) {
+    context.end_quarantine(&Key::Workflow(name.clone()));
+    context.quarantines.on_committed(name);
     if let Some(uid) = uid {
         context.clear_suspect::<Workflow>(name, uid);
     }
 }
 
-async fn go_on(
+async fn advance_without_evaluation(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     news: Option<(Quarantine, &str, String)>,
     until: Moment,
 ) -> Result<Option<Moment>, Error> {
     let workflow: &Workflow = &seen.workflow;
     let mut transition =
         signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
-    let folded = commit::settle(context, seen, &mut transition)?;
+    let folded = commit::fold_journal(context, seen, &mut transition)?;
     let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
     if let Some((quarantine, reason, message)) = news {
         next.quarantine = Some(quarantine);
@@ -95,14 +99,14 @@ async fn go_on(
     }
     if transition.end.is_some() {
         next.quarantine = None;
-        ended(&mut next);
+        remove_waiting_conditions(&mut next);
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
-    journal::keep(context, &seen.uid, folded);
-    pod_gc::after(context, seen, &transition).await?;
-    let due = finish::rest(context, seen, &stored, &transition).await?;
+    journal::cache_segments(context, &seen.uid, folded);
+    pod_gc::after_commit(context, seen, &transition).await?;
+    let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
-        forget(context, &seen.name, Some(&seen.uid));
+        remove_marks(context, &seen.name, Some(&seen.uid));
         return Ok(due);
     }
     Ok(Some(due.map_or(until, |due| due.min(until))))

@@ -12,10 +12,16 @@ use signoff_api::{
 use signoff_cluster::events::Report;
 use signoff_engine::{Plan, Transition};
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::context::Context;
 
-pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, transition: &Transition, asked: &[Arc<Approval>]) {
+pub(super) fn report(
+    context: &Context,
+    seen: &ObservedRun,
+    plan: &Plan,
+    transition: &Transition,
+    asked: &[Arc<Approval>],
+) {
     let at = context.clock.now();
     let tell = |reason, note: &str, key: &str| Report::about(&*seen.workflow, reason, note, key, at);
     if seen.status.spec_digest.is_none() && !plan.warnings().is_empty() {

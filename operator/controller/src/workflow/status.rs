@@ -12,28 +12,33 @@ use signoff_engine::{
 };
 use signoff_expr::text;
 
-use super::{observe::Seen, pending::Pending, plan::Refusal};
-use crate::guard::foreign_words;
+use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal};
+use crate::guard::external_mutators_message;
 
 /// Returns the status after a transition.
-pub(super) fn after(seen: &Seen, plan: &Plan, transition: &Transition, pending: Pending) -> WorkflowStatus {
+pub(super) fn after_transition(
+    seen: &ObservedRun,
+    plan: &Plan,
+    transition: &Transition,
+    pending: PendingConditions,
+) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, transition, seen.overdue, now);
-    evaluated(&mut status);
+    remove_quarantine_condition(&mut status);
     conditions::remove(&mut status.conditions, conditions::GUARDED);
-    foreign_mutation(&mut status, workflow, &seen.guarded.external_mutators, now);
-    set_held(&mut status, workflow, plan, transition, now);
-    steps_wait(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
-    steps_wait(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
+    set_external_mutator_condition(&mut status, workflow, &seen.guarded.external_mutators, now);
+    set_policy_conditions(&mut status, workflow, plan, transition, now);
+    set_waiting_condition(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
+    set_waiting_condition(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
     conditions::remove(&mut status.conditions, conditions::VALUE_UNAVAILABLE);
     if transition.end.is_some() {
-        ended(&mut status);
+        remove_waiting_conditions(&mut status);
     }
     status
 }
 
 /// Removes the conditions about waiting and blocked steps.
-pub(super) fn ended(status: &mut WorkflowStatus) {
+pub(super) fn remove_waiting_conditions(status: &mut WorkflowStatus) {
     for kind in [
         conditions::GUARDED,
         conditions::HELD,
@@ -48,13 +53,13 @@ pub(super) fn ended(status: &mut WorkflowStatus) {
 }
 
 /// Removes the condition of a run that is no longer in quarantine.
-fn evaluated(status: &mut WorkflowStatus) {
+fn remove_quarantine_condition(status: &mut WorkflowStatus) {
     status.quarantine = None;
     conditions::remove(&mut status.conditions, conditions::QUARANTINED);
 }
 
 /// Sets the condition that a step waits, or removes it.
-fn steps_wait(
+fn set_waiting_condition(
     status: &mut WorkflowStatus,
     workflow: &Workflow,
     kind: &str,
@@ -70,7 +75,13 @@ fn steps_wait(
 }
 
 /// Writes the effects of policies in this transition: the gates that they add, once, and those that they hold.
-fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, transition: &Transition, now: Moment) {
+fn set_policy_conditions(
+    status: &mut WorkflowStatus,
+    workflow: &Workflow,
+    plan: &Plan,
+    transition: &Transition,
+    now: Moment,
+) {
     status.added_steps = plan.added_steps().to_vec();
     match transition.blocked.first() {
         Some(first) => {
@@ -85,9 +96,9 @@ fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, trans
 }
 
 /// Returns the status of a run that is held.
-pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+pub(super) fn blocked_by_policy(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    evaluated(&mut status);
+    remove_quarantine_condition(&mut status);
     status.observed_generation = workflow.metadata.generation;
     status.message = Some(text::display(&format!("held: {}", why.message), 1024));
     say(&mut status, workflow, now, conditions::HELD, true, why.reason, &why.message);
@@ -97,8 +108,8 @@ pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowS
 /// Returns the status of a run of the old shape: unchanged but for one condition.
 pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    evaluated(&mut status);
-    ended(&mut status);
+    remove_quarantine_condition(&mut status);
+    remove_waiting_conditions(&mut status);
     // Nobody has to decide: a decision would not move the run.
     conditions::remove(&mut status.conditions, conditions::WAITING);
     status.observed_generation = workflow.metadata.generation;
@@ -110,8 +121,8 @@ pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> Work
 /// Returns the status of a run that ends because of its spec.
 pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    evaluated(&mut status);
-    ended(&mut status);
+    remove_quarantine_condition(&mut status);
+    remove_waiting_conditions(&mut status);
     status.phase = WorkflowPhase::Failed;
     status.pending = Vec::new();
     status.observed_generation = workflow.metadata.generation;
@@ -123,20 +134,20 @@ pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> Workfl
 }
 
 /// Returns the status of a run that is held because the admission policies are not in force.
-pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
+pub(super) fn blocked_by_guard(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     say(&mut status, workflow, now, conditions::GUARDED, false, reason::POLICIES_DIFFER, why);
     status
 }
 
 /// Sets the condition that others can change a vote on its way, or removes it.
-fn foreign_mutation(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &[String], now: Moment) {
+fn set_external_mutator_condition(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &[String], now: Moment) {
     match foreign {
         [] => {
             conditions::remove(&mut status.conditions, conditions::FOREIGN_MUTATION);
         }
         some => {
-            let message = foreign_words(some);
+            let message = external_mutators_message(some);
             say(status, workflow, now, conditions::FOREIGN_MUTATION, true, reason::EXTERNAL_MUTATOR_FOUND, &message);
         }
     }

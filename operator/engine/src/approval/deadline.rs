@@ -40,7 +40,7 @@ impl Tally<'_> {
     }
 
     pub(super) fn on_deadline(&mut self) {
-        self.apply_timeout(self.action(), "its time is up");
+        self.apply_timeout(self.action(), "the deadline passed");
     }
 
     /// Applies the timeout action, because the deadline has passed or no quorum can be reached any more.
@@ -55,7 +55,7 @@ impl Tally<'_> {
             }
             TimeoutAction::Expire => {
                 self.status.phase = ApprovalPhase::Overdue;
-                self.note(
+                self.report(
                     "Overdue",
                     true,
                     format!("{why}: only Retry, Reject and Abort are accepted now"),
@@ -70,7 +70,7 @@ impl Tally<'_> {
         let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
         if verdict == Verdict::Respond && *self.filter == VoteFilter::Nothing {
             outcome.verdict = Some(Verdict::Reject);
-            outcome.reason = Some(format!("{why}, and the default answer costs too much to be checked"));
+            outcome.reason = Some(format!("{why}, and checking the default answer took too much CPU time"));
         } else if verdict == Verdict::Respond {
             match decision::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
                 Ok(answers) => {
@@ -87,7 +87,7 @@ impl Tally<'_> {
     }
 
     /// People asked for more people: those they name, else the next level's.
-    pub(super) fn escalate_by_people(&mut self, ballots: &[&Ballot]) {
+    pub(super) fn escalate_on_request(&mut self, ballots: &[&Ballot]) {
         let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
         let mut to: Vec<Subject> = Vec::new();
         for ballot in ballots {
@@ -99,7 +99,7 @@ impl Tally<'_> {
             self.escalate(&to, &format!("Escalate by {}", who.join(", ")));
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
-            self.note(
+            self.report(
                 "EscalationExhausted",
                 true,
                 format!("Escalate by {}: there are no further approvers", who.join(", ")),
@@ -140,7 +140,7 @@ impl Tally<'_> {
         // More people may decide now.
         conditions::remove(&mut self.status.conditions, conditions::UNDECIDABLE);
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
-        self.note(
+        self.report(
             "Escalated",
             false,
             format!("{why}: {} may decide too, until {deadline}", names.join(", ")),
@@ -148,7 +148,7 @@ impl Tally<'_> {
         );
     }
 
-    pub(super) fn undecidable(&mut self, why: &str) {
+    pub(super) fn on_undecidable(&mut self, why: &str) {
         let said = ConditionUpdate {
             kind: conditions::UNDECIDABLE,
             holds: true,
@@ -184,7 +184,7 @@ impl Tally<'_> {
         if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {
             self.status.reminders = Some(due);
             let message = format!("still waiting for a decision until {}", self.deadline());
-            self.note("Reminder", false, message, format!("reminder-{}-{due}", self.level()));
+            self.report("Reminder", false, message, format!("reminder-{}-{due}", self.level()));
         }
     }
 

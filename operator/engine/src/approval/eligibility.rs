@@ -62,7 +62,7 @@ pub(crate) fn is_key_of(key: &str, on_behalf_of: Option<&str>) -> bool {
 
 /// A reason why a vote is refused, as a sentence for the voter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ineligible {
+pub enum IneligibleReason {
     /// The Approval has an outcome.
     Ended(ApprovalPhase),
     /// The Approval is being deleted.
@@ -96,7 +96,7 @@ pub enum Ineligible {
     NotListedByName(String),
 }
 
-impl Ineligible {
+impl IneligibleReason {
     /// Whether the only reason is that no list of approvers contains the user.
     #[must_use]
     pub fn is_about_lists(&self) -> bool {
@@ -105,7 +105,7 @@ impl Ineligible {
 }
 
 /// Formats as a sentence without its full stop: the problem, the field and the remedy.
-impl fmt::Display for Ineligible {
+impl fmt::Display for IneligibleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |name: &str| text::display(name, 600);
         match self {
@@ -173,67 +173,67 @@ impl fmt::Display for Ineligible {
 }
 
 /// Returns why a vote of this user would not count now, or `None`: the API server refuses it, or it could be that of two persons
-/// ([`Ineligible::TwoPersons`]).
+/// ([`IneligibleReason::TwoPersons`]).
 ///
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
-pub fn ineligible(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<Ineligible> {
-    closed(approval, now).or_else(|| barred(approval, voter))
+pub fn ineligible(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<IneligibleReason> {
+    closed(approval, now).or_else(|| voter_problem(approval, voter))
 }
 
 /// Returns why no user can decide an Approval now, or `None`.
 #[must_use]
-pub fn closed(approval: &Approval, now: Moment) -> Option<Ineligible> {
+pub fn closed(approval: &Approval, now: Moment) -> Option<IneligibleReason> {
     let status = approval.status.as_ref();
     if let Some(status) = status.filter(|status| status.phase.is_end() || status.outcome.is_some()) {
-        return Some(Ineligible::Ended(status.phase));
+        return Some(IneligibleReason::Ended(status.phase));
     }
     if approval.metadata.deletion_timestamp.is_some() {
-        return Some(Ineligible::Deleting);
+        return Some(IneligibleReason::Deleting);
     }
     if let Some(closes) = approval.closes_at().filter(|closes| *closes < now) {
-        return Some(Ineligible::Closed(closes));
+        return Some(IneligibleReason::Closed(closes));
     }
-    approval.spec.request.quorums.is_empty().then_some(Ineligible::NoQuorum)
+    approval.spec.request.quorums.is_empty().then_some(IneligibleReason::NoQuorum)
 }
 
 /// Returns why this user cannot decide an Approval that is open, or `None`.
 #[must_use]
-pub fn barred(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligible> {
+pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason> {
     let user = voter.counted();
     let named = || user.to_owned();
     if let Some(name) = [voter.user, user].into_iter().find(|name| name.contains(VIA)) {
-        return Some(Ineligible::Via(name.to_owned()));
+        return Some(IneligibleReason::Via(name.to_owned()));
     }
     if voter.on_behalf_of == Some(voter.user) {
-        return Some(Ineligible::OnBehalfOfSelf(named()));
+        return Some(IneligibleReason::OnBehalfOfSelf(named()));
     }
     let key = voter.key();
     let decisions = &approval.spec.decisions;
     if let Some(own) = decisions.get(&key).filter(|_| next_attempt(approval, &key).is_none()) {
-        return Some(Ineligible::Decided(named(), own.verdict));
+        return Some(IneligibleReason::Decided(named(), own.verdict));
     }
     if let Some(own) = decisions.get(user).filter(|_| voter.on_behalf_of.is_some()) {
-        return Some(Ineligible::Decided(named(), own.verdict));
+        return Some(IneligibleReason::Decided(named(), own.verdict));
     }
     let for_user = |(other, decision): &(&String, &signoff_api::Decision)| {
         **other != key && decision.on_behalf_of.as_deref() == Some(user)
     };
     if let Some((other, _)) = decisions.iter().find(for_user) {
-        return Some(Ineligible::DecidedFor(named(), other.clone()));
+        return Some(IneligibleReason::DecidedFor(named(), other.clone()));
     }
     let electorate =
         Electorate::new(&approval.spec.request, approval.status.as_ref().map_or(&[], |status| &status.approvers));
-    let Some(person) = electorate.persons.objector(user) else { return Some(Ineligible::NoPerson(named())) };
+    let Some(person) = electorate.persons.objector(user) else { return Some(IneligibleReason::NoPerson(named())) };
     if electorate.request.bars_requester() && electorate.is_requester(&person) {
-        return Some(Ineligible::Requester(named()));
+        return Some(IneligibleReason::Requester(named()));
     }
     if electorate.is_excluded(&person) {
-        return Some(Ineligible::Excluded(named()));
+        return Some(IneligibleReason::Excluded(named()));
     }
     electorate
-        .unlisted(voter, &person)
-        .or_else(|| electorate.person(user).is_none().then(|| Ineligible::TwoPersons(named())))
+        .reason_not_listed(voter, &person)
+        .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
 /// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.
@@ -277,9 +277,10 @@ impl<'a> Electorate<'a> {
     }
 
     /// Returns why the vote of a user name that the API server accepts does not count, or `None`.
-    pub(crate) fn uncounted(&self, user: &str, verdict: Verdict) -> Option<Ineligible> {
+    pub(crate) fn reason_not_counted(&self, user: &str, verdict: Verdict) -> Option<IneligibleReason> {
         let is_accepted = self.persons.objector(user).is_some();
-        (is_accepted && self.person_of_vote(user, verdict).is_none()).then(|| Ineligible::TwoPersons(user.to_owned()))
+        (is_accepted && self.person_of_vote(user, verdict).is_none())
+            .then(|| IneligibleReason::TwoPersons(user.to_owned()))
     }
 
     /// Returns the approvers in force of a quorum.
@@ -291,7 +292,7 @@ impl<'a> Electorate<'a> {
     }
 
     /// Whether a person is excluded from a quorum, by name or as the requester.
-    pub(crate) fn is_barred(&self, at: usize, person: &str) -> bool {
+    pub(crate) fn is_excluded_from(&self, at: usize, person: &str) -> bool {
         let excludes = self.request.quorums.get(at).is_some_and(Quorum::excludes_requester);
         self.is_excluded(person) || ((excludes || self.request.bars_requester()) && self.is_requester(person))
     }
@@ -302,8 +303,8 @@ impl<'a> Electorate<'a> {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
         let other = self.persons.by_group(user);
-        !self.is_barred(at, &person)
-            && !other.is_some_and(|other| self.is_barred(at, &other))
+        !self.is_excluded_from(at, &person)
+            && !other.is_some_and(|other| self.is_excluded_from(at, &other))
             && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))
     }
 
@@ -316,7 +317,7 @@ impl<'a> Electorate<'a> {
         self.request.excluded.iter().any(|name| self.persons.is(person, name))
     }
 
-    fn unlisted(&self, voter: &Voter<'_>, person: &str) -> Option<Ineligible> {
+    fn reason_not_listed(&self, voter: &Voter<'_>, person: &str) -> Option<IneligibleReason> {
         let is_listed = |at: &usize| {
             self.approvers(*at).iter().any(|subject| match voter.on_behalf_of {
                 Some(person) => subject.kind == SubjectKind::User && subject.name == person,
@@ -328,16 +329,16 @@ impl<'a> Electorate<'a> {
         if listed.is_empty() {
             let user = voter.counted().to_owned();
             return Some(match voter.on_behalf_of {
-                Some(_) => Ineligible::NotListedByName(user),
-                None => Ineligible::NotListed(user),
+                Some(_) => IneligibleReason::NotListedByName(user),
+                None => IneligibleReason::NotListed(user),
             });
         }
-        if listed.iter().any(|at| !self.is_barred(*at, person)) {
+        if listed.iter().any(|at| !self.is_excluded_from(*at, person)) {
             return None;
         }
         let sources: Vec<_> =
             listed.iter().filter_map(|at| quorums.get(*at)).map(|quorum| quorum.source.as_str()).collect();
-        Some(Ineligible::RequesterOf(voter.counted().to_owned(), sources.join(" and ")))
+        Some(IneligibleReason::RequesterOf(voter.counted().to_owned(), sources.join(" and ")))
     }
 }
 

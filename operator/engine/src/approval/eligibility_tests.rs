@@ -10,7 +10,7 @@ use signoff_api::{
     gate::Subject,
 };
 
-use super::{Electorate, Ineligible, Voter, ineligible, next_attempt};
+use super::{Electorate, IneligibleReason, Voter, ineligible, next_attempt};
 
 const ALICE: &str = "alice@example.com";
 const DANA: &str = "dana@example.com";
@@ -197,9 +197,9 @@ fn an_approval_without_a_quorum_cannot_be_decided() {
 
 #[test]
 fn only_a_missing_place_in_a_list_is_about_lists() {
-    assert!(Ineligible::NotListed("bob".into()).is_about_lists());
+    assert!(IneligibleReason::NotListed("bob".into()).is_about_lists());
     assert!(
-        !Ineligible::Requester("a".into()).is_about_lists()
-            && !Ineligible::RequesterOf("a".into(), "b".into()).is_about_lists()
+        !IneligibleReason::Requester("a".into()).is_about_lists()
+            && !IneligibleReason::RequesterOf("a".into(), "b".into()).is_about_lists()
     );
 }

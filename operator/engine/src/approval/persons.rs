@@ -8,14 +8,14 @@ use signoff_expr::re2;
 /// The rules for persons of one request.
 #[derive(Clone, Debug)]
 pub struct Persons {
-    rules: Vec<Rule>,
+    rules: Vec<CompiledRule>,
     /// Whether there are rules. Without rules every user name is a person of its own.
     has_rules: bool,
 }
 
 /// One rule, compiled.
 #[derive(Clone, Debug)]
-struct Rule {
+struct CompiledRule {
     whole: regex::Regex,
     person: String,
     /// The pattern before and after its group, if the person contains the group. CEL cannot extract a group, so the API
@@ -23,7 +23,7 @@ struct Rule {
     around: Option<(regex::Regex, regex::Regex)>,
 }
 
-impl Rule {
+impl CompiledRule {
     fn new(rule: &PersonRule) -> Result<Self, String> {
         let pattern = rule.pattern.as_str();
         let around = match (pattern.find('('), pattern.rfind(')')) {
@@ -59,7 +59,7 @@ impl Persons {
     /// Compiles the rules. If one of them cannot be read, no user name is a person: the API server refuses every vote then.
     #[must_use]
     pub fn new(rules: &[PersonRule]) -> Self {
-        let compiled = rules.iter().map(Rule::new).collect::<Result<_, _>>();
+        let compiled = rules.iter().map(CompiledRule::new).collect::<Result<_, _>>();
         Self { rules: compiled.unwrap_or_default(), has_rules: !rules.is_empty() }
     }
 
@@ -73,15 +73,15 @@ impl Persons {
     /// as two persons. `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
-        self.read(user, Rule::by_text_around)
+        self.read(user, CompiledRule::by_text_around)
     }
 
     /// Returns the person by the text that the group of the rule matches.
     pub(crate) fn by_group(&self, user: &str) -> Option<String> {
-        self.read(user, Rule::by_group)
+        self.read(user, CompiledRule::by_group)
     }
 
-    fn read(&self, user: &str, person: impl Fn(&Rule, &str) -> String) -> Option<String> {
+    fn read(&self, user: &str, person: impl Fn(&CompiledRule, &str) -> String) -> Option<String> {
         if !self.has_rules {
             return Some(user.to_owned());
         }
@@ -124,7 +124,7 @@ pub(crate) fn user_name(subject: &Subject) -> String {
 /// Returns why two programs could read a rule differently, or `None`. The CRD of approval policies refuses the same at
 /// `kubectl apply`; it is checked again because the CRD can be absent.
 pub(crate) fn ambiguity(rule: &PersonRule) -> Option<String> {
-    if let Err(why) = Rule::new(rule) {
+    if let Err(why) = CompiledRule::new(rule) {
         return Some(why);
     }
     let pattern = rule.pattern.as_bytes();

@@ -43,7 +43,7 @@ impl<'a> Quorums<'a> {
         for ballot in ballots {
             let Some(person) = self.person_of(ballot) else { continue };
             match counted.iter_mut().find(|(other, _)| *other == person) {
-                Some((_, held)) if caution(ballot.verdict) < caution(held.verdict) => *held = ballot,
+                Some((_, held)) if caution_rank(ballot.verdict) < caution_rank(held.verdict) => *held = ballot,
                 Some(_) => {}
                 None => counted.push((person, ballot)),
             }
@@ -72,7 +72,7 @@ impl<'a> Quorums<'a> {
     }
 
     /// The people who reject with the weight that it takes, if they do.
-    pub(super) fn rejected<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
+    pub(super) fn rejection<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         let no: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Reject).copied().collect();
         self.all
             .iter()
@@ -86,7 +86,7 @@ impl<'a> Quorums<'a> {
     }
 
     /// The people who agree on one thing and meet every quorum, if there are such.
-    pub(super) fn agreed<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
+    pub(super) fn agreement<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         agreeing(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.met(*quorum, same)))
     }
 
@@ -99,7 +99,7 @@ impl<'a> Quorums<'a> {
     }
 
     /// Returns why no verdict can reach its quorum any more, or `None`.
-    pub(super) fn out_of_reach(
+    pub(super) fn unreachable_reason(
         &self,
         persons: &[&Ballot],
         request: &ApprovalRequest,
@@ -117,7 +117,7 @@ impl<'a> Quorums<'a> {
             for subject in approvers {
                 let Some(person) = self.electorate.person(&subject.name) else { continue };
                 let voted = persons.iter().any(|b| self.person_of(b).as_ref() == Some(&person));
-                let barred = self.electorate.is_barred(quorum.at, &person);
+                let barred = self.electorate.is_excluded_from(quorum.at, &person);
                 if !voted && !barred && !left.contains(&person) {
                     left.push(person);
                 }
@@ -160,7 +160,7 @@ fn agreeing<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
 }
 
 /// The more careful a verdict, the smaller.
-fn caution(verdict: Verdict) -> u8 {
+fn caution_rank(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Abort => 0,
         Verdict::Reject => 1,

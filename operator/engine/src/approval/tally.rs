@@ -26,8 +26,8 @@ pub enum OwnerState {
     Live,
     /// It has ended, is being deleted, or shall be cancelled.
     Finished,
-    /// It does not exist any more, or another one has its name.
-    Gone,
+    /// It does not exist, or another Workflow has its name.
+    Missing,
 }
 
 /// The result of a tally.
@@ -40,12 +40,12 @@ pub struct TallyResult {
     /// When to reconcile again without an event.
     pub wake_at: Option<Moment>,
     /// The Events to be reported.
-    pub notes: Vec<Note>,
+    pub events: Vec<ApprovalEvent>,
 }
 
 /// An Event to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct ApprovalEvent {
     /// A CamelCase word.
     pub reason: &'static str,
     /// Whether the Event is a warning.
@@ -68,25 +68,25 @@ pub enum VoteFilter {
     Nothing,
 }
 
-/// Counts the votes of an Approval and looks at the clock.
+/// Counts the votes of an Approval, and evaluates its deadline.
 #[must_use]
 pub fn tally(approval: &Approval, owner: OwnerState, now: &Now) -> TallyResult {
     tally_filtered(approval, owner, now, &VoteFilter::AllBut(BTreeMap::new()))
 }
 
-/// Like [`tally`], and evaluates no more than `reading` says.
+/// Like [`tally`], and evaluates only the decisions that `filter` admits.
 #[must_use]
 pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter: &VoteFilter) -> TallyResult {
     let before = approval.status.clone().unwrap_or_default();
     if before.phase.is_end() || before.outcome.is_some() {
-        return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at: None, events: Vec::new() };
     }
     let request = &approval.spec.request;
     // Without a quorum no vote counts, and no timeout decides in place of people. The Approval ends with its run.
     if request.quorums.is_empty() && owner == OwnerState::Live {
-        return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at: None, events: Vec::new() };
     }
-    let mut tally = Tally { approval, request, now, status: before.clone(), notes: Vec::new(), filter };
+    let mut tally = Tally { approval, request, now, status: before.clone(), events: Vec::new(), filter };
     tally.status.observed_generation = approval.metadata.generation;
     match owner {
         OwnerState::Live if tally.is_current_epoch() => match filter {
@@ -95,17 +95,17 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         },
         OwnerState::Live => tally.supersede(),
         OwnerState::Finished => tally.cancel("its Workflow has ended"),
-        OwnerState::Gone => tally.cancel("its Workflow is gone"),
+        OwnerState::Missing => tally.cancel("its Workflow was deleted"),
     }
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
-    let Tally { mut status, notes, .. } = tally;
-    // A look that found nothing new writes nothing: the generation alone is no news.
+    let Tally { mut status, events, .. } = tally;
+    // A tally without a change writes nothing: the generation alone is no change.
     let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
     if !news {
-        return TallyResult { status: before, changed: false, wake_at, notes: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at, events: Vec::new() };
     }
     status.seq = before.seq + 1;
-    TallyResult { status, changed: true, wake_at, notes }
+    TallyResult { status, changed: true, wake_at, events }
 }
 
 /// A tally in progress.
@@ -114,12 +114,12 @@ pub(super) struct Tally<'a> {
     pub(super) request: &'a ApprovalRequest,
     pub(super) now: &'a Now,
     pub(super) status: ApprovalStatus,
-    notes: Vec<Note>,
+    events: Vec<ApprovalEvent>,
     pub(super) filter: &'a VoteFilter,
 }
 
 impl Tally<'_> {
-    /// Looks at the clock only.
+    /// Evaluates the deadline only.
     fn evaluate_deadline(&mut self) {
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
             return self.on_deadline();
@@ -142,25 +142,25 @@ impl Tally<'_> {
         if let Some(ballot) = first(Verdict::Abort) {
             return self.decide(&[ballot]);
         }
-        if let Some(deciders) = quorums.rejected(&persons) {
+        if let Some(deciders) = quorums.rejection(&persons) {
             return self.decide(&deciders);
         }
         let escalates: Vec<_> =
             persons.iter().filter(|b| b.verdict == Verdict::Escalate && b.is_new).copied().collect();
         if !escalates.is_empty() {
-            return self.escalate_by_people(&escalates);
+            return self.escalate_on_request(&escalates);
         }
         if let Some(ballot) = first(Verdict::Defer) {
             return self.decide(&[ballot]);
         }
-        if let Some(deciders) = quorums.agreed(&persons) {
+        if let Some(deciders) = quorums.agreement(&persons) {
             return self.decide(&deciders);
         }
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
             return self.on_deadline();
         }
-        if let Some(why) = quorums.out_of_reach(&persons, self.request, self.status.phase) {
-            return self.undecidable(&why);
+        if let Some(why) = quorums.unreachable_reason(&persons, self.request, self.status.phase) {
+            return self.on_undecidable(&why);
         }
         self.remind();
     }
@@ -170,7 +170,7 @@ impl Tally<'_> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, found) in invalid {
             let message = format!("{}: {}", text::display(&key, 120), found.why);
-            self.note("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));
+            self.report("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));
             self.status.invalid.insert(key, found);
         }
         for ballot in ballots.iter().filter(|b| b.is_new) {
@@ -208,11 +208,11 @@ impl Tally<'_> {
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
         let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted | ApprovalPhase::Superseded);
-        self.note(phase.name(), warning, message, "decided".to_owned());
+        self.report(phase.name(), warning, message, "decided".to_owned());
     }
 
-    pub(super) fn note(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
-        self.notes.push(Note { reason, warning, message, key });
+    pub(super) fn report(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
+        self.events.push(ApprovalEvent { reason, warning, message, key });
     }
 }
 

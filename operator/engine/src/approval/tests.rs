@@ -298,7 +298,7 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
 
 #[test]
 fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run() {
-    for owner in [OwnerState::Live, OwnerState::Finished, OwnerState::Gone] {
+    for owner in [OwnerState::Live, OwnerState::Finished, OwnerState::Missing] {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
         open.spec.request.quorums.clear();
         for (who, what) in [("alice", "Approve"), ("bob", "Reject"), ("carol", "Abort")] {
@@ -308,7 +308,7 @@ fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run()
         assert_eq!((result.wake_at, result.status.votes.len(), result.status.tally), (None, 0, None), "{owner:?}");
         let ended = result.status.outcome.map(|end| (end.phase, end.source, end.verdict, end.decided_by));
         if owner == OwnerState::Live {
-            assert!(!result.changed && result.notes.is_empty() && ended.is_none(), "{ended:?}: {:?}", result.notes);
+            assert!(!result.changed && result.events.is_empty() && ended.is_none(), "{ended:?}: {:?}", result.events);
         } else {
             assert_eq!(ended, Some((ApprovalPhase::Cancelled, Source::Policy, None, Vec::new())), "{owner:?}");
         }
@@ -406,7 +406,7 @@ fn expire_leaves_it_open_for_ever() {
 fn reminders_come_in_their_time_and_stop() {
     let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
     assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
-    assert_eq!(count(&mut open, 10).notes[0].reason, "Reminder");
+    assert_eq!(count(&mut open, 10).events[0].reason, "Reminder");
     assert_eq!(count(&mut open, 20).status.reminders, Some(2));
     let last = count(&mut open, 45);
     assert!(!last.changed);
@@ -427,7 +427,7 @@ fn what_nobody_can_decide_any_more_ends_at_once() {
 
 #[test]
 fn an_approval_ends_with_its_workflow_before_any_vote() {
-    for owner in [OwnerState::Finished, OwnerState::Gone] {
+    for owner in [OwnerState::Finished, OwnerState::Missing] {
         let mut open = approval(json!({}));
         says(&mut open, "alice", "Approve");
         let result = tally(&open, owner, &at(1));
@@ -507,7 +507,7 @@ fn escalating_what_was_undecidable_makes_it_decidable_again() {
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
-/// A look in another epoch than the one it was asked in.
+/// A tally in another epoch than that of the request.
 fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
     approval.status = Some(result.status.clone());

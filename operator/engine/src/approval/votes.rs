@@ -78,7 +78,7 @@ pub(super) fn read(
             continue;
         }
         let user = decision.on_behalf_of.as_ref().unwrap_or(key);
-        if let Some(why) = electorate.uncounted(user, decision.verdict).filter(|_| recorded(key).is_none()) {
+        if let Some(why) = electorate.reason_not_counted(user, decision.verdict).filter(|_| recorded(key).is_none()) {
             invalid.push((key.clone(), Invalid { attempt, why: why.to_string() }));
             continue;
         }

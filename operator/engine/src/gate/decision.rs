@@ -79,7 +79,7 @@ fn modification(decision: &Decision) -> Result<JsonObject, String> {
 
 /// The answer to each question, checked.
 fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
-    let Some(form) = form else { return Err("this gate asks no question".to_owned()) };
+    let Some(form) = form else { return Err("this gate has no question: leave response and answers out".to_owned()) };
     let given = match (&decision.response, &decision.answers) {
         (Some(response), None) => match form.questions.as_slice() {
             [only] => BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(response.clone()) })]),
@@ -96,7 +96,7 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
         _ => return Err("give response or answers, and not both".to_owned()),
     };
     if let Some(stranger) = given.keys().find(|id| !form.questions.iter().any(|q| q.id == **id)) {
-        return Err(format!("answers.{} answers no question of this gate", text::display(stranger, 63)));
+        return Err(format!("answers.{}: this gate has no such question; leave it out", text::display(stranger, 63)));
     }
     let mut read = BTreeMap::new();
     for question in &form.questions {
@@ -119,7 +119,9 @@ fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
         match question.options.iter().find(|o| o.id == *chosen) {
             Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
             Some(_) => {}
-            None => return Err(format!("{} is none of the options {}", text::display(chosen, 63), ids(question))),
+            None => {
+                return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), ids(question)));
+            }
         }
     }
     if let Some(given) = &answer.text {
@@ -194,7 +196,7 @@ pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Res
                 answers.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}
-            None => return Err(format!("question {} has no default", question.id)),
+            None => return Err(format!("question {} has no default: give it one", question.id)),
         }
     }
     Ok(answers)

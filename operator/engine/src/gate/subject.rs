@@ -79,7 +79,7 @@ impl GateSubject {
     }
 
     /// Whether a Reject may be borne here: elsewhere there is nothing to go on with.
-    pub(crate) fn goes_on_after_reject(&self) -> bool {
+    pub(crate) fn can_continue_after_reject(&self) -> bool {
         matches!(self, Self::Step(_) | Self::Result)
     }
 

@@ -1,4 +1,4 @@
-//! A look at a journal's records, one after the other.
+//! The records of a journal, one after the other.
 //!
 //! It must not say how they are kept, nor change any.
 
@@ -9,7 +9,7 @@ use signoff_api::journal::StepRecord;
 
 use super::Entry;
 
-/// Every record of a journal, in the order in which they began. A copy is another look at the same ones.
+/// Every record of a journal, in the order in which they began. A copy refers to the same records.
 #[derive(Clone, Copy)]
 pub struct Records<'j>(&'j [Entry]);
 

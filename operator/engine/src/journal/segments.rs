@@ -65,13 +65,13 @@ pub struct NewSegment {
 
 /// The reason why a journal cannot be read from a status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Incomplete {
+pub enum JournalError {
     /// These segments have to be fetched first.
-    #[error("{} segments of the journal are not at hand", .0.len())]
+    #[error("{} segments of the journal are not loaded", .0.len())]
     Missing(BTreeSet<Digest>),
     /// A part of the journal is somewhere, and nothing says where.
     #[error(
-        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments names none: it was lost, perhaps by an older CRD that knows no segments"
+        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments is empty: the field was lost, perhaps because an older CRD without it was installed"
     )]
     SegmentsLost,
 }
@@ -90,10 +90,10 @@ impl Journal {
     ///
     /// # Errors
     /// Segments that are not at hand, and a status that has lost its list of them.
-    pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, Incomplete> {
+    pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, JournalError> {
         if status.segments.is_empty() {
             return match status.journal_version {
-                Some(VERSION) => Err(Incomplete::SegmentsLost),
+                Some(VERSION) => Err(JournalError::SegmentsLost),
                 _ => Ok(Self::new(status.seq, status.steps.clone())),
             };
         }
@@ -105,7 +105,7 @@ impl Journal {
             .cloned()
             .collect();
         if !missing.is_empty() {
-            return Err(Incomplete::Missing(missing));
+            return Err(JournalError::Missing(missing));
         }
         let folded = status.segments.iter().filter_map(|segment| segments.get(&segment.digest));
         let folded = folded.flat_map(|records| records.iter()).map(|r| Entry { record: Arc::clone(r), folded: true });

@@ -40,7 +40,7 @@ fn status(journal: &Journal) -> WorkflowStatus {
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
 }
 
-/// Settles and reads again what was written, as the next look does.
+/// Settles and reads again what was written, as the next transition does.
 fn reread(journal: &mut Journal, room: &JournalLimits, stored: &mut Segments) -> Journal {
     for folded in journal.fold_finished(room).unwrap() {
         assert_eq!(folded.digest, signoff_api::Digest::of_bytes(folded.text.as_bytes()));
@@ -166,7 +166,7 @@ fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
     assert!(folded.len() > 2, "{}", folded.len());
     let mut stored: Segments = folded.iter().map(|f| (f.digest.clone(), Arc::clone(&f.records))).collect();
     stored.remove(&folded[1].digest);
-    let missing = Incomplete::Missing([folded[1].digest.clone()].into());
+    let missing = JournalError::Missing([folded[1].digest.clone()].into());
     assert_eq!(Journal::of(&status(&journal), &stored), Err(missing));
 }
 
@@ -176,7 +176,7 @@ fn a_status_that_has_lost_its_segments_is_no_shorter_journal() {
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     journal.fold_finished(&TINY).unwrap();
     let torn = WorkflowStatus { segments: Vec::new(), ..status(&journal) };
-    assert_eq!(Journal::of(&torn, &Segments::new()), Err(Incomplete::SegmentsLost));
+    assert_eq!(Journal::of(&torn, &Segments::new()), Err(JournalError::SegmentsLost));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl References {
     }
 
     /// Checks whether the run may refer to these texts as well.
-    pub(crate) fn fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
+    pub(crate) fn check_fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         let mut all = BTreeMap::new();
         for text in more {
             let digest = Digest::of_bytes(text.as_bytes());
@@ -115,7 +115,7 @@ pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
 }
 
 /// Returns the long values that a request shows.
-pub(crate) fn shows(request: &ApprovalRequest) -> Vec<BlobRef> {
+pub(crate) fn shown_by(request: &ApprovalRequest) -> Vec<BlobRef> {
     let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
     request.context_ref.iter().chain(review).cloned().collect()
 }

@@ -6,13 +6,13 @@ use super::{PatternResult, join::Member, join::join_all, last_response};
 use crate::{
     plan::{PlannedDag, PlannedTask},
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, Next, Stop},
+    steps::{self, EarlyEnd, StepFlow},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<PatternResult<'a>, EarlyEnd> {
     let whole = || StepScope::of("", RecordNamespace::Named, dag.tasks.iter().map(|task| &task.step));
     let done = RefCell::new(vec![false; dag.tasks.len()]);
     let members = dag.tasks.iter().enumerate().map(|(at, task)| -> Member<'_, ()> {
@@ -41,13 +41,13 @@ async fn perform<'a>(
     dag: &'a PlannedDag,
     task: &'a PlannedTask,
     own: &StepScope<'a>,
-) -> Result<(), Stop> {
+) -> Result<(), EarlyEnd> {
     loop {
         match steps::step(run, own, &task.step).await? {
-            Next::On => return Ok(()),
-            Next::Refused(why) => return Err(Stop::Rejected(why)),
-            Next::Again(None) => {}
-            Next::Again(Some(_)) => {
+            StepFlow::Continue => return Ok(()),
+            StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
+            StepFlow::Repeat(None) => {}
+            StepFlow::Repeat(Some(_)) => {
                 for again in task.again.iter().filter_map(|at| dag.tasks.get(*at)) {
                     // It hears what was said at the gate, though it does not wait for it.
                     let step_scope =

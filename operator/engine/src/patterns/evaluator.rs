@@ -11,10 +11,10 @@ use super::PatternResult;
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
+    steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
 /// The further requests of an evaluator's answer that does not parse.
@@ -28,18 +28,18 @@ struct JudgedDraft {
     score: f64,
 }
 
-pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, EarlyEnd> {
     let also_visible: Vec<_> = plan.review.iter().collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let mut judged: Vec<JudgedDraft> = Vec::new();
     let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = at_work(&step_scope, &draft, iteration, &judged);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         let now = judge(run, &seen, plan, &draft).await?;
         let score = now.score;
         judged.push(now);
-        let seen = at_work(&step_scope, &draft, iteration, &judged);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         if score >= plan.min_score {
             return Ok(done(seen, draft));
         }
@@ -47,8 +47,8 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             let best = judged.iter().max_by(|a, b| a.score.total_cmp(&b.score)).cloned();
             return match best.filter(|_| plan.accepts_best) {
                 Some(best) => Ok(done(seen, best.draft)),
-                None => Err(Stop::Failed(format!(
-                    "no draft was good enough: {iteration} were judged, the last one {score} of {}",
+                None => Err(EarlyEnd::Failed(format!(
+                    "no draft reached the minimum score {}: {iteration} were judged, the last one with score {score}",
                     plan.min_score
                 ))),
             };
@@ -57,7 +57,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             let shown = ReviewSubject::of(".review", &draft);
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
-            match steps::stop_or_verdict(run, &decided, &[])? {
+            match steps::verdict_or_end(run, &decided, &[])? {
                 // Where the gate's condition does not hold, nobody has approved the draft.
                 Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
@@ -77,10 +77,10 @@ async fn written<'a>(
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-) -> Result<String, Stop> {
+) -> Result<String, EarlyEnd> {
     match steps::perform(run, step_scope, step, base, None).await? {
         StepResult::Answered(text) => Ok(text),
-        _ => Err(Stop::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
+        _ => Err(EarlyEnd::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
     }
 }
 
@@ -89,14 +89,14 @@ async fn judge<'a>(
     step_scope: &StepScope<'a>,
     plan: &'a PlannedEvaluator,
     draft: &str,
-) -> Result<JudgedDraft, Stop> {
+) -> Result<JudgedDraft, EarlyEnd> {
     let parser = AnswerParser { parse: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
-            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
+            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(EarlyEnd::Failed)?;
             Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score })
         }
-        _ => Err(Stop::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
+        _ => Err(EarlyEnd::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
     }
 }
 
@@ -112,7 +112,12 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
 }
 
 /// Returns the variables that are visible while a draft is judged, reviewed or revised.
-fn at_work<'a>(step_scope: &StepScope<'a>, draft: &str, iteration: usize, judged: &[JudgedDraft]) -> StepScope<'a> {
+fn judging_scope<'a>(
+    step_scope: &StepScope<'a>,
+    draft: &str,
+    iteration: usize,
+    judged: &[JudgedDraft],
+) -> StepScope<'a> {
     let (draft, judged) = (draft.to_owned(), judged.to_vec());
     step_scope.with_vars(move |_, _, _, scope| {
         let all: Vec<_> = judged.iter().map(|one| json!({"draft": one.draft, "evaluation": one.evaluation})).collect();

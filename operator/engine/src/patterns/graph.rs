@@ -8,35 +8,36 @@ use super::PatternResult;
 use crate::{
     plan::{PlannedEdge, PlannedGraph},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
-    steps::{self, Next, Stop},
+    steps::{self, EarlyEnd, StepFlow},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, EarlyEnd> {
     let step_scope = StepScope::of("", RecordNamespace::Visited, &graph.nodes);
     let mut visits = vec![0; graph.nodes.len()];
     let (mut at, mut steps) = (graph.entry, 0);
     while let (Some(node), Some(visited)) = (graph.nodes.get(at), visits.get_mut(at)) {
         if *visited >= graph.max_iterations {
-            return Err(Stop::Failed(format!("step {} has run {visited} times, as often as it may", node.name)));
+            return Err(EarlyEnd::Failed(format!("step {} has run {visited} times, as often as it may", node.name)));
         }
         if steps >= graph.max_steps {
-            return Err(Stop::Failed(format!("{steps} steps have run, as many as may")));
+            return Err(EarlyEnd::Failed(format!("{steps} steps have run, the maximum (graph.maxSteps)")));
         }
         (*visited, steps) = (*visited + 1, steps + 1);
         let refused = match steps::step(run, &step_scope, node).await? {
-            Next::On => None,
-            Next::Refused(why) => Some(why),
-            Next::Again(from) => {
+            StepFlow::Continue => None,
+            StepFlow::Refused(why) => Some(why),
+            StepFlow::Repeat(from) => {
                 at = from.unwrap_or(at);
                 continue;
             }
         };
         match (next(run, &step_scope, graph, at, refused.is_some()).await?, refused) {
             (Some(to), _) => at = to,
-            (None, Some(why)) => return Err(Stop::Rejected(why)),
+            (None, Some(why)) => return Err(EarlyEnd::Rejected(why)),
             (None, None) => break,
         }
     }
@@ -50,7 +51,7 @@ async fn next<'a>(
     graph: &'a PlannedGraph,
     at: usize,
     refused: bool,
-) -> Result<Option<usize>, Stop> {
+) -> Result<Option<usize>, EarlyEnd> {
     let Some(node) = graph.nodes.get(at) else { return Ok(None) };
     for edge in graph.edges.get(at).into_iter().flatten() {
         match edge {
@@ -64,7 +65,7 @@ async fn next<'a>(
                 let record = run.activity(step_scope, key, open).await;
                 if record.phase != StepPhase::Succeeded {
                     let why = record.error.map_or_else(String::new, |error| error.message);
-                    return Err(Stop::Failed(format!("edge from {}: {why}", node.name)));
+                    return Err(EarlyEnd::Failed(format!("edge from {}: {why}", node.name)));
                 }
                 let name = record.response.as_ref().and_then(|name| name.0.as_str()).unwrap_or_default();
                 let to = graph.nodes.iter().position(|node| node.name == name);

@@ -5,17 +5,17 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use crate::steps::Stop;
+use crate::steps::EarlyEnd;
 
 /// A member of a group.
-pub(super) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, Stop>> + 'f>>;
+pub(super) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>> + 'f>>;
 
 /// Runs all of them and returns what each came to, in their order.
 ///
 /// A person's no ends all of them at once. So does a failure where `fail_fast`; else it counts once all have ended, the
 /// first in order where there are several.
-pub(super) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, Stop> {
-    let mut ended: Vec<Option<Result<T, Stop>>> = members.iter().map(|_| None).collect();
+pub(super) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, EarlyEnd> {
+    let mut ended: Vec<Option<Result<T, EarlyEnd>>> = members.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut moved = true;
         while moved {
@@ -23,7 +23,9 @@ pub(super) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool
             for (member, end) in members.iter_mut().zip(&mut ended).filter(|(_, end)| end.is_none()) {
                 if let Poll::Ready(result) = member.as_mut().poll(context) {
                     match result {
-                        Err(stop) if fail_fast || !matches!(stop, Stop::Failed(_)) => return Poll::Ready(Err(stop)),
+                        Err(stop) if fail_fast || !matches!(stop, EarlyEnd::Failed(_)) => {
+                            return Poll::Ready(Err(stop));
+                        }
                         result => *end = Some(result),
                     }
                     moved = true;

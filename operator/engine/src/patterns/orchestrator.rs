@@ -12,10 +12,10 @@ use super::{LazyValue, PLANS_AGAIN, PatternResult, join::Member, join::join_all,
 use crate::{
     plan::PlannedOrchestrator,
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
+    steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
 /// The further requests of an orchestrator's answer that does not parse.
@@ -23,20 +23,20 @@ const ASKED_AGAIN: i32 = 2;
 
 /// The result of a worker: its answer and its status.
 #[derive(Clone)]
-struct Part {
+struct WorkerResult {
     response: Value,
     status: &'static str,
 }
 
-pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<PatternResult<'a>, EarlyEnd> {
     let also_visible: Vec<_> = plan.decomposition_review.iter().chain(&plan.reduce_review).collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let tasks = divide(run, plan, &step_scope).await?;
     let step_scope = with_tasks(&step_scope, &tasks);
-    let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+    let mut parts: BTreeMap<usize, WorkerResult> = BTreeMap::new();
     let mut open: Vec<usize> = (0..tasks.len()).collect();
     let (step_scope, joined) = loop {
-        let members = open.iter().map(|at| -> Member<'_, (usize, Part)> {
+        let members = open.iter().map(|at| -> Member<'_, (usize, WorkerResult)> {
             let (at, step_scope) = (*at, step_scope.clone());
             let task = tasks.get(at).cloned().unwrap_or(Value::Null);
             Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, task).await?)) })
@@ -49,7 +49,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
                 let shown = ReviewSubject { parts: tasks.len(), ..ReviewSubject::of(".reduce-review", &text) };
                 let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
                 let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
-                match steps::stop_or_verdict(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
+                match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
                     Verdict::Modify => {
                         replace(&mut parts, &parameters().await?);
                         break (with_parts(&step_scope, &tasks, &parts), self::joined(&parts));
@@ -94,20 +94,20 @@ async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
-) -> Result<Vec<Value>, Stop> {
+) -> Result<Vec<Value>, EarlyEnd> {
     let parse = |text: &str| subtasks(text, plan.max_tasks).map(drop);
     loop {
         let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
         let answer = match steps::perform(run, step_scope, &plan.orchestrator, ".orchestrator", Some(&parser)).await? {
             StepResult::Answered(answer) => answer,
-            _ => return Err(Stop::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
+            _ => return Err(EarlyEnd::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
-        let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(Stop::Failed)?;
+        let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
         let shown = ReviewSubject::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
         let asked = with_tasks(step_scope, &tasks);
         let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::stop_or_verdict(run, &decided, &PLANS_AGAIN)? {
+        match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 return Ok(parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default());
@@ -140,7 +140,7 @@ async fn work<'a>(
     step_scope: &StepScope<'a>,
     at: usize,
     part: Value,
-) -> Result<Part, Stop> {
+) -> Result<WorkerResult, EarlyEnd> {
     let path = format!(".worker-{at}");
     let limit = plan.max_workers.map(|most| (".worker-".to_owned(), most));
     let own = StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
@@ -150,9 +150,9 @@ async fn work<'a>(
         Ok(())
     });
     Ok(match steps::perform(run, &own, &plan.worker, &path, None).await? {
-        StepResult::Answered(text) => Part { response: json!(text), status: "succeeded" },
-        StepResult::Skipped => Part { response: Value::Null, status: "skipped" },
-        StepResult::Failed(_) => Part { response: Value::Null, status: "failed" },
+        StepResult::Answered(text) => WorkerResult { response: json!(text), status: "succeeded" },
+        StepResult::Skipped => WorkerResult { response: Value::Null, status: "skipped" },
+        StepResult::Failed(_) => WorkerResult { response: Value::Null, status: "failed" },
     })
 }
 
@@ -167,8 +167,8 @@ fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &[Value]) -> StepScope<'a> 
 }
 
 /// `workers[i]`, beside the parts.
-fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<usize, Part>) -> StepScope<'a> {
-    let one = |(at, part): (&usize, &Part)| {
+fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<usize, WorkerResult>) -> StepScope<'a> {
+    let one = |(at, part): (&usize, &WorkerResult)| {
         let task = tasks.get(*at).and_then(|task| task.get("task")).cloned().unwrap_or(Value::Null);
         json!({"task": task, "response": part.response, "status": part.status})
     };
@@ -181,17 +181,17 @@ fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<
     })
 }
 
-fn joined(parts: &BTreeMap<usize, Part>) -> String {
-    let one = |(at, part): (&usize, &Part)| format!("Worker {at}: {}", plain(&part.response));
+fn joined(parts: &BTreeMap<usize, WorkerResult>) -> String {
+    let one = |(at, part): (&usize, &WorkerResult)| format!("Worker {at}: {}", plain(&part.response));
     parts.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Puts a person's texts in the place of workers' results: `{workers: {"0": ...}}`.
-fn replace(parts: &mut BTreeMap<usize, Part>, parameters: &serde_json::Map<String, Value>) {
+fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::Map<String, Value>) {
     let given = parameters.get("workers").and_then(Value::as_object).into_iter().flatten();
     for (at, response) in given.filter_map(|(at, response)| Some((at.parse::<usize>().ok()?, response))) {
         if let Some(part) = parts.get_mut(&at) {
-            *part = Part { response: response.clone(), status: "modified" };
+            *part = WorkerResult { response: response.clone(), status: "modified" };
         }
     }
 }

@@ -9,13 +9,13 @@ use super::{LazyValue, PatternResult, chain, join::Member, join::join_all, last_
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
-    steps::{self, StepResult, Stop, request::ReviewSubject},
+    steps::{self, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<PatternResult<'a>, EarlyEnd> {
     let members = parallel.branches.iter().map(|branch| -> Member<'_, ()> {
         let limit = parallel.max_parallel.map(|most| (String::new(), most));
         let step_scope = StepScope { limit, ..scope_of_branch(branch) };
@@ -46,7 +46,7 @@ pub(super) async fn reduce<'a>(
     step: &'a PlannedStep,
     step_scope: StepScope<'a>,
     joined: LazyValue<'a>,
-) -> Result<PatternResult<'a>, Stop> {
+) -> Result<PatternResult<'a>, EarlyEnd> {
     let own = StepScope {
         listed: RecordNamespace::Named,
         list: step_scope.list.iter().copied().chain([step]).collect(),
@@ -67,7 +67,7 @@ pub(super) async fn reduce<'a>(
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
             return Ok(PatternResult { step_scope: own, result: joined });
         }
-        let result: LazyValue<'a> = match steps::stop_or_verdict(run, &decided, &[Verdict::Retry])? {
+        let result: LazyValue<'a> = match steps::verdict_or_end(run, &decided, &[Verdict::Retry])? {
             Verdict::Retry => continue,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();

@@ -16,10 +16,10 @@ use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
-    steps::{self, StepResult, Stop, excerpt::Fields, request::ReviewSubject},
+    steps::{self, EarlyEnd, StepResult, excerpt::Fields, request::ReviewSubject},
 };
 
 /// The name of the part that renders what is released.
@@ -39,12 +39,12 @@ enum Outputs {
     Withheld,
 }
 
-pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, Stop> {
+pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, EarlyEnd> {
     let mut done = done;
     loop {
         let text = rendered(run, || text(run, &done, next_seq(run)))
             .await
-            .map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
+            .map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else {
             return approved(run, &done, Outputs::Rendered(text)).await;
         };
@@ -55,7 +55,7 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Resul
         });
         let what = ReviewSubject::of(".final", &text);
         let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
-        match steps::stop_or_verdict(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
+        match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
             Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
@@ -75,14 +75,14 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Resul
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
 /// All of them see one rendering: it is fixed by the number at which the first of them asked.
-async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, Stop> {
+async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
     let Some(first) = run.plan.end.first() else { return shown(run, done, outputs, None).await };
     loop {
         let asked = run.next_visit(&first.path);
         let begun = run.state.borrow().journal.get(&asked, 1).map(|record| record.seq);
         let shown = shown(run, done, outputs.clone(), Some(begun.unwrap_or_else(|| next_seq(run)))).await?;
-        let digest = shown.digest().map_err(Stop::Failed)?;
-        let what = run.render(|| shown.reviewed(&digest)).await.map_err(Stop::Failed)?;
+        let digest = shown.digest().map_err(EarlyEnd::Failed)?;
+        let what = run.render(|| shown.reviewed(&digest)).await.map_err(EarlyEnd::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
             let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
@@ -144,12 +144,12 @@ async fn shown<'a>(
     done: &PatternResult<'a>,
     outputs: Outputs,
     seq: Option<i64>,
-) -> Result<RunResult, Stop> {
+) -> Result<RunResult, EarlyEnd> {
     let outputs = match (outputs, seq) {
         (Outputs::Withheld, _) => return Ok(RunResult { outputs: String::new(), artifacts: Vec::new() }),
         (Outputs::Rendered(_), Some(seq)) => {
             let text = rendered(run, || text(run, done, seq)).await;
-            text.map_err(|why| Stop::Failed(format!("outputs: {why}")))?
+            text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
         (Outputs::Rendered(text) | Outputs::Written(text), _) => text,
     };
@@ -159,7 +159,7 @@ async fn shown<'a>(
             run.plan.artifacts.iter().map(|artifact| file(run, &done.step_scope, artifact, seq)).collect();
         scope::all(files)
     };
-    let files = rendered(run, render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
+    let files = rendered(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
     Ok(RunResult { outputs, artifacts: files.into_iter().flatten().collect() })
 }
 
@@ -198,7 +198,7 @@ async fn revised<'a>(
     done: PatternResult<'a>,
     text: &str,
     before: Option<i64>,
-) -> Result<PatternResult<'a>, Stop> {
+) -> Result<PatternResult<'a>, EarlyEnd> {
     let spoke = |step: &&PlannedStep| {
         let state = run.state.borrow();
         let own = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
@@ -208,7 +208,7 @@ async fn revised<'a>(
     // The last one as declared: who spoke last where several spoke at once is chance.
     let last = run.plan.pattern.steps().into_iter().rfind(spoke);
     let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
-        return Err(Stop::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));
+        return Err(EarlyEnd::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));
     };
     let output = text.to_owned();
     let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {

@@ -9,17 +9,17 @@ use super::{PLANS_AGAIN, PatternResult, chain};
 use crate::{
     plan::PlannedRouting,
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
+    steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, EarlyEnd> {
     let routed = StepScope::of("", RecordNamespace::Nothing, [&routing.router].into_iter().chain(&routing.review));
     let (chosen, answer) = choose(run, routing, &routed).await?;
     let Some(route) = routing.routes.iter().find(|route| route.name == chosen) else {
-        return Err(Stop::Failed(format!("there is no route {chosen}")));
+        return Err(EarlyEnd::Failed(format!("there is no route {chosen}")));
     };
     let prefix = format!("{}/", route.name);
     let (conversation, feedback_from) = (String::new(), Some(String::new()));
@@ -43,16 +43,16 @@ async fn choose<'a>(
     run: &Run<'a>,
     routing: &'a PlannedRouting,
     step_scope: &StepScope<'a>,
-) -> Result<(String, String), Stop> {
+) -> Result<(String, String), EarlyEnd> {
     let names: Vec<&str> = routing.routes.iter().map(|route| route.name.as_str()).collect();
     let parse = |text: &str| route(text, &names).map(drop);
     loop {
         let parser = AnswerParser { parse: &parse, retries: routing.max_retries };
         let answer = match steps::perform(run, step_scope, &routing.router, ".router", Some(&parser)).await? {
             StepResult::Answered(answer) => answer,
-            _ => return Err(Stop::Failed("the router was skipped, so no route was chosen".to_owned())),
+            _ => return Err(EarlyEnd::Failed("the router was skipped, so no route was chosen".to_owned())),
         };
-        let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(Stop::Failed)?;
+        let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(EarlyEnd::Failed)?;
         let Some(review) = &routing.review else { return Ok((chosen, answer)) };
         let (shown, text) = (ReviewSubject::of(".router", &chosen), answer.clone());
         let asked = step_scope.with_vars({
@@ -63,7 +63,7 @@ async fn choose<'a>(
             }
         });
         let decided = steps::decide(run, &asked, review, ".review", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::stop_or_verdict(run, &decided, &PLANS_AGAIN)? {
+        match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();

@@ -50,14 +50,14 @@ impl Validator<'_> {
             .as_ref()
             .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &context.known));
         if !matches!(subject, GateSubject::Step(_)) && hitl.reviews.is_some() {
-            self.error(format!("{field}.reviews"), "the type of the gate says what it reviews: leave reviews out");
+            self.error(format!("{field}.reviews"), "the type of the gate defines what it reviews: leave reviews out");
         }
         // A run that was accepted goes on: a Reject stops it there.
         let is_bound = self.accepted && context.before.is_some();
-        if hitl.on_reject == Some(OnReject::Continue) && !subject.goes_on_after_reject() && !is_bound {
+        if hitl.on_reject == Some(OnReject::Continue) && !subject.can_continue_after_reject() && !is_bound {
             self.error(
                 format!("{field}.onReject"),
-                "nothing could go on after a Reject at this gate: leave onReject out, or let people Skip where they may",
+                "no step could run after a Reject at this gate: leave onReject out, or allow Skip",
             );
         }
         let allowed = allowed(hitl, &subject);
@@ -148,7 +148,7 @@ impl Validator<'_> {
                 self.warn(
                     &list,
                     &format!(
-                        "{subject} is as strong as the role edit in its namespace: every holder of one of its tokens decides"
+                        "{subject} can be used by every user with the role edit in its namespace, who can get its tokens and so decide: prefer people"
                     ),
                 );
             }
@@ -175,8 +175,10 @@ impl Validator<'_> {
         }
         for required in &hitl.required_from {
             if !hitl.approvers.contains(&Subject::group(&required.group)) {
-                let message =
-                    format!("group {} is not among the approvers, so no vote could count for it", required.group);
+                let message = format!(
+                    "group {} is not among the approvers, so no vote could count for it: add it to approvers",
+                    required.group
+                );
                 self.error(format!("{field}.requiredFrom"), message);
             }
         }
@@ -278,7 +280,7 @@ impl Validator<'_> {
             }
         }
         if timeout.reminder_interval.is_some_and(|every| every.duration() < Duration::from_secs(1)) {
-            self.error(format!("{field}.reminderInterval"), "remind people at most once a second");
+            self.error(format!("{field}.reminderInterval"), "it must be at least 1s");
         }
         match timeout.action.unwrap_or_default() {
             TimeoutAction::Approve => self.warn(&field, "action Approve lets the run continue without a decision"),

@@ -75,7 +75,7 @@ impl<'a> Gates<'a> {
 impl Validator<'_> {
     /// Complains about gates that could never ask.
     pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
-        self.unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
+        self.check_unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
         let pattern = spec.pattern.clone().unwrap_or_default();
         for (field, gate) in &gates.list {
             self.name(&gate.name, &format!("{field}.name"));

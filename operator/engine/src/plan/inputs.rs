@@ -13,10 +13,8 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
     for (at, input) in inputs.iter().enumerate() {
         let field = |part: &str| format!("spec.inputs[{at}].{part}");
         if RESERVED.contains(&input.name.as_str()) {
-            validator.error(
-                field("name"),
-                format!("{} has a meaning of its own in templates: choose another name", input.name),
-            );
+            validator
+                .error(field("name"), format!("{} is a reserved name in templates: choose another name", input.name));
         }
         for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
             if let Some(given) = given

@@ -145,7 +145,7 @@ impl PlannedStep {
     }
 
     /// Returns the default number of retries before people are asked: a container runs once.
-    pub(crate) fn unless_told(&self) -> i32 {
+    pub(crate) fn default_retry_limit(&self) -> i32 {
         if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
     }
 

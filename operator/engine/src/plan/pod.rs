@@ -37,7 +37,7 @@ impl Validator<'_> {
         let field = |part: &str| format!("{}.pod.{part}", context.field);
         let before = self.errors.len();
         let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
-        self.unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
+        self.check_unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
         for (at, one) in pod.env.iter().enumerate() {
             if one.value.is_some() == one.value_from.is_some() {
                 self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
@@ -51,7 +51,10 @@ impl Validator<'_> {
         for (at, one) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
             if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-                self.error(format!("{field}.path"), "a file has an absolute path without `.` and `..`: /in/plan.json");
+                self.error(
+                    format!("{field}.path"),
+                    "write an absolute path without `.` and `..`, such as /in/plan.json",
+                );
             }
             let template = self.known_template(&one.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
@@ -60,10 +63,10 @@ impl Validator<'_> {
                 self.error(format!("{field}.path"), format!("duplicate path {}: paths must be unique", one.path));
             }
         }
-        self.taken_literally(pod, &field);
+        self.check_command_literals(pod, &field);
         self.not_allowed(format!("{}.pod", context.field), self.policies.refuses_container(pod));
         self.quantities(pod.resources.as_ref(), &field("resources"));
-        self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
+        self.check_unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
             let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
             for (part, message) in refused(&template.0, &ours) {
@@ -74,7 +77,7 @@ impl Validator<'_> {
     }
 
     /// Neither our templates nor those of Kubernetes put a rendered value into a command line.
-    fn taken_literally(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
+    fn check_command_literals(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
             self.error(field("image"), "an image must not contain a template: people approve exactly this one");
@@ -102,8 +105,9 @@ impl Validator<'_> {
         let template = pod.pod_template.as_ref().map(|template| Value::Object(template.0.clone()));
         for (place, text) in template.iter().flat_map(texts) {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
-                let message =
-                    format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path");
+                let message = format!(
+                    "$({variable}) would put a rendered value where Kubernetes reads a command or a path: remove it"
+                );
                 self.error(field(&format!("podTemplate{place}")), message);
             }
         }
@@ -168,7 +172,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                         keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
                     match name.as_str() {
                         "labels" | "annotations" if !value.is_object() && !value.is_null() => {
-                            no(format!(".metadata.{name}"), "it is an object");
+                            no(format!(".metadata.{name}"), "it must be an object");
                         }
                         "labels" | "annotations" => {
                             for key in ours {
@@ -178,7 +182,10 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                                 );
                             }
                         }
-                        _ => no(format!(".metadata.{name}"), "only labels and annotations can be given here"),
+                        _ => no(
+                            format!(".metadata.{name}"),
+                            "only labels and annotations can be given here: leave this out",
+                        ),
                     }
                 }
             }
@@ -219,8 +226,8 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                     }
                 }
             }
-            ("metadata" | "spec", _) => no(format!(".{part}"), "it is an object"),
-            _ => no(format!(".{part}"), "a podTemplate has metadata and spec"),
+            ("metadata" | "spec", _) => no(format!(".{part}"), "it must be an object"),
+            _ => no(format!(".{part}"), "a podTemplate has only metadata and spec: leave this out"),
         }
     }
     refused

@@ -63,16 +63,16 @@ impl<'a> SpecSteps<'a> {
 
 impl Validator<'_> {
     /// Complains about steps with a branch, in a pattern that has none, and about duplicate names.
-    pub(super) fn no_branches(&mut self, steps: &SpecSteps<'_>) {
+    pub(super) fn check_no_branches(&mut self, steps: &SpecSteps<'_>) {
         for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
             let message = "only parallel and routing have branches: give spec.pattern one of them, or leave branch out";
             self.error(format!("{}.branch", one.field), message);
         }
-        self.unique_steps(steps.all());
+        self.check_unique_steps(steps.all());
     }
 
     /// Complains about more steps than a pattern may have.
-    pub(super) fn at_most(&mut self, steps: &SpecSteps<'_>, most: usize, pattern: &str) {
+    pub(super) fn check_count(&mut self, steps: &SpecSteps<'_>, most: usize, pattern: &str) {
         let count = steps.all().len();
         if count > most {
             let message = format!("a {pattern} has at most {most} steps; this one has {count}");
@@ -101,13 +101,13 @@ impl Validator<'_> {
                 self.error(format!("{}.name", one.field), format!("{name} is the name of a branch: choose another"));
             }
         }
-        self.unnamed(steps, named, "give it a branch");
+        self.check_all_named(steps, named, "give it a branch");
         branches
     }
 
     /// Complains about steps without a branch that nothing names.
-    pub(super) fn unnamed(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
-        self.unique_steps(steps.branchless());
+    pub(super) fn check_all_named(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
+        self.check_unique_steps(steps.branchless());
         for one in steps.branchless().filter(|one| !named.contains(one.step.name.as_str())) {
             let message = format!("step {} would never run, for the pattern does not name it: {remedy}", one.step.name);
             self.error(&one.field, message);
@@ -138,7 +138,10 @@ impl Validator<'_> {
     }
 
     /// Complains about steps whose name an earlier one has.
-    pub(in crate::plan) fn unique_steps<'s, 'a: 's>(&mut self, steps: impl IntoIterator<Item = &'s SpecStep<'a>>) {
+    pub(in crate::plan) fn check_unique_steps<'s, 'a: 's>(
+        &mut self,
+        steps: impl IntoIterator<Item = &'s SpecStep<'a>>,
+    ) {
         let mut seen = BTreeSet::new();
         for one in steps {
             if !seen.insert(one.step.name.as_str()) {

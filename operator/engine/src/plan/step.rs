@@ -80,7 +80,7 @@ impl Validator<'_> {
         prefix: &str,
         base: &Known,
     ) -> Vec<PlannedStep> {
-        self.unique_steps(steps);
+        self.check_unique_steps(steps);
         let mut planned: Vec<PlannedStep> = Vec::new();
         for (at, one) in steps.iter().enumerate() {
             let known = Self::known_in_list(base, steps, at);
@@ -89,7 +89,7 @@ impl Validator<'_> {
             let is_chain = prefix.is_empty();
             let remedy =
                 if is_chain { "add `pattern: {dag: {}}`, or leave dependsOn out" } else { "leave dependsOn out" };
-            self.depends_on_nothing(one, remedy);
+            self.check_no_dependencies(one, remedy);
             if let Some(step) = self.step(one.step, &context) {
                 planned.push(step);
             }
@@ -98,7 +98,7 @@ impl Validator<'_> {
     }
 
     /// Complains about `dependsOn` where there is no dag.
-    pub(super) fn depends_on_nothing(&mut self, one: &SpecStep<'_>, remedy: &str) {
+    pub(super) fn check_no_dependencies(&mut self, one: &SpecStep<'_>, remedy: &str) {
         if !one.step.depends_on.is_empty() {
             let message = format!("only the steps of a dag depend on each other: {remedy}");
             self.error(format!("{}.dependsOn", one.field), message);
@@ -106,7 +106,7 @@ impl Validator<'_> {
     }
 
     /// Complains about names that occur twice.
-    pub(super) fn unique<'n>(&mut self, names: impl Iterator<Item = &'n str>, field: &str) {
+    pub(super) fn check_unique<'n>(&mut self, names: impl Iterator<Item = &'n str>, field: &str) {
         let mut seen = std::collections::BTreeSet::new();
         for (at, name) in names.enumerate() {
             if !seen.insert(name) {

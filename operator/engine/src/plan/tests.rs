@@ -110,7 +110,7 @@ fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
     refuses(&found, "spec.inputs[0].value", "an integer");
     refuses(&found, "spec.inputs[1].value", "one of");
     refuses(&found, "spec.inputs[2].value", "required");
-    refuses(&found, "spec.inputs[3].name", "meaning of its own");
+    refuses(&found, "spec.inputs[3].name", "is a reserved name");
     refuses(&found, "spec:", "2^53");
 }
 

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::ApprovalPhase};
 
 use super::{
-    run_tests::{Run, gate, moment},
+    run_tests::{PolicyRun, gate, moment},
     tests::cluster,
     *,
 };
 use crate::{
     Fact,
-    transition::{Call, Failure, What},
+    transition::{Call, CallContent, Failure},
 };
 
 /// A policy with a gate `release` before steps of these kinds, at which everything may be decided.
@@ -65,7 +65,7 @@ fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
         [("200", false), ("302", false), ("502", false), ("504", false), ("503", true), ("429", true)]
     {
         let policies = release(json!(["http"]));
-        let mut run = Run::of(&policies, pay(step.clone(), json!([])));
+        let mut run = PolicyRun::of(&policies, pay(step.clone(), json!([])));
         run.decide(&policies, "release-pay", Verdict::Approve);
         run.fails_with(&policies, 1, (true, false), &[("statusCode", status)]);
         let asked = run.journal.records().iter().any(|record| record.path == "release-pay#2");
@@ -79,9 +79,9 @@ pub(super) fn modified(parameters: Value) -> Outcome {
     Outcome { verdict, phase, parameters, ..Outcome::default() }
 }
 
-impl Run {
+impl PolicyRun {
     pub(super) fn outcome(&mut self, policies: &Policies, path: &str, outcome: Outcome) {
-        self.take(policies, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+        self.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
     fn fails(&mut self, policies: &Policies, attempt: i32, retryable: bool, unknown: bool) {
@@ -100,7 +100,7 @@ impl Run {
             log: None,
         };
         let (path, at) = ("pay".to_owned(), moment().after(std::time::Duration::from_secs(600)));
-        self.take(policies, vec![Fact::Ended { path, attempt, result: Err(failure), at }]);
+        self.take(policies, vec![Fact::CallFinished { path, attempt, result: Err(failure), at }]);
     }
 
     #[track_caller]
@@ -125,8 +125,8 @@ impl Run {
 }
 
 fn url(call: &Call) -> &str {
-    match &call.what {
-        What::Http(http) => &http.url,
+    match &call.content {
+        CallContent::Http(http) => &http.url,
         _ => panic!("no request"),
     }
 }
@@ -134,14 +134,14 @@ fn url(call: &Call) -> &str {
 #[test]
 fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
     let policies = release(json!(["http"]));
-    let mut run = Run::of(&policies, pay(json!({}), own("stepStart")));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), own("stepStart")));
     run.asked("pay/.start");
     run.outcome(&policies, "pay/.start", modified(json!({"url": "https://evil.org/"})));
     run.shows("release-pay", "https://evil.org/");
     run.decide(&policies, "release-pay", Verdict::Approve);
     assert_eq!(url(run.runs_as_approved_at("release-pay")), "https://evil.org/");
 
-    let mut honest = Run::of(&policies, pay(json!({}), own("stepStart")));
+    let mut honest = PolicyRun::of(&policies, pay(json!({}), own("stepStart")));
     honest.decide(&policies, "pay/.start", Verdict::Approve);
     honest.shows("release-pay", "https://a.org/pay");
     honest.decide(&policies, "release-pay", Verdict::Approve);
@@ -152,7 +152,7 @@ fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
 #[test]
 fn a_modify_at_the_authors_error_gate_is_approved_again() {
     let policies = release(json!(["http"]));
-    let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
     run.fails(&policies, 1, false, false);
@@ -166,7 +166,7 @@ fn a_modify_at_the_authors_error_gate_is_approved_again() {
 fn every_attempt_that_another_gate_ordered_is_approved_again() {
     let policies = release(json!(["http"]));
     for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
-        let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+        let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
         run.decide(&policies, "release-pay", Verdict::Approve);
         for attempt in 1..=3 {
             run.fails(&policies, attempt, false, false);
@@ -183,7 +183,7 @@ fn every_attempt_that_another_gate_ordered_is_approved_again() {
 #[test]
 fn a_retry_that_a_timeout_ordered_is_approved_again() {
     let policies = release(json!(["http"]));
-    let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.fails(&policies, 1, false, true);
     let outcome = Outcome {
@@ -200,7 +200,7 @@ fn a_retry_that_a_timeout_ordered_is_approved_again() {
 fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() {
     let policies = release(json!(["http"]));
     let step = json!({"http": {"url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = Run::of(&policies, pay(step, json!([])));
+    let mut run = PolicyRun::of(&policies, pay(step, json!([])));
     run.shows("release-pay", "attempts: 3 # at most");
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.fails(&policies, 1, true, false);
@@ -219,12 +219,12 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
 fn behind_a_policys_gate_the_method_says_what_may_be_repeated_and_not_the_author() {
     let says = json!({"http": {"method": "POST", "url": "https://a.org/", "idempotent": true}, "retry": {"limit": 5}});
     let (policies, none) = (release(json!(["http"])), Policies::default());
-    let mut run = Run::of(&policies, pay(says.clone(), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(says.clone(), json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);
     assert!(!run.runs_as_approved_at("release-pay").idempotent);
-    assert!(Run::of(&none, pay(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
+    assert!(PolicyRun::of(&none, pay(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
     let get = json!({"http": {"url": "https://a.org/"}});
-    let mut run = Run::of(&policies, pay(get, json!([])));
+    let mut run = PolicyRun::of(&policies, pay(get, json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);
     assert!(run.runs_as_approved_at("release-pay").idempotent);
 }
@@ -234,7 +234,7 @@ fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
     let hitl = || gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify"]}));
     let step = |name: &str| json!({"steps": [{"name": name, "before": {"kinds": ["http"]}, "hitl": hitl()}]});
     let policies = cluster(&[("one", step("first")), ("two", step("second"))]);
-    let mut run = Run::of(&policies, pay(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
     run.decide(&policies, "first-pay", Verdict::Approve);
     run.outcome(&policies, "second-pay", modified(json!({"url": "https://b.org/"})));
     run.shows("first-pay#2", "https://b.org/");
@@ -248,7 +248,7 @@ fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
 #[test]
 fn skip_at_a_policys_gate_leaves_the_step_out() {
     let policies = release(json!(["http"]));
-    let mut run = Run::of(&policies, pay(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
     run.decide(&policies, "release-pay", Verdict::Skip);
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
 }
@@ -256,13 +256,13 @@ fn skip_at_a_policys_gate_leaves_the_step_out() {
 #[test]
 fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_run() {
     let policies = release(json!(["http"]));
-    let mut run = Run::of(&policies, pay(json!({"skipIf": "true"}), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(json!({"skipIf": "true"}), json!([])));
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
     let broken = json!({"http": {"url": "https://a.org/{{ inputs.none.none }}"}, "onError": "continue"});
     let mut spec = pay(broken, json!([]));
     spec["inputs"] = json!([{"name": "none", "type": "object", "value": {}}]);
-    run = Run::of(&policies, spec);
+    run = PolicyRun::of(&policies, spec);
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").error.as_ref().unwrap().class, "Template");
     assert!(matches!(run.transition.end, Some(crate::End::Succeeded(_))), "onError holds: {:?}", run.transition.end);
@@ -272,7 +272,7 @@ fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_
 fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
     let policies = release(json!(["agent"]));
     let schema = json!({"type": "object", "required": ["ok"]});
-    let mut run = Run::of(&policies, write(json!({"outputSchema": schema}), own("outputValidation")));
+    let mut run = PolicyRun::of(&policies, write(json!({"outputSchema": schema}), own("outputValidation")));
     run.shows("release-pay", "role: User");
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
@@ -290,7 +290,7 @@ fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
 #[test]
 fn a_reason_given_at_the_gate_changes_nothing_of_what_was_approved() {
     let policies = release(json!(["agent"]));
-    let mut run = Run::of(&policies, write(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, write(json!({}), json!([])));
     let (verdict, phase) = (Some(Verdict::Approve), ApprovalPhase::of(Verdict::Approve));
     run.outcome(
         &policies,
@@ -305,7 +305,7 @@ fn a_final_response_that_is_made_again_is_approved_too() {
     let policies = release(json!(["egress"]));
     let mut gates = own("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = json!(["Approve", "Retry", "Reject"]);
-    let mut run = Run::of(&policies, write(json!({}), gates));
+    let mut run = PolicyRun::of(&policies, write(json!({}), gates));
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.reply(&policies, "pay", "first");
     run.decide(&policies, ".final", Verdict::Retry);
@@ -318,7 +318,7 @@ fn a_final_response_that_is_made_again_is_approved_too() {
 fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
     let policies = release(json!(["http"]));
     let review = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
-    let mut run = Run::start(
+    let mut run = PolicyRun::start(
         &policies,
         json!([
             {"name": "where", "set": {"value": "good"}}, {"name": "review", "hitl": review},
@@ -332,12 +332,12 @@ fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
 #[test]
 fn egress_means_everything_that_leaves_the_operator_and_no_container() {
     let policies = release(json!(["egress"]));
-    let run = Run::of(&policies, write(json!({}), json!([])));
+    let run = PolicyRun::of(&policies, write(json!({}), json!([])));
     run.shows("release-pay", "provider:");
-    Run::of(&policies, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
+    PolicyRun::of(&policies, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
     let pod = json!([{"name": "work", "pod": {"image": "tool@sha256:1"}}]);
-    assert_eq!(Run::start(&policies, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
-    let only_http = Run::of(&release(json!(["http"])), write(json!({}), json!([])));
+    assert_eq!(PolicyRun::start(&policies, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
+    let only_http = PolicyRun::of(&release(json!(["http"])), write(json!({}), json!([])));
     assert_eq!(only_http.calls().len(), 1, "http means http steps");
 }
 
@@ -347,7 +347,7 @@ fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
     let mut spec = pay(json!({}), own("stepStart"));
     spec["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
     for (before, after) in [(&none, &other), (&other, &none)] {
-        let mut run = Run::of(before, spec.clone());
+        let mut run = PolicyRun::of(before, spec.clone());
         run.outcome(before, "pay/.start", modified(json!({"url": "https://b.org/"})));
         assert_eq!(url(run.calls()[0]), "https://b.org/");
         run.take(after, Vec::new());
@@ -364,7 +364,7 @@ fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
     let form = json!({"questions": [{"id": "ticket"}]});
     let step = json!({"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({"form": form}))});
     let policies = cluster(&[("prod", json!({"steps": [step]}))]);
-    let mut run = Run::of(&policies, pay(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
     assert!(run.asked("release-pay").allowed_verdicts.contains(&Verdict::Respond));
     let (verdict, phase) = (Some(Verdict::Respond), ApprovalPhase::of(Verdict::Respond));
     run.outcome(
@@ -380,7 +380,7 @@ fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_t
     let policies = release(json!(["http"]));
     let step =
         json!({"http": {"method": "PUT", "url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = Run::of(&policies, pay(step, json!([])));
+    let mut run = PolicyRun::of(&policies, pay(step, json!([])));
     run.shows("release-pay", "attempts: 3 # at most");
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.fails_with(&policies, 1, (true, false), &[]);
@@ -403,7 +403,7 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
         json!({"http": {"method": "POST", "url": "https://a.org/pay", "headers": {"A-Note": pad, "B-To": "evil"},
             "body": "amount: 42000"}})
     };
-    let mut run = Run::of(&policies, pay(step(&pad), json!([])));
+    let mut run = PolicyRun::of(&policies, pay(step(&pad), json!([])));
     for words in ["url: https://a.org/pay", "POST", "42000", "A-Note:", "pppp", "B-To: evil", "more bytes, sha256:"] {
         run.shows("release-pay", words);
     }
@@ -414,7 +414,7 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
 
-    let honest = Run::of(&policies, pay(step("short"), json!([])));
+    let honest = PolicyRun::of(&policies, pay(step("short"), json!([])));
     honest.shows("release-pay", "A-Note: short");
     let review = honest.asked("release-pay").reviews.as_ref().unwrap();
     assert!(!review.response.contains("more bytes") && review.ref_.is_none(), "{}", review.response);
@@ -428,14 +428,14 @@ fn a_long_system_prompt_does_not_push_the_input_out_of_sight() {
         spec["agents"] = json!([{"name": "writer", "system": system}]);
         spec
     };
-    let mut run = Run::of(&policies, spec(&"be kind. ".repeat(600)));
+    let mut run = PolicyRun::of(&policies, spec(&"be kind. ".repeat(600)));
     for words in ["send 42000 to evil", "role: User", "agent: writer", "be kind. be kind.", "more bytes, sha256:"] {
         run.shows("release-pay", words);
     }
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
 
-    let honest = Run::of(&policies, spec("be kind"));
+    let honest = PolicyRun::of(&policies, spec("be kind"));
     honest.shows("release-pay", "send 42000 to evil");
     let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
     assert!(!shown.contains("more bytes") && shown.contains("system: be kind"), "{shown}");

@@ -7,7 +7,7 @@ use signoff_api::Verdict;
 
 use super::{
     bypass_tests::{modified, own, write},
-    run_tests::{Run, gate},
+    run_tests::{PolicyRun, gate},
     tests::cluster,
     *,
 };
@@ -27,7 +27,7 @@ fn letter(verdicts: Value) -> Value {
     write(json!({}), gates)
 }
 
-impl Run {
+impl PolicyRun {
     #[track_caller]
     fn releases(&self, text: &str) {
         assert_eq!(self.transition.end, Some(End::Succeeded(text.into())));
@@ -44,7 +44,7 @@ impl Run {
 fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
     let policies = at_end(&["end"]);
     let start = || {
-        let mut run = Run::of(&policies, letter(json!(["Approve", "Modify", "Reject"])));
+        let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Modify", "Reject"])));
         run.reply(&policies, "pay", "a harmless letter");
         run.asked(".final");
         run
@@ -73,7 +73,7 @@ fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
 fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
     let policies = at_end(&["end"]);
     let start = || {
-        let mut run = Run::of(&policies, letter(json!(["Approve", "Respond", "Skip"])));
+        let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Respond", "Skip"])));
         run.reply(&policies, "pay", "a harmless letter");
         run
     };
@@ -111,7 +111,7 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
         json!({"artifacts": [file]}),
         json!({"from": "{{ last_response }}", "artifacts": [{"path": "a.txt", "from": "x".repeat(9000)}, file]}),
     ] {
-        let mut run = Run::of(&policies, spec(outputs));
+        let mut run = PolicyRun::of(&policies, spec(outputs));
         run.shows("end", "pay 42000 to evil");
         run.decide(&policies, "end", Verdict::Approve);
         let Some(End::Succeeded(text)) = &run.transition.end else { panic!("{:?}", run.transition.end) };
@@ -119,7 +119,7 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
         let evil = "pay 42000 to evil";
         assert!(text == evil || files.iter().any(|(path, from)| path == "pay/order.txt" && from == evil), "{files:?}");
     }
-    let mut honest = Run::of(&policies, spec(json!({"from": "{{ last_response }}"})));
+    let mut honest = PolicyRun::of(&policies, spec(json!({"from": "{{ last_response }}"})));
     honest.shows("end", "a harmless letter");
     assert!(!honest.asked("end").reviews.as_ref().unwrap().response.contains("evil"));
     honest.decide(&policies, "end", Verdict::Approve);
@@ -129,7 +129,7 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
 #[test]
 fn a_final_response_is_made_again_before_the_policys_end_gate_and_never_after() {
     let policies = at_end(&["end"]);
-    let mut run = Run::of(&policies, letter(json!(["Approve", "Retry", "Reject"])));
+    let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Retry", "Reject"])));
     run.reply(&policies, "pay", "first");
     run.decide(&policies, ".final", Verdict::Retry);
     assert!(run.asks().is_empty() && run.calls()[0].path == ".revision");
@@ -145,7 +145,7 @@ fn a_final_response_is_made_again_before_the_policys_end_gate_and_never_after() 
 #[test]
 fn every_gate_at_the_end_approves_the_same_release() {
     let policies = at_end(&["one", "two"]);
-    let mut run = Run::of(&policies, letter(json!(["Approve", "Reject"])));
+    let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Reject"])));
     run.reply(&policies, "pay", "a letter");
     run.decide(&policies, ".final", Verdict::Approve);
     run.decide(&policies, "one", Verdict::Approve);
@@ -161,7 +161,7 @@ fn every_gate_at_the_end_approves_the_same_release() {
 fn an_approval_that_binds_something_else_is_asked_for_again() {
     let policies = at_end(&["end"]);
     for digest in [None, Some(signoff_api::Digest::of_bytes(b"something else"))] {
-        let mut run = Run::of(&policies, letter(json!(["Approve", "Reject"])));
+        let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Reject"])));
         run.reply(&policies, "pay", "a letter");
         run.decide(&policies, ".final", Verdict::Approve);
         run.asked("end");

@@ -15,7 +15,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Applied, Policies};
+use super::{AppliedPolicy, Policies};
 
 use crate::approval::persons::{self, Persons};
 use crate::gate::{
@@ -111,9 +111,10 @@ impl Policies {
         if let Some(source) = added_by {
             gate.name(source, "this gate is added to every run".to_owned());
         }
-        let holds =
-            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type());
-        let policies: Vec<&Applied> = self.list.iter().filter(holds).collect();
+        let holds = |applied: &&AppliedPolicy| {
+            applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type())
+        };
+        let policies: Vec<&AppliedPolicy> = self.list.iter().filter(holds).collect();
         let demands: Vec<(&str, &GateRules)> = policies
             .iter()
             .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
@@ -149,14 +150,12 @@ fn required(list: &[RequiredFrom]) -> String {
     names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
-fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
+fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {
-                let message = format!(
-                    "{}: the pattern {} of its identities cannot be relied on: {why}",
-                    applied.source, rule.pattern
-                );
+                let message =
+                    format!("{}: the pattern {} of its identities is ambiguous: {why}", applied.source, rule.pattern);
                 gate.contradict("persons", message);
             }
         }
@@ -166,7 +165,7 @@ fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
         } else if gate.persons != applied.identities {
             // Either list alone lets count whom the other does not: joined they would loosen each other.
             let message = format!(
-                "{} has identities besides those of another policy that holds here: put all of them into one",
+                "{} has identities, and so has another policy that applies here: put all of them into one",
                 applied.source
             );
             gate.contradict("persons", message);
@@ -274,7 +273,7 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &
     };
     let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());
     if !by.is_empty() && !gate.allowed.iter().any(goes_on) {
-        let message = format!("{by} leaves no verdict with which the run could go on: allow one that it allows too");
+        let message = format!("no verdict is left with which the run could continue: allow one that {by} allows too");
         gate.contradict("allowedVerdicts", message);
     }
 }
@@ -292,7 +291,7 @@ const CAUTION: [TimeoutAction; 8] = [
 ];
 
 /// Returns the rank of an action: the smaller, the more cautious.
-pub(super) fn caution(action: TimeoutAction) -> usize {
+pub(super) fn caution_rank(action: TimeoutAction) -> usize {
     CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 
@@ -312,7 +311,8 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
     // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
     // laxer than without the further policy.
-    let action = CAUTION.into_iter().take(caution(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    let action =
+        CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =
@@ -328,7 +328,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         None => {
             let by = sources(demands, |demand| !demand.timeout_actions.is_empty());
             let message = format!(
-                "{by} leaves no timeout action that is as cautious as {wanted:?}: let it allow {wanted:?} or Abort"
+                "{by} allows no timeout action that is as cautious as {wanted:?}: add {wanted:?} or Abort to its timeoutActions"
             );
             gate.contradict("timeout.action", message);
         }
@@ -407,7 +407,7 @@ fn room(gate: &mut EffectiveGate) {
     for (_, most, what) in found.into_iter().filter(|(is, most, _)| is > most) {
         gate.contradict(
             "approvers",
-            format!("a request has room for {most} {what}, and {by} demand more: merge some of them"),
+            format!("a request can have at most {most} {what}, and {by} require more: merge some of them"),
         );
     }
 }

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 
 use super::{
-    run_tests::{Run, gate},
+    run_tests::{PolicyRun, gate},
     tests::cluster,
     *,
 };
@@ -188,7 +188,7 @@ fn broken_at_end(transition: &crate::Transition) -> Option<String> {
 
 fn walk(spec: Value, seed: u64) -> Result<usize, String> {
     let policies = policies();
-    let mut run = Run::of(&policies, hostile(spec));
+    let mut run = PolicyRun::of(&policies, hostile(spec));
     let mut dice = Dice(seed);
     let mut requests: BTreeMap<String, ApprovalRequest> = BTreeMap::new();
     let (mut at, mut calls) = (run_tests::moment(), 0);
@@ -218,15 +218,15 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
             }
             let (path, attempt) = (record.path.clone(), record.attempt);
             facts.push(match (record.kind, dice.below(12)) {
-                (StepKind::Hitl, 0) => Fact::Gone { path },
+                (StepKind::Hitl, 0) => Fact::ApprovalMissing { path },
                 (StepKind::Hitl, _) => {
                     let outcome = Box::new(dice.decision(&requests[&path]));
-                    Fact::Decided { path, outcome }
+                    Fact::ApprovalDecided { path, outcome }
                 }
-                (_, 0) => Fact::Lost { path, attempt },
+                (_, 0) => Fact::CallLost { path, attempt },
                 _ => {
                     let result = dice.end(&path).map_err(|failure| *failure);
-                    Fact::Ended { path, attempt, result, at }
+                    Fact::CallFinished { path, attempt, result, at }
                 }
             });
         }

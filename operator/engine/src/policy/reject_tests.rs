@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, Workflow};
 
 use super::{
-    run_tests::{Run, gate},
+    run_tests::{PolicyRun, gate},
     tests::cluster,
     *,
 };
@@ -168,7 +168,7 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
 #[test]
 fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_that() {
     for (what, spec, path, targets) in ways() {
-        let mut run = Run::of(&Policies::default(), spec);
+        let mut run = PolicyRun::of(&Policies::default(), spec);
         if path.starts_with(".router") {
             run.reply(&Policies::default(), ".router", r#"{"route": "a"}"#);
         }
@@ -178,7 +178,7 @@ fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_tha
         other.after_reject.clear();
         assert_ne!(other.digest_of_the_rest().unwrap(), request.digest, "{what}");
     }
-    let run = Run::of(&Policies::default(), spec(json!({"steps": [hitl("review", json!({})), send()]})));
+    let run = PolicyRun::of(&Policies::default(), spec(json!({"steps": [hitl("review", json!({})), send()]})));
     assert!(run.asked("review").after_reject.is_empty(), "a Reject ends this run");
 }
 
@@ -186,7 +186,7 @@ fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_tha
 fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() {
     let steps = json!([hitl("one", json!({})), hitl("two", json!({"onReject": "continue"})), send()]);
     let none = Policies::default();
-    let mut run = Run::start(&none, steps);
+    let mut run = PolicyRun::start(&none, steps);
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     run.decide(&strict, "one", Verdict::Approve);
     assert!(run.asks().is_empty(), "nobody is asked");
@@ -207,7 +207,7 @@ fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
         "steps": [in_branch("a", ask("call")), in_branch("b", hitl("wait", json!({}))), in_branch("b", send())]}));
     spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 1, "hitl": gate(json!({}))}]);
     let none = Policies::default();
-    let mut run = Run::of(&none, spec);
+    let mut run = PolicyRun::of(&none, spec);
     let failure = crate::transition::Failure {
         class: "Status".into(),
         message: "503".into(),
@@ -218,7 +218,7 @@ fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
         log: None,
     };
     let at = super::run_tests::moment();
-    run.take(&none, vec![crate::Fact::Ended { path: "a/call".into(), attempt: 1, result: Err(failure), at }]);
+    run.take(&none, vec![crate::Fact::CallFinished { path: "a/call".into(), attempt: 1, result: Err(failure), at }]);
     run.decide(&none, "a/call/.error", Verdict::Reject);
     assert!(matches!(run.transition.end, Some(crate::End::Failed(_))), "{:?}", run.transition.end);
 }

@@ -17,14 +17,14 @@ use crate::{
 };
 
 /// A run whose plan is rebuilt before every transition, as after a restart.
-pub(super) struct Run {
+pub(super) struct PolicyRun {
     pub(super) workflow: Workflow,
     pub(super) journal: Journal,
     pub(super) blobs: Blobs,
     pub(super) transition: Transition,
 }
 
-impl Run {
+impl PolicyRun {
     pub(super) fn start(policies: &Policies, steps: Value) -> Self {
         Self::of(policies, json!({"requestedBy": "dana", "steps": steps}))
     }
@@ -66,12 +66,12 @@ impl Run {
             guidance: (verdict == Verdict::Defer).then(|| "again".to_owned()),
             ..Outcome::default()
         };
-        self.take(policies, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+        self.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
     pub(super) fn reply(&mut self, policies: &Policies, path: &str, text: &str) {
         let result = Ok(Reply { response: json!(text), ..Reply::default() });
-        self.take(policies, vec![Fact::Ended { path: path.into(), attempt: 1, result, at: moment() }]);
+        self.take(policies, vec![Fact::CallFinished { path: path.into(), attempt: 1, result, at: moment() }]);
     }
 
     pub(super) fn asks(&self) -> Vec<&ApprovalRequest> {
@@ -146,7 +146,7 @@ fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
         json!({"steps": [
         {"name": "last", "at": "End", "hitl": hitl}, {"name": "first", "at": "Start", "hitl": hitl}]}),
     )]);
-    let mut run = Run::start(
+    let mut run = PolicyRun::start(
         &policies,
         json!([
             {"name": "own", "hitl": gate(json!({}))},
@@ -168,7 +168,7 @@ fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
 #[test]
 fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
-    let mut run = Run::start(
+    let mut run = PolicyRun::start(
         &policies,
         json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ run.name }}"}}]),
     );
@@ -182,7 +182,7 @@ fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
 #[test]
 fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
     let policies = added(json!({"before": {"kinds": ["agent"]}}));
-    let mut run = Run::of(
+    let mut run = PolicyRun::of(
         &policies,
         json!({
             "requestedBy": "dana",
@@ -204,7 +204,7 @@ fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
 #[test]
 fn an_added_gate_that_is_refused_ends_the_run() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
-    let mut run = Run::start(&policies, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
+    let mut run = PolicyRun::start(&policies, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
     run.decide(&policies, "check-pay", Verdict::Reject);
     assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
 }
@@ -213,7 +213,7 @@ fn an_added_gate_that_is_refused_ends_the_run() {
 fn going_back_to_a_call_goes_through_its_gate_again() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
     let author = gate(json!({"allowedVerdicts": ["Approve", "Defer", "Reject"]}));
-    let mut run = Run::start(
+    let mut run = PolicyRun::start(
         &policies,
         json!([{"name": "pay", "http": {"method": "PUT", "url": "https://a.org/"}}, {"name": "own", "hitl": author}]),
     );
@@ -230,10 +230,10 @@ fn going_back_to_a_call_goes_through_its_gate_again() {
 fn the_shape_of_a_run_never_changes_while_it_runs() {
     let policies = added(json!({"at": "End"}));
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}]);
-    let mut with = Run::start(&policies, steps.clone());
+    let mut with = PolicyRun::start(&policies, steps.clone());
     with.decide(&none(), "own", Verdict::Approve);
     with.asked("check");
-    let mut without = Run::start(&none(), steps);
+    let mut without = PolicyRun::start(&none(), steps);
     without.decide(&policies, "own", Verdict::Approve);
     assert!(matches!(without.transition.end, Some(crate::End::Succeeded(_))), "{:?}", without.transition.end);
 }
@@ -242,7 +242,7 @@ fn the_shape_of_a_run_never_changes_while_it_runs() {
 fn a_changed_policy_applies_only_to_later_requests() {
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
-    let mut run = Run::start(&none(), steps);
+    let mut run = PolicyRun::start(&none(), steps);
     let digest = run.asked("one").digest.clone();
     run.take(&strict, Vec::new());
     assert!(run.asks().is_empty(), "what is pending is not asked again");
@@ -257,8 +257,8 @@ fn a_changed_policy_applies_only_to_later_requests() {
 fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}]);
-    let gone = || vec![Fact::Gone { path: "one".into() }];
-    let mut run = Run::start(&strict, steps);
+    let gone = || vec![Fact::ApprovalMissing { path: "one".into() }];
+    let mut run = PolicyRun::start(&strict, steps);
     let digest = run.asked("one").digest.clone();
     run.take(&strict, gone());
     assert_eq!(run.asked("one").digest, digest, "nothing has changed");
@@ -273,7 +273,7 @@ fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
 fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     let impossible = cluster(&[("prod", json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
-    let mut run = Run::start(&none(), steps);
+    let mut run = PolicyRun::start(&none(), steps);
     run.take(&impossible, Vec::new());
     assert!(run.transition.blocked.is_empty(), "what is pending is decided as it was asked");
     run.decide(&impossible, "one", Verdict::Approve);
@@ -294,7 +294,7 @@ fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
         {"name": "where", "set": {"value": "https://a.org@evil.org"}},
         {"name": "pay", "http": {"url": "{{ last_response }}/"}, "retry": {"limit": 3}},
     ]);
-    let run = Run::start(&policies, steps);
+    let run = PolicyRun::start(&policies, steps);
     let error = run.record("pay").error.clone().unwrap();
     assert_eq!((error.class.as_str(), error.retryable), ("NotAllowed", false));
     assert!(error.message.contains("evil.org is not allowed by ClusterApprovalPolicy prod"), "{}", error.message);
@@ -306,7 +306,7 @@ fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_b
     let policies = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "root", "key": "k"}}}]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "work", "pod": {"image": "x", "env": env}}]);
-    let mut run = Run::start(&none(), steps);
+    let mut run = PolicyRun::start(&none(), steps);
     let mut fresh = run.workflow.clone();
     fresh.status = None;
     let errors = Plan::of(&fresh, &Settings::default(), &Arc::new(policies.clone())).unwrap_err();
@@ -319,7 +319,7 @@ fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_b
 fn a_call_is_checked_by_the_policies_in_force_when_it_is_sent() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "pay", "http": {"url": "https://a.org/"}}]);
-    let mut run = Run::start(&none(), steps);
+    let mut run = PolicyRun::start(&none(), steps);
     run.decide(&narrow, "own", Verdict::Approve);
     assert_eq!(run.record("pay").error.as_ref().unwrap().class, "NotAllowed");
 }
@@ -327,7 +327,8 @@ fn a_call_is_checked_by_the_policies_in_force_when_it_is_sent() {
 #[test]
 fn a_new_policy_does_not_affect_a_call_in_flight() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
-    let mut run = Run::start(&none(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
+    let mut run =
+        PolicyRun::start(&none(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
     run.take(&narrow, Vec::new());
     assert_eq!(run.calls().len(), 1, "whether it may be sent again is asked when it is sent");
     assert!(plan(&run.workflow, &narrow).refuses(run.calls()[0]).is_some());

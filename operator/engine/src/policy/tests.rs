@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
-use super::{gate::caution, *};
+use super::{gate::caution_rank, *};
 use crate::{FieldError, Plan, Settings, gate::subject};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
@@ -174,7 +174,7 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
     );
     contradicts(
         &under(json!({"allowedVerdicts": ["Skip"]}), json!({"allowedVerdicts": ["Approve", "Reject"]})),
-        "leaves no verdict with which the run could go on",
+        "no verdict is left with which the run could continue",
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
     contradicts(&under(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
@@ -202,7 +202,7 @@ fn a_request_that_cannot_hold_all_of_it_is_not_made() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
-    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "room for 8 quorums besides its own");
+    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "at most 8 quorums besides its own");
     assert!(merge_into(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
 }
 
@@ -396,7 +396,8 @@ fn at_least_as_strict(strict: &EffectiveGate, lax: &EffectiveGate) -> bool {
             .and_then(|t| t.after)
             .map_or(Settings::default().default_gate_timeout, |a| a.duration())
     };
-    let action = |gate: &EffectiveGate| caution(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
+    let action =
+        |gate: &EffectiveGate| caution_rank(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
     strict.hitl.threshold.unwrap_or(1) >= lax.hitl.threshold.unwrap_or(1)
         && (strict.hitl.exclude_requester == Some(true) || lax.hitl.exclude_requester != Some(true))
         && strict.allowed.iter().all(|verdict| lax.allowed.contains(verdict))

@@ -3,60 +3,25 @@
 //! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
 //! its request is repeated in every transition. This module knows no kind of step.
 
-use std::{
-    cell::{OnceCell, RefCell},
-    collections::BTreeMap,
-    future::poll_fn,
-    rc::Rc,
-    task::Poll,
-};
+use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use signoff_api::{
-    Digest, Json, Moment, Outcome,
-    journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
+    Digest, Moment, Outcome,
+    journal::{StepError, StepKind, StepPhase, StepRecord},
 };
-use signoff_expr::{LanguageError, text};
+use signoff_expr::text;
 
-use super::{step_invocation::StepInvocation, transition_state::TransitionState};
+use super::{
+    run::{RenderError, Run, is_call},
+    scope::StepScope,
+    transition_state::TransitionState,
+};
 use crate::{
-    evaluation::{self, Part, within},
+    evaluation::{Part, within},
     field_error::FieldError,
-    journal::{
-        Journal,
-        values::{self, ValueLimits},
-    },
-    plan::Plan,
-    replay::scope::StepScope,
-    transition::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
+    journal::values,
+    transition::{Ask, Call, CallContent, Command, NOT_ALLOWED, TOO_COSTLY, TOO_LARGE},
 };
-
-/// The switches of a running Workflow (cancel, suspend), and its limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Control {
-    /// Start nothing new.
-    pub suspend: bool,
-    /// End the run.
-    pub cancel: bool,
-    /// The limits of its long values.
-    pub values: ValueLimits,
-}
-
-/// The computation of one transition of a run.
-pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) control: Control,
-    pub(crate) blobs: &'a Blobs,
-    pub(crate) now: &'a Now,
-    pub(crate) state: RefCell<TransitionState>,
-    /// Whether anything but the author's text has come into the journal.
-    is_answered: OnceCell<bool>,
-    /// The starts of each path in this replay.
-    visits: RefCell<BTreeMap<String, i32>>,
-    /// The path and attempt of the answer that was settled last.
-    pub(crate) settled: RefCell<(String, i32)>,
-    /// The turns of agents that were replayed, by path and attempt.
-    pub(crate) agent_turns: RefCell<BTreeMap<(String, i32), Rc<StepInvocation<'a>>>>,
-}
 
 /// The start of an activity.
 #[derive(Clone)]
@@ -94,85 +59,7 @@ impl ActivityKey {
     }
 }
 
-fn is_call(kind: StepKind) -> bool {
-    matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http)
-}
-
-/// The reason why a template could not be rendered.
-pub(crate) enum RenderError {
-    /// A large value has to be fetched first.
-    Missing,
-    /// The template or condition has no value here.
-    Language(LanguageError),
-    /// The rendered value is invalid.
-    Invalid(String),
-}
-
-impl From<LanguageError> for RenderError {
-    fn from(why: LanguageError) -> Self {
-        Self::Language(why)
-    }
-}
-
 impl<'a> Run<'a> {
-    pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
-        let state = RefCell::new(TransitionState::new(journal, control.values));
-        Self {
-            plan,
-            control,
-            blobs,
-            now,
-            state,
-            is_answered: OnceCell::new(),
-            visits: RefCell::default(),
-            settled: RefCell::default(),
-            agent_turns: RefCell::default(),
-        }
-    }
-
-    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
-    pub(crate) fn reads_values(&self) {
-        let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
-        if *self.is_answered.get_or_init(|| self.state.borrow().journal.records().iter().any(is_answer)) {
-            evaluation::reads_others();
-        }
-    }
-
-    /// The path of the next visit: replaying a run counts as its first evaluation did.
-    pub(crate) fn visit(&self, path: &str) -> (String, i32) {
-        let mut visits = self.visits.borrow_mut();
-        let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
-        (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
-    }
-
-    /// The path that the next visit will have.
-    pub(crate) fn next_visit(&self, path: &str) -> String {
-        match self.visits.borrow().get(path) {
-            Some(visits) => format!("{path}#{}", visits + 1),
-            None => path.to_owned(),
-        }
-    }
-
-    /// Renders from the values at hand; pending where some have to be fetched first.
-    pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
-        poll_fn(|_| match make() {
-            Ok(made) => Poll::Ready(Ok(made)),
-            Err(RenderError::Missing) => Poll::Pending,
-            Err(RenderError::Language(why)) => Poll::Ready(Err(why.to_string())),
-            Err(RenderError::Invalid(why)) => Poll::Ready(Err(why)),
-        })
-        .await
-    }
-
-    /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
-    pub(crate) fn children(&self, path: &str, seq: i64) -> Vec<StepRecord> {
-        let state = self.state.borrow();
-        let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
-        let mut found: Vec<_> = state.journal.under(&format!("{path}/")).filter(known).cloned().collect();
-        found.sort_by_key(|record| record.done);
-        found
-    }
-
     /// Whether as many calls as may are in flight where this frame counts them. Those count too that the end of the run
     /// closed: a replay begins no more than the first evaluation did.
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
@@ -267,7 +154,7 @@ impl<'a> Run<'a> {
             Ok(Start::Call(call)) => match input_digest(&call) {
                 Ok(digest) => {
                     record.input_digest = Some(digest);
-                    if let What::Pod(pod) = &call.what {
+                    if let CallContent::Pod(pod) = &call.content {
                         record.object = Some(pod.name.clone());
                     }
                     state.requested.insert((record.path.clone(), record.attempt));
@@ -285,7 +172,7 @@ impl<'a> Run<'a> {
                     deadline: request.deadline,
                     closes_at: request.closes_at,
                     guard_epoch: request.guard_epoch.clone(),
-                    shows: values::shows(request),
+                    shows: values::shown_by(request),
                 });
                 state.commands.push(Command::Ask(ask));
             }
@@ -372,28 +259,6 @@ impl<'a> Run<'a> {
         record.error = Some(error(class, why));
         self.finish(state, record, StepPhase::Failed);
     }
-
-    /// The text that was kept, from the journal or from the blob store.
-    pub(crate) fn text_of(
-        &self,
-        inline: Option<&Json>,
-        reference: Option<&BlobRef>,
-    ) -> Result<Option<String>, RenderError> {
-        self.reads_values();
-        match (inline, reference) {
-            (Some(value), _) => Ok(Some(plain(value))),
-            (None, None) => Ok(None),
-            (None, Some(reference)) => {
-                let mut state = self.state.borrow_mut();
-                let fresh = state.stored.iter().find(|(digest, _)| *digest == reference.digest).map(|(_, v)| v.clone());
-                if let Some(value) = fresh.or_else(|| self.blobs.get(&reference.digest).cloned()) {
-                    return Ok(Some(value));
-                }
-                state.missing.insert(reference.digest.clone());
-                Err(RenderError::Missing)
-            }
-        }
-    }
 }
 
 /// The reason of records that were open when their run ended.
@@ -427,14 +292,10 @@ pub(crate) fn error(class: &str, why: &str) -> StepError {
 
 /// The digest of what a call is given.
 pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
-    let digest = match &call.what {
-        What::Agent(agent) => Digest::of(agent),
-        What::Pod(pod) => Digest::of(&pod.spec),
-        What::Http(http) => Digest::of(http),
+    let digest = match &call.content {
+        CallContent::Agent(agent) => Digest::of(agent),
+        CallContent::Pod(pod) => Digest::of(&pod.spec),
+        CallContent::Http(http) => Digest::of(http),
     };
     digest.map_err(|why| why.to_string())
-}
-
-fn plain(value: &Json) -> String {
-    value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
 }

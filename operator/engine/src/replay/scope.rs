@@ -15,7 +15,7 @@ use signoff_expr::{Reference, Scope};
 
 use crate::{
     plan::{Action, PlannedStep},
-    replay::activity::{RenderError, Run},
+    replay::run::{RenderError, Run},
 };
 
 pub(crate) use step_scope::{RecordNamespace, StepScope, all, within};
@@ -99,7 +99,7 @@ pub(crate) fn general<'a>(
     let plan = run.plan;
     let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
     if wanted.iter().any(|reference| !is_of_author(&reference.root)) {
-        run.reads_values();
+        run.record_value_read();
     }
     let wanted = RequestedNames(wanted);
     let mut scope = Scope::new();

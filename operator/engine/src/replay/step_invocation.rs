@@ -6,7 +6,7 @@ use signoff_api::Digest;
 use signoff_expr::Scope;
 
 use super::{
-    activity::{RenderError, Run},
+    run::{RenderError, Run},
     scope::{self, StepScope},
 };
 use crate::plan::PlannedStep;
@@ -42,19 +42,19 @@ impl<'a> StepInvocation<'a> {
     }
 
     /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
-    pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
+    pub(crate) fn visible_before(&self, run: &Run<'a>, seq: i64) -> i64 {
         let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
         self.first_asked.unwrap_or_else(first)
     }
 
     /// The number before which everything was decided that an attempt hears which begins at `seq`.
-    pub(crate) fn heard(&self, seq: i64) -> i64 {
+    pub(crate) fn feedback_before(&self, seq: i64) -> i64 {
         self.last_asked.unwrap_or(seq)
     }
 
     /// Returns the values that the templates of an attempt started at `seq` can use.
     pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, RenderError> {
-        scope::at(run, &self.step_scope, self.step, self.began(run, seq))
+        scope::at(run, &self.step_scope, self.step, self.visible_before(run, seq))
     }
 }
 

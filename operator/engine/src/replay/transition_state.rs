@@ -71,12 +71,12 @@ impl TransitionState {
 impl TransitionState {
     /// Checks whether a text can be kept.
     pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
-        if self.is_inline(value) { Ok(()) } else { self.values.fit([value]) }
+        if self.is_inline(value) { Ok(()) } else { self.values.check_fit([value]) }
     }
 
     /// Checks whether these texts can be put into the blob store.
     pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
-        self.values.fit(values)
+        self.values.check_fit(values)
     }
 
     fn is_inline(&self, value: &str) -> bool {

@@ -11,11 +11,12 @@ use signoff_expr::text;
 use crate::{
     plan::{Action, PlannedAgentStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, StepScope, decision},
         step_invocation::StepInvocation,
     },
-    transition::{AgentCall, Call, Message, Role, What},
+    transition::{AgentCall, Call, CallContent, Message, Role},
 };
 
 /// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
@@ -35,19 +36,19 @@ pub(super) fn call<'a>(
         return Err(RenderError::Invalid(format!("no agent is named {}", planned.agent)));
     };
     let scope = invocation.scope(run, seq)?;
-    let seq = invocation.heard(seq);
+    let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
-    messages.push(Message { role: Role::User, text: told(run, invocation, seq, &said)? });
+    messages.push(Message { role: Role::User, text: prompt(run, invocation, seq, &said)? });
     Ok(Start::Call(Call {
         path: key.path.clone(),
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Agent(AgentCall {
+        content: CallContent::Agent(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
             model: agent.spec.model.clone(),
@@ -59,16 +60,21 @@ pub(super) fn call<'a>(
     }))
 }
 
-/// A turn that an agent had: what it was told is made again, what it said is in the journal.
-struct Past<'a> {
-    told: Rc<StepInvocation<'a>>,
+/// An earlier turn of an agent: its prompt is rendered again, its answer is in the journal.
+struct PastTurn<'a> {
+    invocation: Rc<StepInvocation<'a>>,
     /// The number before which everything was decided that it heard.
     began: i64,
     said: String,
 }
 
 /// The turns that this agent had in this frame before `seq`.
-fn turns<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, agent: &str, seq: i64) -> Result<Vec<Past<'a>>, RenderError> {
+fn turns<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    agent: &str,
+    seq: i64,
+) -> Result<Vec<PastTurn<'a>>, RenderError> {
     let records: Vec<_> = run
         .state
         .borrow()
@@ -81,36 +87,40 @@ fn turns<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, agent: &str, seq: i64) -
         .collect();
     let mut turns = Vec::new();
     for record in records {
-        let told = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
-        let Some(told) = told.filter(|told| agent_of(told).is_some_and(|step| step.agent == agent)) else { continue };
-        turns.push((told, record));
+        let invocation = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
+        let Some(invocation) =
+            invocation.filter(|invocation| agent_of(invocation).is_some_and(|step| step.agent == agent))
+        else {
+            continue;
+        };
+        turns.push((invocation, record));
     }
-    let said = |(told, record): (Rc<StepInvocation<'a>>, StepRecord)| {
+    let said = |(invocation, record): (Rc<StepInvocation<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        Ok(Past { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
+        Ok(PastTurn { began: invocation.feedback_before(record.seq), invocation, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
 
-fn agent_of<'t>(told: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
-    match &told.step.action {
+fn agent_of<'t>(invocation: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
+    match &invocation.step.action {
         Action::Agent(agent) => Some(agent),
         _ => None,
     }
 }
 
-fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
+fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
     let mut messages = Vec::new();
     let mut room = MEMORY;
     for (at, turn) in past.iter().enumerate().rev() {
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
-        let said = feedback(run, &turn.told.step_scope, decided, since, turn.began)?;
-        let heard = told(run, &turn.told, turn.began, &said)?;
+        let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
+        let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
         room = left;
         messages.push(Message { role: Role::Assistant, text: turn.said.clone() });
         messages.push(Message { role: Role::User, text: heard });
-        if agent_of(&turn.told).is_some_and(|step| step.fresh) {
+        if agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
             break;
         }
     }
@@ -119,7 +129,12 @@ fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Resul
 }
 
 /// Returns the prompt of an agent's turn: its input, and what people have said since its last turn.
-fn told<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, said: &[String]) -> Result<String, RenderError> {
+fn prompt<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    said: &[String],
+) -> Result<String, RenderError> {
     let Action::Agent(planned) = &invocation.step.action else { return Ok(String::new()) };
     let input = match (invocation.overrides.parameters.get("input"), &planned.input) {
         (Some(changed), _) => changed.clone(),
@@ -173,7 +188,7 @@ fn feedback(
         .collect();
     let mut newest: Vec<_> = gates.into_iter().rev().take(FEEDBACK.0).rev().collect();
     // As declared: what was decided at the same time stands in the same order at every run.
-    newest.sort_by_cached_key(|record| (run.plan.place_of(&record.path), scope::parts(&record.path).1));
+    newest.sort_by_cached_key(|record| (run.plan.position_of(&record.path), scope::parts(&record.path).1));
     let mut lines = Vec::new();
     for record in newest {
         let outcome = decision(run, record)?;

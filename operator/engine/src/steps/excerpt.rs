@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use signoff_api::{Digest, values::as_yaml};
 use signoff_expr::text;
 
-use crate::replay::activity::RenderError;
+use crate::replay::run::RenderError;
 
 /// The most bytes of a long text that stand in a request itself.
 pub(crate) const SHOWN: usize = 4096;

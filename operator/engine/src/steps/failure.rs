@@ -5,10 +5,10 @@
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepError, step::OnError};
 
-use super::{Stop, gate, stop_or_verdict};
+use super::{EarlyEnd, gate, verdict_or_end};
 use crate::{
     plan::PlannedStep,
-    replay::{activity::Run, scope::StepScope, step_invocation::Override},
+    replay::{run::Run, scope::StepScope, step_invocation::Override},
     steps::request::ReviewSubject,
 };
 
@@ -46,13 +46,13 @@ pub(super) async fn decide<'a>(
     path: &str,
     attempt: i32,
     failure: &StepFailure,
-) -> Result<FailureAction, Stop> {
+) -> Result<FailureAction, EarlyEnd> {
     let (name, error) = (step.name.trim_start_matches('.'), &failure.error);
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {
             let why = format!("step {name}: {}", error.message);
-            Err(if failure.by_a_person { Stop::GivenUp(why) } else { Stop::Failed(why) })
+            Err(if failure.by_a_person { EarlyEnd::GivenUp(why) } else { EarlyEnd::Failed(why) })
         }
     };
     let Some((_, asked)) = &step.escalation else { return by_itself() };
@@ -76,9 +76,9 @@ pub(super) async fn decide<'a>(
         return by_itself();
     }
     if decided.verdict == Verdict::Reject {
-        return Err(Stop::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.describe(""))));
+        return Err(EarlyEnd::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.describe(""))));
     }
-    match stop_or_verdict(run, &decided, &ASKS_AGAIN)? {
+    match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Skip => Ok(FailureAction::Skip),
         Verdict::Modify => {
             let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();

@@ -9,16 +9,17 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Next, Stop, stop_or_verdict, unless_skipped};
+use super::{EarlyEnd, StepFlow, open_or_skip, verdict_or_end};
 
 use crate::{
     gate::subject::GateSubject,
     plan::{PlannedGate, PlannedStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
-    steps::request::{self, Facts, ReviewSubject},
+    steps::request::{self, RequestIdentity, ReviewSubject},
 };
 
 /// The most times that a gate asks again, because of people or a timeout.
@@ -62,8 +63,8 @@ impl DecidedGate {
     }
 
     /// The whole decision: what was long was kept apart.
-    pub(crate) async fn full_outcome(&self, run: &Run<'_>) -> Result<Outcome, Stop> {
-        run.render(|| scope::decision(run, &self.record)).await.map_err(Stop::Failed)
+    pub(crate) async fn full_outcome(&self, run: &Run<'_>) -> Result<Outcome, EarlyEnd> {
+        run.render(|| scope::decision(run, &self.record)).await.map_err(EarlyEnd::Failed)
     }
 }
 
@@ -74,16 +75,16 @@ pub(crate) async fn decide<'a>(
     step: &'a PlannedStep,
     base: &str,
     shown: SubjectAt<'_>,
-) -> Result<DecidedGate, Stop> {
+) -> Result<DecidedGate, EarlyEnd> {
     loop {
         let (path, visit) = run.visit(base);
         let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
         let open =
-            |seq| unless_skipped(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
+            |seq| open_or_skip(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
         let record = run.activity(step_scope, key.clone(), open).await;
         if record.phase == StepPhase::Failed {
             let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());
-            return Err(Stop::Failed(format!("gate {}: {why}", step.name)));
+            return Err(EarlyEnd::Failed(format!("gate {}: {why}", step.name)));
         }
         let verdict = match &record.decision {
             None => Some(Verdict::Approve),
@@ -109,7 +110,7 @@ fn ask<'a>(
         return Ok(Start::Blocked(why.clone()));
     }
     let asked = run.state.borrow().journal.get(&key.path, 1).and_then(|r| r.request.clone());
-    let facts = Facts {
+    let facts = RequestIdentity {
         name: &step.name,
         path: &key.path,
         visit,
@@ -148,16 +149,16 @@ pub(super) fn next_step(
     step: &PlannedStep,
     gate: &PlannedGate,
     decided: &DecidedGate,
-) -> Result<Next, Stop> {
+) -> Result<StepFlow, EarlyEnd> {
     match decided.verdict {
-        Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.describe(""))),
-        Verdict::Reject => Ok(Next::On),
-        _ => Ok(match stop_or_verdict(run, decided, &ASKS_AGAIN)? {
-            Verdict::Defer => Next::Again(gate.reviews().filter(|_| step.added_by.is_none())),
-            Verdict::Retry => Next::Again(None),
-            Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => Next::On,
+        Verdict::Reject if gate.stops_on_reject => Ok(StepFlow::Refused(decided.describe(""))),
+        Verdict::Reject => Ok(StepFlow::Continue),
+        _ => Ok(match verdict_or_end(run, decided, &ASKS_AGAIN)? {
+            Verdict::Defer => StepFlow::Repeat(gate.reviews().filter(|_| step.added_by.is_none())),
+            Verdict::Retry => StepFlow::Repeat(None),
+            Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => StepFlow::Continue,
             verdict @ (Verdict::Reject | Verdict::Abort | Verdict::Escalate) => {
-                return Err(Stop::Failed(format!(
+                return Err(EarlyEnd::Failed(format!(
                     "internal error; report this as a bug: a gate was decided with {verdict}"
                 )));
             }

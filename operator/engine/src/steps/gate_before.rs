@@ -8,15 +8,16 @@ use std::collections::VecDeque;
 
 use signoff_api::Verdict;
 
-use super::{Stop, gate, rendered, stop_or_verdict, unless_left_out};
+use super::{EarlyEnd, gate, open_or_skip_attempt, render_input, verdict_or_end};
 use crate::{
     plan::PlannedStep,
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        activity::{ActivityKey, Start, input_digest},
+        run::{RenderError, Run},
         step_invocation::{Override, StepInvocation},
     },
     steps::{excerpt::Fields, request::ReviewSubject},
-    transition::{Call, What},
+    transition::{Call, CallContent},
 };
 
 /// A gate before a step, and the path of its records.
@@ -47,7 +48,7 @@ pub(super) async fn ask<'a>(
     key: &ActivityKey,
     gates: Vec<GateBefore<'a>>,
     retries: i32,
-) -> Result<bool, Stop> {
+) -> Result<bool, EarlyEnd> {
     if gates.is_empty() {
         return Ok(true);
     }
@@ -62,7 +63,7 @@ pub(super) async fn ask<'a>(
         };
         invocation.first_asked.get_or_insert(decided.record.seq);
         invocation.last_asked.get_or_insert(decided.record.seq);
-        match stop_or_verdict(run, &decided, &[Verdict::Retry])? {
+        match verdict_or_end(run, &decided, &[Verdict::Retry])? {
             Verdict::Retry => queue.push_front((gate, path)),
             Verdict::Skip => return Ok(false),
             Verdict::Modify => {
@@ -97,7 +98,7 @@ fn shown<'a>(
     key: &ActivityKey,
     retries: i32,
 ) -> Result<Option<ReviewSubject>, RenderError> {
-    let call = match unless_left_out(run, invocation, seq, key, || rendered(run, invocation, seq, key))? {
+    let call = match open_or_skip_attempt(run, invocation, seq, key, || render_input(run, invocation, seq, key))? {
         Start::Call(call) => call,
         Start::Skipped => return Err(RenderError::Invalid("the step is skipped".to_owned())),
         _ => return Ok(None),
@@ -116,12 +117,14 @@ fn attempts_covered(retries: i32) -> String {
 
 /// Returns the call as people see it, every value rendered: the target first, long values last.
 fn fields(call: &Call) -> Result<Fields, RenderError> {
-    match &call.what {
-        What::Pod(pod) => {
+    match &call.content {
+        CallContent::Pod(pod) => {
             let long = ["command", "args", "env", "files", "podTemplate"];
             Ok(Fields::of(&pod.spec, &["image"], "image")?.with_last(&long))
         }
-        What::Http(http) => Fields::of(http, &["url", "method", "body", "headers"], "url"),
-        What::Agent(agent) => Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages"),
+        CallContent::Http(http) => Fields::of(http, &["url", "method", "body", "headers"], "url"),
+        CallContent::Agent(agent) => {
+            Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages")
+        }
     }
 }

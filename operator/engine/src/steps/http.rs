@@ -3,10 +3,11 @@
 use crate::{
     plan::PlannedHttp,
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
-    transition::{Call, HttpCall, What},
+    transition::{Call, CallContent, HttpCall},
 };
 
 /// The request, from the values known at `seq`.
@@ -33,7 +34,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Http(HttpCall {
+        content: CallContent::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),
             url: changed("url").map_or_else(|| http.url.render_url(&scope), Ok)?,
             headers,

@@ -12,13 +12,14 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{DecidedGate, Stop, attempts, gate, gate_before, gate_before::GateBefore, stop_or_verdict};
+use super::{DecidedGate, EarlyEnd, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end};
 
 use crate::{
     evaluation::{self, Part, within},
     plan::{Action, PlannedOutput, PlannedStep},
     replay::{
-        activity::{ActivityKey, Run, Start, error},
+        activity::{ActivityKey, Start, error},
+        run::Run,
         scope::{ANSWER, StepScope},
         step_invocation::{Override, StepInvocation},
     },
@@ -59,7 +60,7 @@ pub(super) async fn process_answer<'a>(
     policy_gates: &[GateBefore<'a>],
     attempt: i32,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let given = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
@@ -90,7 +91,7 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
         Part::step(path, *attempt)
     };
     within(part, || {
-        evaluation::reads_others();
+        evaluation::record_foreign_text();
         parse()
     })
 }
@@ -117,7 +118,7 @@ async fn validate_answer<'a>(
     policy_gates: &[GateBefore<'a>],
     mut answer: Answer,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let part = || Part::step(path, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
@@ -131,7 +132,7 @@ async fn validate_answer<'a>(
     let problem = |answer: &Answer| {
         run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
-                evaluation::reads_others();
+                evaluation::record_foreign_text();
                 judge(&answer.text)
             })
         })
@@ -149,7 +150,7 @@ async fn validate_answer<'a>(
         if !gate_before::ask(run, &mut invocation, &key, policy_gates.to_vec(), retries).await? {
             break;
         }
-        let record = attempts(run, &invocation, &key, retries).await;
+        let record = run_attempts(run, &invocation, &key, retries).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(AnswerResult::Refused(failed));
@@ -173,7 +174,7 @@ async fn ask_about_answer<'a>(
     path: &str,
     answer: String,
     problem: Option<String>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
         scope.set("output", json!(output));
@@ -190,7 +191,7 @@ async fn ask_about_answer<'a>(
     if decided.verdict == Verdict::Reject {
         return Ok(AnswerResult::Rejected(error("Rejected", &decided.describe(""))));
     }
-    match stop_or_verdict(run, &decided, &ASKS_AGAIN)? {
+    match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
         _ => Ok(AnswerResult::Accepted(answer)),
@@ -202,7 +203,7 @@ fn malformed(why: &str) -> AnswerResult {
 }
 
 /// Returns the answer that a person gave instead; JSON as its text.
-async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, Stop> {
+async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, EarlyEnd> {
     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
     Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
@@ -214,7 +215,7 @@ struct Answer {
     digest: Digest,
 }
 
-async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop> {
+async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, EarlyEnd> {
     run.render(|| {
         let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
@@ -222,7 +223,7 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop>
         Ok(Answer::new(text.unwrap_or_default(), record.response_ref.map(|reference| reference.digest)))
     })
     .await
-    .map_err(Stop::Failed)
+    .map_err(EarlyEnd::Failed)
 }
 
 impl Answer {

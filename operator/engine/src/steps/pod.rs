@@ -3,10 +3,11 @@
 use crate::{
     plan::{PlannedPod, is_quantity},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
-    transition::{Call, PodCall, What},
+    transition::{Call, CallContent, PodCall},
 };
 
 /// The most that one variable may have: the kernel refuses 128 KiB.
@@ -31,8 +32,7 @@ pub(super) fn call<'a>(
         let Some(template) = pod.env.get(&variable.name) else { continue };
         let value = template.render(&scope)?;
         if value.len() > MAX_VARIABLE || value.contains('\0') {
-            let why =
-                "comes to more than a variable of the environment can hold (64 KiB): give it as a file in pod.files";
+            let why = "is longer than an environment variable can be (64 KiB), or has a NUL byte: give it as a file in pod.files";
             return Err(RenderError::Invalid(format!("pod.env {}: it {why}", variable.name)));
         }
         variable.value = Some(value);
@@ -73,7 +73,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Pod(Box::new(PodCall {
+        content: CallContent::Pod(Box::new(PodCall {
             name: signoff_api::names::pod(&plan.name, &plan.uid, &key.path, key.attempt),
             spec,
         })),

@@ -15,7 +15,7 @@ use crate::{
     journal::values::MAX_VALUE,
     plan::{PlannedGate, PlannedStep},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
     steps::excerpt::{Fields, SHOWN},
@@ -67,8 +67,8 @@ impl ReviewSubject {
     }
 }
 
-/// The facts that distinguish one request from another.
-pub(crate) struct Facts<'a> {
+/// The identity of a request: everything that distinguishes it from another one.
+pub(crate) struct RequestIdentity<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
@@ -85,14 +85,16 @@ pub(crate) fn ask<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
-    facts: &Facts<'_>,
+    facts: &RequestIdentity<'_>,
     reviewed: Option<ReviewSubject>,
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, step_scope, step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
-        return Err(RenderError::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
+        return Err(RenderError::Invalid(
+            "the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into(),
+        ));
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),
@@ -104,7 +106,7 @@ pub(crate) fn ask<'a>(
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
     if let Some(text) = whole_context.iter().chain(&whole_review).find(|text| text.len() > MAX_VALUE) {
         let why = format!(
-            "what people would be shown has {} bytes; the maximum is {MAX_VALUE}: show a part, or where it is",
+            "what is shown for review has {} bytes; the maximum is {MAX_VALUE}: show a part of it, or a reference",
             text.len()
         );
         return Err(RenderError::Invalid(why));

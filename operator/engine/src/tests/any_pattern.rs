@@ -149,7 +149,7 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
                 .then(|| serde_json::from_value(json!({"response": "better"})).unwrap()),
             ..Outcome::default()
         };
-        return Fact::Decided { path, outcome: Box::new(outcome) };
+        return Fact::ApprovalDecided { path, outcome: Box::new(outcome) };
     }
     if lot(&path, attempt, 6) == 0 && !path.starts_with('.') {
         let failure = Failure {
@@ -161,7 +161,7 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
             facts: BTreeMap::new(),
             log: None,
         };
-        return Fact::Ended { path, attempt, result: Err(failure), at };
+        return Fact::CallFinished { path, attempt, result: Err(failure), at };
     }
     let place = path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap_or_default().to_owned();
     let text = match place.as_str() {
@@ -171,7 +171,7 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
         _ if path.contains("/.ask") || lot(&path, attempt, 3) > 0 => r#"{"ok": true}"#.to_owned(),
         _ => format!("reply of {path}"),
     };
-    Fact::Ended { path, attempt, result: Ok(Reply { response: json!(text), ..Reply::default() }), at }
+    Fact::CallFinished { path, attempt, result: Ok(Reply { response: json!(text), ..Reply::default() }), at }
 }
 
 /// The result of a run, without what depends on the order of concurrent events.

@@ -62,7 +62,7 @@ impl Grown {
             Command::Call(call) => Some(&**call),
             Command::Ask(_) => None,
         });
-        let ended = |call: &crate::transition::Call| Fact::Ended {
+        let ended = |call: &crate::transition::Call| Fact::CallFinished {
             path: call.path.clone(),
             attempt: call.attempt,
             result: Ok(reply.clone()),

@@ -30,7 +30,7 @@ enum Event {
     /// An open gate could not be trusted.
     Supersede,
     /// The Approval of an open gate is not there.
-    Gone,
+    ApprovalMissing,
     /// A fact about something long finished, or that never was.
     Stale(usize),
     /// Time passes.
@@ -47,7 +47,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => (any::<bool>(), any::<bool>()).prop_map(|(retryable, unknown)| Event::Fail { retryable, unknown }),
         5 => verdicts.prop_map(Event::Decide),
         1 => Just(Event::Supersede),
-        1 => Just(Event::Gone),
+        1 => Just(Event::ApprovalMissing),
         1 => (0usize..20).prop_map(Event::Stale),
         2 => (0u64..600).prop_map(Event::Wait),
         1 => any::<bool>().prop_map(Event::Suspend),
@@ -81,9 +81,10 @@ fn plan() -> Plan {
 
 fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
     let open = |gate: bool| records.iter().find(|r| !r.phase.is_end() && (r.kind == StepKind::Hitl) == gate);
-    let ended = |r: &StepRecord, result| Fact::Ended { path: r.path.clone(), attempt: r.attempt, result, at };
-    let gate =
-        |outcome: Outcome| open(true).map(|r| Fact::Decided { path: r.path.clone(), outcome: Box::new(outcome) });
+    let ended = |r: &StepRecord, result| Fact::CallFinished { path: r.path.clone(), attempt: r.attempt, result, at };
+    let gate = |outcome: Outcome| {
+        open(true).map(|r| Fact::ApprovalDecided { path: r.path.clone(), outcome: Box::new(outcome) })
+    };
     match event {
         Event::Reply(length) => open(false)
             .map(|r| ended(r, Ok(Reply { response: Value::String("ä{{ x }}".repeat(*length)), ..Reply::default() }))),
@@ -109,10 +110,10 @@ fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
             ..Outcome::default()
         }),
         Event::Supersede => gate(Outcome { phase: ApprovalPhase::Superseded, ..Outcome::default() }),
-        Event::Gone => open(true).map(|r| Fact::Gone { path: r.path.clone() }),
+        Event::ApprovalMissing => open(true).map(|r| Fact::ApprovalMissing { path: r.path.clone() }),
         Event::Stale(n) => {
             let path = records.get(*n).filter(|r| r.phase.is_end()).map_or("never", |r| r.path.as_str());
-            Some(Fact::Decided { path: path.into(), outcome: Box::default() })
+            Some(Fact::ApprovalDecided { path: path.into(), outcome: Box::default() })
         }
         Event::Wait(_) | Event::Suspend(_) => None,
     }

@@ -10,7 +10,7 @@ use signoff_api::{Moment, Outcome, Verdict, Workflow, approval::ApprovalPhase, j
 
 use crate::{
     Blobs, Control, End, Fact, Journal, Now, Plan, Settings, Transition, advance,
-    transition::{Ask, Command, Failure, Reply, What},
+    transition::{Ask, CallContent, Command, Failure, Reply},
 };
 
 /// A run that a test drives step by step.
@@ -113,13 +113,13 @@ impl TestRun {
     }
 
     pub(crate) fn decide(&mut self, path: &str, outcome: Outcome) -> &Transition {
-        self.take(vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }])
+        self.take(vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }])
     }
 
     pub(crate) fn reply(&mut self, path: &str, attempt: i32, text: &str) -> &Transition {
         let reply = Reply { response: json!(text), ..Reply::default() };
         let at = self.clock;
-        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Ok(reply), at }])
+        self.take(vec![Fact::CallFinished { path: path.into(), attempt, result: Ok(reply), at }])
     }
 
     pub(crate) fn fail(&mut self, path: &str, attempt: i32, retryable: bool, unknown: bool) -> &Transition {
@@ -133,7 +133,7 @@ impl TestRun {
             log: None,
         };
         let at = self.clock;
-        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Err(failure), at }])
+        self.take(vec![Fact::CallFinished { path: path.into(), attempt, result: Err(failure), at }])
     }
 
     pub(crate) fn record(&self, path: &str) -> &StepRecord {
@@ -160,10 +160,10 @@ impl TestRun {
             .commands
             .iter()
             .find_map(|c| match c {
-                Command::Call(call) => match &call.what {
-                    What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
-                    What::Http(http) => http.body.clone(),
-                    What::Pod(pod) => Some(pod.spec.image.clone()),
+                Command::Call(call) => match &call.content {
+                    CallContent::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
+                    CallContent::Http(http) => http.body.clone(),
+                    CallContent::Pod(pod) => Some(pod.spec.image.clone()),
                 },
                 Command::Ask(_) => None,
             })
@@ -180,11 +180,11 @@ impl TestRun {
     /// The container that is to run at a path.
     pub(crate) fn container(&self, path: &str) -> &crate::transition::PodCall {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
-            Command::Call(call) if call.path == path => Some(&call.what),
+            Command::Call(call) if call.path == path => Some(&call.content),
             _ => None,
         });
         match calls.next_back() {
-            Some(What::Pod(pod)) => pod,
+            Some(CallContent::Pod(pod)) => pod,
             other => panic!("no container at {path}: {other:?}"),
         }
     }
@@ -200,7 +200,7 @@ impl TestRun {
             Err(Failure { class, message, retryable: true, unknown: false, not_before: None, facts, log })
         };
         let at = self.clock;
-        self.take(vec![Fact::Ended { path: path.into(), attempt, result, at }])
+        self.take(vec![Fact::CallFinished { path: path.into(), attempt, result, at }])
     }
 
     /// Returns the Approval that this transition asks for at a path.
@@ -215,25 +215,25 @@ impl TestRun {
     /// Returns the last prompt of the agent of a call.
     pub(crate) fn prompt_at(&self, path: &str) -> String {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
-            Command::Call(call) if call.path == path => Some(&call.what),
+            Command::Call(call) if call.path == path => Some(&call.content),
             _ => None,
         });
         match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
-            What::Agent(agent) => agent.messages.last().unwrap().text.clone(),
-            What::Http(http) => http.body.clone().unwrap_or_default(),
-            What::Pod(pod) => pod.spec.image.clone(),
+            CallContent::Agent(agent) => agent.messages.last().unwrap().text.clone(),
+            CallContent::Http(http) => http.body.clone().unwrap_or_default(),
+            CallContent::Pod(pod) => pod.spec.image.clone(),
         }
     }
 
     /// All that the agent of a call is told, and what it said.
     pub(crate) fn conversation(&self, path: &str) -> Vec<String> {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
-            Command::Call(call) if call.path == path => Some(&call.what),
+            Command::Call(call) if call.path == path => Some(&call.content),
             _ => None,
         });
         match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
-            What::Agent(agent) => agent.messages.iter().map(|message| message.text.clone()).collect(),
-            What::Http(_) | What::Pod(_) => Vec::new(),
+            CallContent::Agent(agent) => agent.messages.iter().map(|message| message.text.clone()).collect(),
+            CallContent::Http(_) | CallContent::Pod(_) => Vec::new(),
         }
     }
 

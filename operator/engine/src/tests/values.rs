@@ -97,6 +97,6 @@ fn a_lower_limit_takes_nothing_from_a_run() {
     let known =
         References::of(&Journal::new(run.journal.seq(), run.journal.records().iter().cloned().collect()), limits);
     let same = "x".repeat(5000);
-    assert_eq!(known.fit([same.as_str()]), Ok(()));
-    assert!(known.fit(["something else that is long enough"]).is_err());
+    assert_eq!(known.check_fit([same.as_str()]), Ok(()));
+    assert!(known.check_fit(["something else that is long enough"]).is_err());
 }

@@ -52,7 +52,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A special address, met as a literal or behind a name.
-    #[error("{place} is {kind}: calls may not reach it unless the setting --allow-address {remedy} allows it")]
+    #[error("{place} is {kind}: calls to it are refused unless the setting --allow-address {remedy} allows it")]
     Special {
         /// The address, and the name that led to it.
         place: String,
@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// An address that may be a protected one: not all of them are known.
     #[error(
-        "{place} may be {kind}, which the operator cannot tell ({why}): mend that, or let the setting \
+        "{place} may be {kind}, which the operator cannot find out ({why}): correct that, or let the setting \
          --allow-address {remedy} allow it"
     )]
     Unknown {
@@ -327,7 +327,7 @@ mod tests {
         let refused = Settings::default().check_url("http://127.0.0.1:8080/x").unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "127.0.0.1 is a loopback address: calls may not reach it unless the setting --allow-address 127.0.0.1:8080 allows it"
+            "127.0.0.1 is a loopback address: calls to it are refused unless the setting --allow-address 127.0.0.1:8080 allows it"
         );
         let v6 = Settings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
         assert!(v6.contains("--allow-address [::1]:8080"), "{v6}");
@@ -371,7 +371,7 @@ mod tests {
         let refused = check(&[], "http://10.0.0.7:8080/").unwrap_err();
         assert_eq!(
             refused,
-            "10.0.0.7 is a node of the cluster: calls may not reach it unless the setting --allow-address 10.0.0.7:8080 allows it"
+            "10.0.0.7 is a node of the cluster: calls to it are refused unless the setting --allow-address 10.0.0.7:8080 allows it"
         );
         for inside in ["http://8.8.4.4/", "http://[64:ff9b::10.0.0.7]/", "http://0xa.0.0.7/"] {
             assert!(check(&[], inside).unwrap_err().contains("a node of the cluster"), "{inside}");
@@ -396,7 +396,7 @@ mod tests {
         let refused = settings.check_url("http://10.1.1.1/").unwrap_err().to_string();
         assert_eq!(
             refused,
-            "10.1.1.1 may be a node of the cluster, which the operator cannot tell (nodes is forbidden): mend that, or let the setting --allow-address 10.1.1.1:80 allow it"
+            "10.1.1.1 may be a node of the cluster, which the operator cannot find out (nodes is forbidden): correct that, or let the setting --allow-address 10.1.1.1:80 allow it"
         );
         assert!(settings.check_url("http://192.168.0.9/").is_ok());
         assert!(settings.check_url("https://models.example.com/").is_ok());

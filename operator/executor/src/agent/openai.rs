@@ -91,7 +91,7 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
     let reply: Reply = serde_json::from_slice(&answer.body).map_err(|error| {
         // serde's own message can quote the answer; its position cannot.
         let (line, column) = (error.line(), error.column());
-        broken(format!("answered no chat completion (JSON line {line}, column {column})"))
+        broken(format!("answered something other than a chat completion (JSON line {line}, column {column})"))
     })?;
     if let Some(error) = &reply.error {
         return Err(broken(format!("answered an error: {}", sentence(error, request))));
@@ -121,8 +121,8 @@ fn count(tokens: u64) -> i64 {
 fn call(base_url: &str, request: &TurnRequest) -> Result<HttpRequest, CallError> {
     if base_url.contains(['?', '#']) {
         return Err(CallError::invalid(
-            "the provider's baseURL holds a query or fragment: \
-             name only what stands before /chat/completions",
+            "the provider's baseURL has a query or a fragment: \
+             give only the part before /chat/completions",
         ));
     }
     let system = request.system.as_deref().map(|content| Said { role: "system", content });

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use signoff_engine::evaluation::Part;
 
-use super::{Subject, progress::Note};
+use super::{Subject, progress::PartCallback};
 
 const PREFIX: &str = "evaluating-";
 const SUSPECTS: &str = "suspects.json";
@@ -143,7 +143,7 @@ impl MarkFile {
     }
 
     /// Notes each part of an evaluation that is done alone.
-    pub(super) fn note(&self, subject: Subject) -> Note {
+    pub(super) fn note(&self, subject: Subject) -> PartCallback {
         let file = self.clone();
         Box::new(move |part| file.set(&subject, true, part))
     }

@@ -82,7 +82,7 @@ pub enum Stopped {
         limit: Duration,
     },
     /// It panicked.
-    #[error("its evaluation met a bug of Signoff; report it")]
+    #[error("its evaluation panicked: internal error; report this as a bug")]
     Panicked {
         /// The part that was at work.
         part: Option<Part>,

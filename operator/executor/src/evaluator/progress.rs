@@ -10,7 +10,7 @@ use std::{
 use signoff_engine::evaluation::{Observer, Part};
 
 /// Writes the part at work into the mark of its evaluation.
-pub(super) type Note = Box<dyn Fn(Option<&Part>) + Send + Sync>;
+pub(super) type PartCallback = Box<dyn Fn(Option<&Part>) + Send + Sync>;
 
 /// The parts of one evaluation.
 #[derive(Default)]
@@ -27,12 +27,12 @@ struct Parts {
     longest_foreign: Option<(Part, Duration)>,
     /// The time of all of those together.
     foreign: Duration,
-    note: Option<Arc<Note>>,
+    note: Option<Arc<PartCallback>>,
 }
 
 impl Progress {
     /// The evaluation begins.
-    pub(super) fn begin(&self, note: Option<Note>) {
+    pub(super) fn begin(&self, note: Option<PartCallback>) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         (parts.began, parts.note) = (Some(Instant::now()), note.map(Arc::new));
     }
@@ -73,7 +73,7 @@ impl Observer for Progress {
         parts.current = Some((part, Instant::now()));
     }
 
-    fn reads_others(&self) {
+    fn record_foreign_text(&self) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let note = parts.note.clone();
         let Some((Part::Step { is_foreign, .. }, _)) = &mut parts.current else { return };
@@ -154,10 +154,10 @@ mod tests {
         // The part takes all of the evaluation's time.
         progress.enter(Part::step("s1", 1));
         progress.begin(None);
-        progress.reads_others();
+        progress.record_foreign_text();
         assert_eq!(progress.culprit(), Some(step(1, true)));
         progress.leave();
-        progress.reads_others();
+        progress.record_foreign_text();
     }
 
     #[test]

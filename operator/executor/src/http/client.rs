@@ -101,16 +101,16 @@ impl HttpClient {
     /// Sends a request and reads the answer, whatever its status.
     pub(crate) async fn exchange(&self, request: &HttpRequest) -> Result<Answer, CallError> {
         if request.timeout.is_zero() {
-            return Err(CallError::invalid("the call's timeout is zero: give it some time"));
+            return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
         }
         let method = method(&request.method)?;
         let headers = headers(request)?;
         let deadline = Instant::now()
             .checked_add(request.timeout)
-            .ok_or_else(|| CallError::invalid("the call's timeout is longer than any clock counts: shorten it"))?;
+            .ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))?;
         // Just after a start nobody knows yet what stands around.
         if timeout_at(deadline, self.addresses.protected.settled()).await.is_err() {
-            let why = "what stands around the operator, such as the nodes of the cluster, is not known yet";
+            let why = "the protected addresses, such as those of the cluster's nodes, have not been read yet";
             return Err(CallError::new(
                 ErrorClass::Unreachable,
                 false,
@@ -254,7 +254,7 @@ fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
     if error.is_builder() {
         CallError::invalid(format!("{target} could not be built: {cause}"))
     } else if error.is_connect() {
-        let cause = if error.is_timeout() { "the time for connecting ran out".to_owned() } else { cause };
+        let cause = if error.is_timeout() { "the connection timed out".to_owned() } else { cause };
         CallError::new(ErrorClass::Unreachable, false, format!("{target} was not sent, no connection: {cause}"))
     } else {
         CallError::new(ErrorClass::Protocol, true, format!("{target}: the connection broke before an answer ({cause})"))

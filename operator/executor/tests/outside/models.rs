@@ -141,17 +141,17 @@ async fn a_provider_that_quotes_the_prompt_is_not_quoted() {
 #[tokio::test]
 async fn an_answer_that_is_no_completion_is_a_protocol_error() {
     for (body, said) in [
-        ("Dear ACME {".to_owned(), "answered no chat completion (JSON line 1, column 1)"),
-        (String::new(), "answered no chat completion"),
-        ("[1]".to_owned(), "answered no chat completion"),
-        (r#"{"choices": "ACME"}"#.to_owned(), "answered no chat completion"),
+        ("Dear ACME {".to_owned(), "answered something other than a chat completion (JSON line 1, column 1)"),
+        (String::new(), "answered something other than a chat completion"),
+        ("[1]".to_owned(), "answered something other than a chat completion"),
+        (r#"{"choices": "ACME"}"#.to_owned(), "answered something other than a chat completion"),
         (r#"{"choices": []}"#.to_owned(), "answered without any choice"),
         (r#"{"object": "list"}"#.to_owned(), "answered without any choice"),
         (r#"{"choices": [{}]}"#.to_owned(), "answered a choice without a message"),
         (completion(Value::Null, "tool_calls"), "answered without text (finish reason \"tool_calls\")"),
         (completion(json!(""), "stop"), "answered without text"),
         (r#"{"error": {"message": "backend\ngone"}}"#.to_owned(), "answered an error: backend gone"),
-        (format!("{}1{}", "[".repeat(1000), "]".repeat(1000)), "answered no chat completion"),
+        (format!("{}1{}", "[".repeat(1000), "]".repeat(1000)), "answered something other than a chat completion"),
     ] {
         let error = failed("200 OK", "", &body).await;
         assert_eq!(error.class, ErrorClass::Protocol, "{body}: {error}");

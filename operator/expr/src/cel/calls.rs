@@ -49,7 +49,7 @@ impl Parser {
             return Err(Fault::limit(
                 at,
                 format!(
-                    "`{name}` stands inside another one; each would multiply the other's work, put one in an earlier step"
+                    "`{name}` must not be nested in another one, because each would multiply the other's work; put one in an earlier step"
                 ),
             ));
         }

@@ -139,7 +139,7 @@ impl<'a> Evaluator<'a> {
         }
         match self.scope.root(name) {
             Some(root) => Value::from_root(root, at),
-            None => Err(Fault::evaluation(at, format!("there is nothing called `{name}` here"))),
+            None => Err(Fault::evaluation(at, format!("unknown name `{name}`"))),
         }
     }
 

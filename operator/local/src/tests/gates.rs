@@ -123,7 +123,7 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
     };
     let folder = tempfile::tempdir().unwrap();
     for (action, end) in [
-        ("action: Reject", RunOutcome::Over(End::Rejected("ask: rejected: its time is up".into()))),
+        ("action: Reject", RunOutcome::Over(End::Rejected("ask: rejected: the deadline passed".into()))),
         ("action: Default, default: Lisbon", succeeded("Lisbon")),
     ] {
         let clock = Arc::new(paused_clock());

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use signoff_api::{Decision, Verdict, Workflow};
 use signoff_engine::{
     End,
-    transition::{Call, Failure, Reply, What},
+    transition::{Call, CallContent, Failure, Reply},
 };
 use tempfile::TempDir;
 
@@ -54,10 +54,10 @@ impl Echo {
 impl Caller for Echo {
     async fn call(&self, _: &RunRef, call: Call) -> Result<Reply, Failure> {
         self.made.fetch_add(1, Ordering::SeqCst);
-        let said = match call.what {
-            What::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
-            What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
-            What::Pod(pod) => panic!("{} runs on a cluster only", pod.name),
+        let said = match call.content {
+            CallContent::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
+            CallContent::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
+            CallContent::Pod(pod) => panic!("{} runs on a cluster only", pod.name),
         };
         self.inputs.lock().unwrap().push(said.clone());
         self.began.notify_one();

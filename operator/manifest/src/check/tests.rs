@@ -126,7 +126,7 @@ fn bounds_of_the_schema_are_said_in_words() {
 #[test]
 fn objects_of_others_are_not_checked_and_said_to_be_so() {
     let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
-    assert_eq!(found(text), ["2:7 NotOurs kind: Secret of v1 is none of Signoff's kinds: it was not checked"]);
+    assert_eq!(found(text), ["2:7 NotOurs kind: Secret of v1 is not a kind of Signoff: it was not checked"]);
     assert!(check(text, &Settings::default())[0].is_valid());
 }
 

@@ -61,7 +61,7 @@ fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
             let place = if at == 0 { "at the top".to_owned() } else { format!("in {}", names[..at].join(".")) };
             let remedy = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
-                None if known.is_empty() => "nothing is within it".to_owned(),
+                None if known.is_empty() => "it has no fields".to_owned(),
                 None => format!("there are {}", known.join(", ")),
             };
             format!("unknown field {name} {place}: {remedy}")

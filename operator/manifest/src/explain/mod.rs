@@ -25,7 +25,7 @@ pub fn explain(name: &str) -> Result<String, String> {
     match (as_field, nearest(name, TERMS.iter().map(|term| term.word))) {
         (Ok(page), _) => Ok(page),
         (Err(why), near) => plural().ok_or_else(|| match near {
-            Some(near) if !name.contains('.') => format!("nothing is called {name}: did you mean {near}?"),
+            Some(near) if !name.contains('.') => format!("unknown term {name}: did you mean {near}?"),
             _ => why,
         }),
     }

@@ -68,7 +68,7 @@ fn every_gate_type_is_explained() {
 
 #[test]
 fn what_is_misspelt_gets_the_nearest() {
-    assert_eq!(explain("Superseeded").unwrap_err(), "nothing is called Superseeded: did you mean Superseded?");
+    assert_eq!(explain("Superseeded").unwrap_err(), "unknown term Superseeded: did you mean Superseded?");
     let why = explain("workflow.spec.steps.hitl.timeot").unwrap_err();
     assert_eq!(why, "unknown field timeot in spec.steps.hitl: did you mean timeout?");
     assert!(explain("zzzz").unwrap_err().contains("there are"));

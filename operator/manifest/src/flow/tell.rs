@@ -72,7 +72,7 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
         line(format!("needs {}", names(&step.needs)));
     }
     if !step.uses.is_empty() {
-        line(format!("uses {} of the cluster, not looked for here", names(&step.uses)));
+        line(format!("uses {} of the cluster (not checked here)", names(&step.uses)));
     }
 }
 

@@ -213,7 +213,7 @@ fn people_who_see_what_will_run_are_asked_before_it_begins() {
     let text = always.to_text();
     for words in [
         "2. build/.start: asks people (stepStart, gate human)\n     after draft\n     skipped if inputs.dry\n",
-        "3. build: pod tool@sha256:1\n     after build/.start\n     skipped if inputs.dry\n     needs inputs.dry, run.name, steps.draft.response\n     uses ConfigMap settings, Secret models of the cluster, not looked for here",
+        "3. build: pod tool@sha256:1\n     after build/.start\n     skipped if inputs.dry\n     needs inputs.dry, run.name, steps.draft.response\n     uses ConfigMap settings, Secret models of the cluster (not checked here)",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }

@@ -5,7 +5,7 @@ use super::*;
 
 fn names() -> Names {
     let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
-    names.give(["initial_plan", "review", "other-one"]);
+    names.assign_names(["initial_plan", "review", "other-one"]);
     names.special.insert("timestamp", "run.startedAt".to_owned());
     names.special.insert("terminal_node", "('a' if x else '')".to_owned());
     names.optional.insert("audience".to_owned());
@@ -15,7 +15,7 @@ fn names() -> Names {
 
 #[track_caller]
 fn becomes(source: &str, expected: &str) {
-    assert_eq!(template(source, &names(), &mut Found::default()), expected);
+    assert_eq!(template(source, &names(), &mut UnresolvedNames::default()), expected);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_default_of_an_optional_input_holds_where_it_was_not_given() {
 #[test]
 fn judgements_of_drafts_have_an_object_of_their_own() {
     let names = Names { judged: true, ..Names::default() };
-    let becomes = |source: &str| template(source, &names, &mut Found::default());
+    let becomes = |source: &str| template(source, &names, &mut UnresolvedNames::default());
     assert_eq!(becomes("{{ iterations[-1].score }}"), "{{ iterations[-1].evaluation.score }}");
     assert_eq!(becomes("{{ iterations[0].draft_preview }}..."), "{{ iterations[0].draft[:200] }}...");
     assert_eq!(
@@ -107,7 +107,7 @@ fn judgements_of_drafts_have_an_object_of_their_own() {
 
 #[test]
 fn ids_that_do_not_exist_are_empty_and_told() {
-    let mut found = Found::default();
+    let mut found = UnresolvedNames::default();
     assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
     assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
 }
@@ -119,13 +119,13 @@ fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
         "{% for one in evaluation.issues %}{{ one.score }}{% endfor %}",
         "{% for one in iterations %}{% endfor %}{% for one in tags %}{{ one.score }}{% endfor %}",
     ] {
-        assert_eq!(template(same, &judged, &mut Found::default()), same);
+        assert_eq!(template(same, &judged, &mut UnresolvedNames::default()), same);
     }
     assert_eq!(
         template(
             "{% for one in iterations %}{% for one in tags %}{{ one.score }}{% endfor %}{{ one.score }}{% endfor %}",
             &judged,
-            &mut Found::default()
+            &mut UnresolvedNames::default()
         ),
         "{% for one in iterations %}{% for one in tags %}{{ one.score }}{% endfor %}{{ one.evaluation.score }}{% endfor %}"
     );
@@ -145,7 +145,7 @@ fn context(kind: &str) -> Names {
     let file = nodes.first().expect("one document");
     let config = file.get("config").expect("a config");
     Names {
-        context: context::Context::new(file, kind, config, |name| name == "context_policy"),
+        context: cli_paths::CliPaths::new(file, kind, config, |name| name == "context_policy"),
         judged: kind == "evaluator_optimizer",
         agents: [("a-b".to_owned(), "'writer'".to_owned())].into(),
         ..names()
@@ -154,7 +154,7 @@ fn context(kind: &str) -> Names {
 
 #[track_caller]
 fn becomes_in(kind: &str, source: &str, expected: &str, missing: &[&str]) {
-    let mut found = Found::default();
+    let mut found = UnresolvedNames::default();
     assert_eq!(template(source, &context(kind), &mut found), expected);
     assert_eq!(found.missing.iter().map(String::as_str).collect::<Vec<_>>(), missing, "{source}");
 }

@@ -31,26 +31,26 @@ const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
 /// The arguments of `cargo xtask demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Steps that are containers, on a real node in namespaces of its own (Linux, root)
+    /// Play the demo of pod steps instead, on a real node in Linux namespaces of its own (Linux, root)
     #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
     pods: bool,
-    /// Play everybody, also on a terminal
+    /// Play all people without asking, also on a terminal
     #[arg(long)]
     script: bool,
-    /// Leave everything running until Ctrl-C, and say how to point kubectl at it
+    /// Keep everything running until Ctrl-C, and print how to use kubectl with it
     #[arg(long)]
     keep: bool,
-    /// A cluster of yours instead of one made for this; people are then impersonated, so the context needs that right
+    /// Use your own cluster instead of a new one. People are impersonated, so the context needs that right
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
-    /// The context of that file; no other is ever used
+    /// The context of the kubeconfig file; no other context is used
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
-    /// A server that speaks OpenAI's chat completions, up to /v1, instead of a script; its key is taken from the
-    /// environment variable SIGNOFF_MODEL_KEY
+    /// The base URL (up to /v1) of a server with OpenAI's chat completions, instead of a scripted model. Its key is read
+    /// from the environment variable SIGNOFF_MODEL_KEY
     #[arg(long, value_name = "URL", requires = "model")]
     model_url: Option<Url>,
-    /// The model's name there
+    /// The name of the model on that server
     #[arg(long, value_name = "NAME", requires = "model_url")]
     model: Option<String>,
 }

@@ -35,10 +35,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The arguments of `cargo xtask release`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The folder to write; `release-VERSION` in cargo's target folder where it is not given
+    /// The folder to write. Default: `release-VERSION` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the files will be published, for the Krew manifest: the address of this folder
+    /// The URL of the folder in which the files will be published, for the Krew manifest
     #[arg(long, value_name = "URL", default_value = "https://example.com/signoff")]
     url: Url,
 }

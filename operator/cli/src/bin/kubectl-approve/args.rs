@@ -7,7 +7,7 @@ use signoff_api::Verdict;
 
 /// List, read and decide Approvals: the questions that agent workflows ask people.
 ///
-/// With only a NAME it shows that Approval, asks, and approves it.
+/// `kubectl approve NAME` shows that Approval, asks for confirmation, and approves it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-approve",
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The Approval to show, ask about and approve.
+    /// The name of the Approval to show and approve.
     #[arg(value_parser = name)]
     pub name: Option<String>,
     /// The common options.
@@ -49,7 +49,7 @@ pub struct Connection {
     /// The user to act as; needs the verb impersonate.
     #[arg(long = "as", global = true, help_heading = CONNECTION, value_name = "USER")]
     pub impersonate: Option<String>,
-    /// A group to act in; may be given more than once.
+    /// The group to act as a member of; can be given more than once.
     #[arg(long = "as-group", global = true, help_heading = CONNECTION, value_name = "GROUP", requires = "impersonate")]
     pub impersonate_group: Vec<String>,
 }
@@ -57,50 +57,50 @@ pub struct Connection {
 /// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Approvals that wait for you
+    /// List the Approvals that wait for you
     List(List),
-    /// One Approval with everything one has to know to decide it
+    /// Show an Approval with everything you need to decide it
     Show(Show),
-    /// Show who you are here, and what you can decide
+    /// Show who you are in this cluster and what you can decide
     Whoami,
-    /// Whether the rules that vouch for decisions are in force, what differs and how to mend it
+    /// Check that the cluster verifies votes; print what differs and the remedy
     Doctor(Doctor),
-    /// Go on with exactly what was shown
+    /// Continue with exactly what was shown
     Approve(Plain),
-    /// Do not
+    /// Reject the request
     Reject(Plain),
-    /// Go on with something else than what was shown
+    /// Continue with your own parameters instead of what was shown
     ///
-    /// What that is depends on the gate, and `show` says it with an example: {response} where a step's text or a result
-    /// is reviewed, {route} where a route was chosen, {subtasks} where work was divided, {draft} where a draft was
-    /// judged, {workers} where workers are done, and what the step was given where a step failed.
+    /// The parameters depend on the gate; `show` prints an example. {response} replaces the text of a step or a result,
+    /// {route} a chosen route, {subtasks} the parts of divided work, {draft} a draft, {workers} the results of workers.
+    /// At a gate before a step or after its failure, the parameters are fields of that step.
     Modify(Parameters),
-    /// Answer
+    /// Answer the questions of the gate
     Respond(Respond),
-    /// Do it again with guidance, then ask again
+    /// Repeat the reviewed steps with your guidance, then ask again
     Defer(Defer),
     /// Ask more people
     Escalate(Escalate),
     /// End the whole run
     Abort(Plain),
-    /// Go on without
+    /// Skip the gate and continue
     Skip(Plain),
-    /// Ask again
+    /// Ask again, or run a failed step again
     ///
-    /// Where workers are done it may name those that shall work again, by their numbers: --set workers=[0,2]
+    /// At a gate about the results of workers, you can name the workers that run again: --set workers=[0,2]
     Retry(Parameters),
 }
 
 /// `list`.
 #[derive(Args, Debug)]
 pub struct List {
-    /// Of every namespace
+    /// List the Approvals of all namespaces
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Every one, also those of others and those already decided
+    /// List all Approvals, including those that wait for others or are decided
     #[arg(long)]
     pub all: bool,
-    /// Another form than the table
+    /// The output format. Default: a table
     #[arg(short, long, value_name = "FORM")]
     pub output: Option<Form>,
 }
@@ -114,17 +114,17 @@ pub enum Form {
     Json,
     /// YAML.
     Yaml,
-    /// One `approval.signoff.dev/NAME` a line.
+    /// One `approval.signoff.dev/NAME` per line.
     Name,
 }
 
 /// `show`.
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// Print the whole of texts that are too long for the request, and verify their digests
+    /// Print long texts in full, and verify their digests
     #[arg(long)]
     pub full: bool,
 }
@@ -132,10 +132,10 @@ pub struct Show {
 /// `doctor`.
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// The operator's namespace. Default: the one that the installed rules name
+    /// The operator's namespace. Default: the namespace in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_namespace: Option<String>,
-    /// The operator's service account. Default: the one that the installed rules name
+    /// The operator's service account. Default: the name in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_service_account: Option<String>,
 }
@@ -143,13 +143,13 @@ pub struct Doctor {
 /// The options that every decision has.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommonArgs {
-    /// The reason; kept with the decision
+    /// The reason, stored with the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Decide for this person; needs the verb delegate for them
+    /// Decide on behalf of this user; needs the verb delegate for that user
     #[arg(long, value_name = "USER")]
     pub on_behalf_of: Option<String>,
-    /// Send the decision to the API server to be checked, and do not store it
+    /// Let the API server check the decision without storing it
     #[arg(long, value_name = "server|none", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
     pub dry_run: Option<DryRun>,
     /// Skip the confirmation prompt
@@ -160,16 +160,16 @@ pub struct CommonArgs {
 /// As kubectl's `--dry-run`, without `client`: only the API server knows what is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
-    /// Checked, not stored.
+    /// Check the decision without storing it.
     Server,
-    /// Stored.
+    /// Store the decision.
     None,
 }
 
 /// A decision without anything of its own.
 #[derive(Args, Debug)]
 pub struct Plain {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
     /// The common options.
@@ -180,13 +180,13 @@ pub struct Plain {
 /// `modify` and `retry`.
 #[derive(Args, Debug)]
 pub struct Parameters {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// A parameter; its value is JSON where it reads as JSON, else text
+    /// A parameter. The value is read as JSON if it is valid JSON, otherwise as text
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub set: Vec<(String, String)>,
-    /// A parameter whose value is text, whatever it looks like
+    /// A parameter whose value is always read as text
     #[arg(long, value_name = "KEY=TEXT", value_parser = pair)]
     pub set_string: Vec<(String, String)>,
     /// A JSON or YAML file with all parameters, or - for standard input; --set adds to it
@@ -201,19 +201,19 @@ pub struct Parameters {
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["response", "from_file", "answer", "choose"]))]
 pub struct Respond {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// The answer to the only question
+    /// The answer, if the gate has one question
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["from_file", "answer", "choose"])]
     pub response: Option<String>,
-    /// A file with the answer to the only question, or - for standard input
+    /// A file with the answer, if the gate has one question, or - for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["answer", "choose"])]
     pub from_file: Option<String>,
-    /// A text for one of the questions
+    /// A text that answers one of the questions; can be given more than once
     #[arg(long, value_name = "ID=TEXT", value_parser = pair)]
     pub answer: Vec<(String, String)>,
-    /// An option of one of the questions; may be given more than once
+    /// An option that answers one of the questions; can be given more than once
     #[arg(long, value_name = "ID=OPTION", value_parser = pair)]
     pub choose: Vec<(String, String)>,
     /// The common options.
@@ -224,10 +224,10 @@ pub struct Respond {
 /// `defer`.
 #[derive(Args, Debug)]
 pub struct Defer {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// The guidance: what the step is to do differently
+    /// What the repeated steps must do differently
     #[arg(long, value_name = "TEXT")]
     pub guidance: String,
     /// The common options.
@@ -238,11 +238,11 @@ pub struct Defer {
 /// `escalate`.
 #[derive(Args, Debug)]
 pub struct Escalate {
-    /// The Approval
+    /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// Whom to ask, among those the gate names: a name, or user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME;
-    /// the next level where it is missing
+    /// The people to ask, among those that the gate lists: NAME, user:NAME, group:NAME or
+    /// serviceaccount:NAMESPACE/NAME. Default: the next level of the gate
     #[arg(long, value_name = "WHOM")]
     pub to: Vec<String>,
     /// The common options.

@@ -8,10 +8,10 @@ use signoff_expr::text::display;
 
 use crate::exit::Exit;
 
-/// Explains a field, a verdict, a phase, a condition, a reason, a problem or an exit code.
+/// Explain a field, a verdict, a phase, a condition, a reason, a problem or an exit code.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Such as workflow.spec.steps.hitl.timeout, hitl.timeout, Superseded or 19.
+    /// The name, such as workflow.spec.steps.hitl.timeout, hitl.timeout, Superseded or 19.
     name: String,
 }
 

@@ -15,24 +15,24 @@ use signoff_strands as strands;
 
 use crate::{exit::Exit, texts};
 
-/// Turns a workflow file of the Strands CLI into a Workflow.
+/// Convert a workflow file of the Strands CLI to a Workflow.
 #[derive(Debug, Args)]
 pub struct Import {
     /// The file, or `-` for standard input.
     file: PathBuf,
-    /// Where the Workflow goes. Default: standard output.
+    /// The file to write. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Overwrites the output file where there is one.
+    /// Replace an existing output file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// The approver of gates for which the file names none. Default: the user of this machine.
+    /// The approver of gates for which the file names no approver. Default: the user of this machine.
     #[arg(long, value_name = "USER")]
     approver: Option<String>,
-    /// Ends well although something has no equivalent, and the run would do something else.
+    /// Succeed even if a part of the file has no equivalent, so that the Workflow behaves differently.
     #[arg(long)]
     lenient: bool,
-    /// `json` gives the Workflow and the notes in one object.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Yaml)]
     format: Format,
 }
@@ -40,9 +40,9 @@ pub struct Import {
 /// The format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// The Workflow, with its notes on standard error.
+    /// The Workflow; the notes are printed on standard error.
     Yaml,
-    /// For programs.
+    /// The Workflow and the notes in one object.
     Json,
 }
 

@@ -19,7 +19,7 @@ use signoff_cli::terminal;
 
 use crate::exit::Exit;
 
-/// Runs Workflows on this machine, with the engine that runs them on a cluster.
+/// Run Workflows on this machine, with the same engine as on a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "signoff", version, arg_required_else_help = true, after_long_help = exit::table())]
 struct Arguments {

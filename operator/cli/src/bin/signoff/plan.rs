@@ -12,7 +12,7 @@ use signoff_strands::read_any;
 
 use crate::{exit::Exit, import, texts};
 
-/// Shows what would run, in which order, and which gates ask whom.
+/// Show the steps of a Workflow in their order, and whom each gate asks.
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The file of a Workflow or of the Strands CLI, or `-` for standard input.
@@ -29,9 +29,9 @@ enum Format {
     Text,
     /// For programs.
     Json,
-    /// A picture for Markdown.
+    /// A diagram for Markdown.
     Mermaid,
-    /// A picture for Graphviz.
+    /// A diagram for Graphviz.
     Dot,
 }
 

@@ -33,37 +33,38 @@ const ANSWERS: &str = "Answers";
 /// The variable that says where sessions are.
 const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
 
-/// Runs a Workflow on this machine, without a cluster. It stops at gates that nobody answers (code 19), and goes on
-/// from there with --resume.
+/// Run a Workflow on this machine, without a cluster. The run pauses at a gate without an answer (exit code 19);
+/// --resume continues it.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct Arguments {
-    /// The Workflow, YAML or JSON; - for standard input
+    /// The file of the Workflow (YAML or JSON), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
     file: Option<PathBuf>,
-    /// Go on with a paused session
+    /// Continue a paused session
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
-    /// The value of an input, read as the input's type says; may be given more than once
+    /// The value of an input, read as the input's type; can be given more than once
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume", value_parser = pair)]
     var: Vec<(String, String)>,
-    /// A YAML or JSON file with the values of inputs; --var goes before it
+    /// A YAML or JSON file with the values of inputs; --var overrides it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     vars_file: Option<PathBuf>,
     /// Write the artifacts of the run below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace files below --out that exist
+    /// Replace existing files below --out
     #[arg(long, requires = "out")]
     force: bool,
     /// The format of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write who decided what, as JSON
+    /// Write all decisions to this file, as JSON
     #[arg(long, value_name = "FILE")]
     export_hitl_history: Option<PathBuf>,
-    /// A folder with a folder a Secret and a file a key; without it, keys are SIGNOFF_SECRET_<NAME>_<KEY>. The key
-    /// allowed-hosts lists the hosts that the Secret may be sent to
+    /// The folder of Secrets: a subfolder for each Secret, with a file for each key. Without it, each key is the
+    /// environment variable SIGNOFF_SECRET_<NAME>_<KEY>. The key allowed-hosts lists the hosts that the Secret can be
+    /// sent to
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
     /// Where sessions are
@@ -80,19 +81,19 @@ pub struct Arguments {
 #[derive(Args, Debug, Default)]
 #[command(group = ArgGroup::new("given").args(["hitl_response", "verdict"]).multiple(true))]
 struct Answer {
-    /// Ask on the terminal; the default where there is one
+    /// Ask on the terminal. Default, if there is a terminal
     #[arg(long, help_heading = ANSWERS, overrides_with = "no_interactive")]
     interactive: bool,
     /// Pause at gates instead of asking
     #[arg(long, help_heading = ANSWERS)]
     no_interactive: bool,
-    /// The answer at the pending gate: a word for a verdict that the gate allows, else a text
+    /// The answer at the pending gate: the word for an allowed verdict, or a text
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", conflicts_with_all = ["file", "answers"])]
     hitl_response: Option<String>,
-    /// approve, reject, modify, respond, defer, escalate, abort, skip or retry the pending gate
+    /// The verdict at the pending gate: approve, reject, modify, respond, defer, escalate, abort, skip or retry
     #[arg(long, help_heading = ANSWERS, conflicts_with_all = ["file", "answers"], value_parser = answer::verdict)]
     verdict: Option<Verdict>,
-    /// The reason
+    /// The reason for the decision
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "given", conflicts_with = "file")]
     reason: Option<String>,
     /// The changed parameters, for modify and retry: an object in YAML or JSON
@@ -101,13 +102,13 @@ struct Answer {
     /// The guidance, for defer
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict", conflicts_with = "file")]
     guidance: Option<String>,
-    /// Which pending gate is answered, where there are several: its name, its path or its Approval
+    /// The pending gate to answer, if there are several: its name, its path or its Approval
     #[arg(long, help_heading = ANSWERS, value_name = "NAME", requires = "given", conflicts_with = "file")]
     gate: Option<String>,
-    /// A YAML or JSON file from gates to answers
+    /// A YAML or JSON file with an answer for each gate
     #[arg(long, help_heading = ANSWERS, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// In whose name; nobody vouches for it on this machine. Default: the user of this process
+    /// The user who decides; the name is not verified. Default: the user of this process
     #[arg(long = "as", help_heading = ANSWERS, value_name = "USER")]
     decider: Option<String>,
 }
@@ -115,7 +116,7 @@ struct Answer {
 /// Where sessions are.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
-    /// The folder of sessions. Default: signoff/sessions below XDG_STATE_HOME or ~/.local/state
+    /// The folder of sessions. Default: signoff/sessions in XDG_STATE_HOME or ~/.local/state
     #[arg(long, env = SESSIONS, value_name = "DIR")]
     pub sessions_dir: Option<PathBuf>,
 }
@@ -137,7 +138,7 @@ Answers in a file (--answers), each used once:
   plan: {verdict: Modify, parameters: {route: billing}}
   city: [{response: Lisbon}, {response: Porto}]    the first and the second time it asks
 
-ctrl-C pauses: calls that must not be repeated are waited for, everything else goes on with --resume.";
+Ctrl-C pauses the run after the calls that must not be repeated; --resume repeats all other calls.";
 
 /// Runs or goes on, and tells what came of it.
 pub async fn run(options: Arguments) -> anyhow::Result<Exit> {

@@ -21,7 +21,7 @@ use crate::{
     run::{Format, Place, failure, output, read},
 };
 
-/// Lists, shows and removes sessions: runs on this machine.
+/// List, show and delete sessions, the runs on this machine.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The command.
@@ -31,20 +31,20 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Every session
+    /// List all sessions
     List(List),
     /// Show the state of a session, its pending gates and the commands that answer them
     Show(Show),
-    /// Removes sessions for good
+    /// Delete sessions
     Delete(Delete),
-    /// Removes sessions whose run is over, or those of the phases that are named, without asking
+    /// Delete the sessions whose run has ended, without confirmation
     Cleanup(Cleanup),
 }
 
 /// `list`.
 #[derive(Args, Debug)]
 struct List {
-    /// Only those of this phase, such as waiting; may be given more than once
+    /// List only sessions in this phase, such as waiting; can be given more than once
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     status: Vec<WorkflowPhase>,
     /// The output format
@@ -57,18 +57,18 @@ struct List {
 /// `show`.
 #[derive(Args, Debug)]
 struct Show {
-    /// The session
+    /// The ID of the session
     id: String,
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write who decided what, as JSON
+    /// Write all decisions to this file, as JSON
     #[arg(long, value_name = "FILE")]
     export_hitl_history: Option<PathBuf>,
     /// Write the artifacts of the run below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace files below --out that exist
+    /// Replace existing files below --out
     #[arg(long, requires = "out")]
     force: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ struct Show {
 /// `delete`.
 #[derive(Args, Debug)]
 struct Delete {
-    /// The sessions
+    /// The IDs of the sessions
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
@@ -88,10 +88,10 @@ struct Delete {
 /// `cleanup`.
 #[derive(Args, Debug)]
 struct Cleanup {
-    /// Only those that nothing happened to for so long: 12h, 7d
+    /// Delete only sessions that did not change for this time, such as 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = length)]
     older_than: Option<Duration>,
-    /// Those of this phase instead of all that are over; may be given more than once
+    /// Delete the sessions in this phase instead of those that have ended; can be given more than once
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     status: Vec<WorkflowPhase>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::{
     texts::{self, Text},
 };
 
-/// Checks files without running anything: YAML, fields, references, gates, templates and conditions.
+/// Check files without running anything: YAML, fields, references, gates, templates and conditions.
 #[derive(Debug, Args)]
 pub struct Validate {
     /// Files, folders, or `-` for standard input.
@@ -30,9 +30,9 @@ pub struct Validate {
 /// The output format of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// With the place marked.
+    /// For people: each problem with its lines of the file.
     Text,
-    /// One line each.
+    /// One line per problem.
     Line,
     /// For programs.
     Json,

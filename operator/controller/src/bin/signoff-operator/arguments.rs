@@ -10,91 +10,92 @@ use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings, ValueSettin
 use signoff_engine::Settings;
 use signoff_executor::Allowed;
 
-/// Runs Workflows and records what people decide.
+/// Run Workflows and record the decisions of people.
 #[derive(Debug, Parser)]
 #[command(name = "signoff-operator", version)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// A kubeconfig file; without it, the operator runs in a Pod of the cluster it serves.
+    /// The kubeconfig file. Without it, the operator must run in a Pod of the cluster.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig file, where it is not the current one.
+    /// The context of the kubeconfig file. Default: the current context.
     #[arg(long, global = true, value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
-    /// The operator's own namespace, where its Lease is. Default: that of its Pod or context.
+    /// The operator's own namespace, which contains its Lease. Default: the namespace of its Pod or context.
     #[arg(long, global = true, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Where /metrics, /healthz and /readyz are served.
+    /// The address for /metrics, /healthz and /readyz.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The name of this operator among others; the time of its start is always added.
+    /// The name of this operator; its start time is always appended.
     #[arg(long, env = "POD_UID", default_value = "signoff-operator", value_name = "TEXT")]
     pub identity: String,
     /// The timeout of a gate that sets none.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     pub default_gate_timeout: Span,
-    /// The longest timeout of a gate.
+    /// The longest timeout that a gate can set.
     #[arg(long, default_value = "168h", value_name = "DURATION")]
     pub max_gate_timeout: Span,
-    /// An address that calls may reach although it is refused by default, such as 127.0.0.1:8080 or 100.64.0.0/10; may
-    /// be repeated.
+    /// An address that calls can reach although it is refused by default, such as 127.0.0.1:8080 or 100.64.0.0/10; can
+    /// be given more than once.
     #[arg(long, value_name = "ADDRESS")]
     pub allow_address: Vec<Allowed>,
-    /// The longest `timeout` of an http step and of a turn of an agent.
+    /// The longest `timeout` that an http step or an agent step can set.
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub max_call_timeout: Span,
-    /// The most calls of models and addresses in flight.
+    /// The maximum number of calls to models and addresses in flight.
     #[arg(long, default_value_t = 64, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls: u16,
-    /// The most calls in flight in one namespace. Default: half of --max-calls.
+    /// The maximum number of calls in flight of one namespace. Default: half of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_namespace: Option<u16>,
-    /// The most calls in flight for one Workflow. Default: a quarter of --max-calls.
+    /// The maximum number of calls in flight of one Workflow. Default: a quarter of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_workflow: Option<u16>,
-    /// The most calls in flight to one host: that of a provider's baseURL, or of an http step. Default: three quarters of --max-calls.
+    /// The maximum number of calls in flight to one host, that is, the host of a provider's baseURL or of an http step. Default:
+    /// three quarters of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_provider: Option<u16>,
-    /// The most bytes that the spec of a Workflow may have as JSON, inputs included.
+    /// The maximum size of the spec of a Workflow, including inputs, in bytes of JSON.
     #[arg(long, default_value_t = 524_288, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..))]
     pub max_workflow_bytes: u32,
-    /// The most bytes that the long values of a Workflow may have together.
+    /// The maximum size of all long values of a Workflow together, in bytes.
     #[arg(long, default_value_t = 67_108_864, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_048_576..))]
     pub max_value_bytes_per_workflow: u64,
-    /// The most bytes that the long values of all Workflows of a namespace may have together.
+    /// The maximum size of all long values of a namespace together, in bytes.
     #[arg(long, default_value_t = 536_870_912, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_048_576..))]
     pub max_value_bytes_per_namespace: u64,
-    /// Refuse steps that are Pods: the operator then needs no rights on Pods.
+    /// Refuse pod steps. The operator then needs no rights on Pods.
     #[arg(long, conflicts_with = "pod_namespace")]
     pub no_pods: bool,
-    /// A namespace in which steps may be Pods; may be repeated. Default: every namespace.
+    /// A namespace that can have pod steps; can be given more than once. Default: every namespace.
     #[arg(long, value_name = "NAME")]
     pub pod_namespace: Vec<String>,
-    /// The most Pods of steps that run at once in a namespace.
+    /// The maximum number of Pods of steps that run at once in a namespace.
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_pods_per_namespace: u16,
-    /// The most Pods of steps that run at once for one Workflow.
+    /// The maximum number of Pods of steps that run at once for one Workflow.
     #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_pods_per_workflow: u16,
-    /// The CPU time that one evaluation of what users wrote may take.
+    /// The maximum CPU time of one evaluation of users' text, such as templates and conditions.
     #[arg(long, default_value = "5s", value_name = "DURATION")]
     pub evaluation_limit: Span,
-    /// A folder that survives this process on its machine, for marks of what is being evaluated. Without it, an object
-    /// that ends the process is not found out.
+    /// The folder in which the operator notes which objects it evaluates. It must survive a restart of the process.
+    /// Without it, the operator cannot find an object whose evaluation ended the process.
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
     /// The format of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
-    /// Honour nothing while other people's webhooks or mutating policies match signoff.dev.
+    /// Honour no decision while a foreign webhook or mutating policy matches signoff.dev.
     #[arg(long)]
     pub strict_guard: bool,
-    /// Try the rules only on the API server that answers, and not on each one of Endpoints default/kubernetes. Always
-    /// so with --kubeconfig.
+    /// Test the admission policies on one API server only, not on each server of the Endpoints default/kubernetes.
+    /// Always on with --kubeconfig.
     #[arg(long)]
     pub one_server: bool,
-    /// Take no Lease: only where no other operator runs.
+    /// Run without a Lease. Use this only if no other operator runs.
     #[arg(long)]
     pub no_lease: bool,
 }
@@ -110,7 +111,7 @@ pub enum Command {
 /// The commands about the admission policies.
 #[derive(Debug, Subcommand)]
 pub enum GuardCommand {
-    /// Print what is in force, what differs and how to mend it. Ends with 0 where all is in force, else with 1.
+    /// Print what is in force, what differs and the remedy. The exit code is 0 if everything is in force, otherwise 1.
     Check {
         /// The operator's service account.
         #[arg(long, default_value = "signoff-operator", value_name = "NAME")]
@@ -123,7 +124,7 @@ pub enum GuardCommand {
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

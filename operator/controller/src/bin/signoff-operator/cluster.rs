@@ -9,7 +9,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use signoff_controller::metrics::Shared;
+use signoff_controller::metrics::SharedMetrics;
 use signoff_executor::ProtectedSet;
 
 use crate::arguments::Arguments;
@@ -23,13 +23,13 @@ pub struct Connection {
 }
 
 /// Returns a client that counts its reads, and the operator's namespace.
-pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<Connection> {
+pub async fn client(arguments: &Arguments, metrics: &SharedMetrics) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
             let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("understanding {}", file.display()))?
+            config.with_context(|| format!("parsing {}", file.display()))?
         }
         None => Config::incluster().context("no --kubeconfig is given, and this is not a Pod of a cluster")?,
     };
@@ -37,7 +37,8 @@ pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<C
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let counts = metrics.requests();
-    let client = signoff_cluster::connect_told(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
+    let client =
+        signoff_cluster::connect_with_observer(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }

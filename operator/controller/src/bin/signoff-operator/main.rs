@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
     Config, DefaultCaller, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator,
-    ProtectedAddresses, metrics::Shared, secrets::ClusterSecrets,
+    ProtectedAddresses, metrics::SharedMetrics, secrets::ClusterSecrets,
 };
 use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
-    let metrics = Shared::default();
+    let metrics = SharedMetrics::default();
     let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics).await?;
     let protected = cluster::protected_set(&way).await;
     let http = HttpClient::new(HttpSettings {
@@ -79,7 +79,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     tracing::info!(%incarnation, %namespace, %address, version = env!("CARGO_PKG_VERSION"), "signoff-operator starts");
     let pages = tokio::spawn(serve::serve(listener, operator.probe()));
 
-    let ended = operator.run(asked_to_stop()?).await;
+    let ended = operator.run(stop_signal()?).await;
     pages.abort();
     if let Err(lost @ ExitReason::LostThreads(_)) = &ended {
         tracing::error!("{lost}");
@@ -91,7 +91,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Returns a future that is ready when the process is asked to end: by Kubernetes, or from a terminal.
-fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send> {
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

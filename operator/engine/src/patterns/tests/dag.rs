@@ -80,7 +80,7 @@ fn names_are_unique_deps_are_known_and_there_is_no_circle() {
     );
     let found =
         errors(dag(json!([after(set("one", "x"), &["two"]), after(set("two", "x"), &["one"]), set("three", "x"),])));
-    assert!(found[0].contains("one, two depend on each other in a circle"), "{found:?}");
+    assert!(found[0].contains("one, two depend on each other in a cycle"), "{found:?}");
 }
 
 #[test]

@@ -350,7 +350,7 @@ mod error_escalation {
     fn an_outcome_that_is_not_known_is_never_repeated_without_a_person() {
         let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate", "retry": {"limit": 5}}]);
         let mut run = with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));
-        run.take(vec![crate::Fact::Lost { path: "pay".into(), attempt: 1 }]);
+        run.take(vec![crate::Fact::CallLost { path: "pay".into(), attempt: 1 }]);
         assert!(run.calls().is_empty());
         assert_eq!(run.open(), ["pay/.error"]);
         run.decide("pay/.error", decided(Verdict::Retry));
@@ -459,7 +459,7 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
         "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}]);
     let found = errors(spec).join("\n");
     for words in [
-        "spec.gates[0].hitl.onReject: nothing could go on after a Reject",
+        "spec.gates[0].hitl.onReject: no step could run after a Reject",
         "spec.gates[0].hitl.allowedVerdicts: Retry has no effect at this gate: no agent",
         "spec.gates[0].hitl.allowedVerdicts: Defer has no effect at this gate: no agent",
     ] {

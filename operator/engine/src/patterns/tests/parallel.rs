@@ -216,7 +216,8 @@ fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
         in_branch("c", agent("fail", "b", "x")),
     ]);
     let mut run = TestRun::of(of_pattern(json!({"pattern": {"parallel": {"maxParallel": 1}}, "steps": steps})));
-    let approved = |path: &str| Fact::Decided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
+    let approved =
+        |path: &str| Fact::ApprovalDecided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
     let at = run.clock;
     let failure = crate::transition::Failure {
         class: "Status".into(),
@@ -227,7 +228,7 @@ fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
         facts: std::collections::BTreeMap::new(),
         log: None,
     };
-    let ended = Fact::Ended { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
+    let ended = Fact::CallFinished { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
     run.take(vec![approved("a/ask"), approved("b/ask"), ended]);
     run.failed();
     let records = run.journal.records().iter().count();

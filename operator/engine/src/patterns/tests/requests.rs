@@ -4,13 +4,13 @@ use serde_json::json;
 use signoff_api::journal::StepPhase;
 
 use crate::tests::test_run::{TestRun, agent, chain_of, gate};
-use crate::transition::{Command, HttpCall, What};
+use crate::transition::{CallContent, Command, HttpCall};
 
 /// The request that is sent at a path in this transition.
 fn sent<'a>(run: &'a TestRun, path: &str) -> Option<&'a HttpCall> {
     run.transition.commands.iter().find_map(|command| match command {
-        Command::Call(call) if call.path == path => match &call.what {
-            What::Http(http) => Some(http),
+        Command::Call(call) if call.path == path => match &call.content {
+            CallContent::Http(http) => Some(http),
             _ => None,
         },
         _ => None,

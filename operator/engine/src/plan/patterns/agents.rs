@@ -74,8 +74,13 @@ impl Validator<'_> {
     }
 
     /// A step that stands alone: a reduce, a writeup.
-    pub(super) fn alone(&mut self, plan: &PlanContext<'_>, one: &SpecStep<'_>, known: &Known) -> Option<PlannedStep> {
-        self.depends_on_nothing(one, "leave dependsOn out");
+    pub(super) fn single_step(
+        &mut self,
+        plan: &PlanContext<'_>,
+        one: &SpecStep<'_>,
+        known: &Known,
+    ) -> Option<PlannedStep> {
+        self.check_no_dependencies(one, "leave dependsOn out");
         self.step(one.step, &StepContext { result: true, ..StepContext::new(plan, &one.field, "", known.clone()) })
     }
 
@@ -105,9 +110,9 @@ impl Validator<'_> {
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.orchestratorWorkers";
-        self.no_branches(steps);
+        self.check_no_branches(steps);
         let named: BTreeSet<&str> = spec.reduce.as_deref().into_iter().chain(spec.writeup.as_deref()).collect();
-        self.unnamed(steps, &named, "name it in reduce or writeup, or leave it out");
+        self.check_all_named(steps, &named, "name it in reduce or writeup, or leave it out");
         let max_tasks = count(spec.orchestrator.max_tasks).unwrap_or(MAX_TASKS);
         let context = StepContext::new(plan, format!("{field}.orchestrator"), "", with_decision(base.clone()));
         let addition = format!(
@@ -143,7 +148,7 @@ impl Validator<'_> {
             self.review(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
         });
         let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
-        let reduce = spec_reduce.as_ref().and_then(|one| self.alone(plan, one, &done));
+        let reduce = spec_reduce.as_ref().and_then(|one| self.single_step(plan, one, &done));
         let reduced = match &spec_reduce {
             Some(one) => {
                 with_records(done.clone(), [one.step].into_iter(), &[]).with("reduce", Members::fields(RECORD))
@@ -151,7 +156,7 @@ impl Validator<'_> {
             None => done.clone(),
         };
         let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
-        let writeup = spec_writeup.as_ref().and_then(|one| self.alone(plan, one, &reduced));
+        let writeup = spec_writeup.as_ref().and_then(|one| self.single_step(plan, one, &reduced));
         if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
             && reduce == writeup
         {

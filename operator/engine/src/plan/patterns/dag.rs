@@ -25,8 +25,8 @@ impl Validator<'_> {
         steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
-        self.no_branches(steps);
-        self.at_most(steps, MOST_STEPS, "dag");
+        self.check_no_branches(steps);
+        self.check_count(steps, MOST_STEPS, "dag");
         let steps = steps.all();
         if steps.is_empty() {
             self.error("spec.steps", "a dag needs at least one step");
@@ -57,7 +57,7 @@ impl Validator<'_> {
             };
             let again: Vec<usize> = order.iter().filter(between).copied().collect();
             if step.gate().is_some_and(|gate| gate.allowed.contains(&Verdict::Defer)) {
-                self.nobody_else_saw(steps, &before, at, &again);
+                self.check_readers_wait_for_gate(steps, &before, at, &again);
             }
             planned[at] = Some(PlannedTask { step, deps: deps[at].clone(), before: seen.clone(), again });
         }
@@ -103,13 +103,19 @@ impl Validator<'_> {
         if stuck.is_empty() {
             return Some(order);
         }
-        let message = format!("{} depend on each other in a circle: remove one from dependsOn", stuck.join(", "));
+        let message = format!("{} depend on each other in a cycle: remove one from dependsOn", stuck.join(", "));
         self.error("spec.steps", message);
         None
     }
 
     /// Checks that every task that reads what a gate sends back waits for the gate.
-    fn nobody_else_saw(&mut self, steps: &[SpecStep<'_>], before: &[Vec<usize>], gate: usize, again: &[usize]) {
+    fn check_readers_wait_for_gate(
+        &mut self,
+        steps: &[SpecStep<'_>],
+        before: &[Vec<usize>],
+        gate: usize,
+        again: &[usize],
+    ) {
         let name = |at: usize| steps[at].step.name.as_str();
         for (other, seen) in before.iter().enumerate() {
             let saw = again.iter().any(|at| seen.contains(at));

@@ -31,8 +31,12 @@ impl Validator<'_> {
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.evaluatorOptimizer";
-        self.no_branches(steps);
-        self.unnamed(steps, &BTreeSet::new(), "evaluatorOptimizer asks its agents itself, so leave the step out");
+        self.check_no_branches(steps);
+        self.check_all_named(
+            steps,
+            &BTreeSet::new(),
+            "evaluatorOptimizer asks its agents itself, so leave the step out",
+        );
         let context = StepContext::new(plan, field, "", base.clone());
         let agent =
             PatternAgent { agent_field: "producer", ..PatternAgent::of(&spec.producer, spec.input.as_deref(), None) };

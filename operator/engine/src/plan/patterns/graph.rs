@@ -28,8 +28,8 @@ impl Validator<'_> {
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.graph";
-        self.no_branches(steps);
-        self.at_most(steps, MOST_STEPS, "graph");
+        self.check_no_branches(steps);
+        self.check_count(steps, MOST_STEPS, "graph");
         let steps = steps.all();
         if steps.is_empty() {
             self.error("spec.steps", "a graph needs at least one step");
@@ -41,7 +41,7 @@ impl Validator<'_> {
         for one in steps {
             let mut context = StepContext::new(plan, &one.field, "", known.clone());
             context.earlier = nodes.iter().enumerate().collect();
-            self.depends_on_nothing(one, "add an edge to spec.pattern.graph.edges");
+            self.check_no_dependencies(one, "add an edge to spec.pattern.graph.edges");
             if let Some(step) = self.step(one.step, &context) {
                 nodes.push(step);
             }

@@ -35,7 +35,7 @@ impl Validator<'_> {
         steps: &SpecSteps<'_>,
         base: &Known,
     ) -> (PlannedPattern, Known) {
-        self.no_branches(steps);
+        self.check_no_branches(steps);
         let steps = steps.all();
         if steps.is_empty() {
             let message = "a run needs at least one step: add it to spec.steps, whatever the pattern";
@@ -137,7 +137,7 @@ impl Validator<'_> {
             known = with_decision(known);
         }
         let found = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
-        let reduce = found.as_ref().and_then(|one| self.alone(plan, one, &known));
+        let reduce = found.as_ref().and_then(|one| self.single_step(plan, one, &known));
         if let Some(one) = &found {
             known = with_records(known, [one.step].into_iter(), &[]);
             if one.step.hitl.is_some() {

@@ -12,7 +12,7 @@ use super::{RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
     plan::PlannedStep,
-    replay::activity::{RenderError, Run},
+    replay::run::{RenderError, Run},
 };
 
 /// The variables of a pattern, as of a number of the journal.

@@ -13,7 +13,7 @@ use super::{StepScope, VisibleRecord};
 
 use crate::{
     plan::{Action, PlannedGate, PlannedStep},
-    replay::activity::{RenderError, Run},
+    replay::run::{RenderError, Run},
 };
 
 /// The record of what became of an answer, beneath that of its step.

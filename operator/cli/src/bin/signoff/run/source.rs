@@ -38,7 +38,7 @@ pub fn workflow(
         read.warnings.into_iter().filter(|problem| !problem.field.starts_with("spec.inputs")).collect();
     told(&warnings);
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
-    if read.notes.iter().any(|note| note.weight == strands::Weight::Unsupported) {
+    if read.notes.iter().any(|note| note.weight == strands::NoteLevel::Unsupported) {
         let remedy = "make a Workflow of it with `signoff import --lenient`, change that, and run it";
         return Err(Exit::Unsupported.because(format!("{name} asks for what is not there (see above): {remedy}")));
     }

@@ -8,7 +8,7 @@ use super::tokens::{self, Token};
 
 /// One comparison of an answer with a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Compared {
+pub(super) struct AnswerComparison {
     /// The compared path as written: `hitl_response`, `nodes.review.response`.
     pub(super) path: String,
     /// The word.
@@ -18,7 +18,7 @@ pub(super) struct Compared {
 }
 
 /// The comparisons of a template or a condition.
-pub(super) fn compared(source: &str, after: Option<&str>, list: &mut Vec<Compared>) {
+pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
     let all = if source.contains("{{") || source.contains("{%") {
         tokens::template(source)
     } else {
@@ -27,7 +27,7 @@ pub(super) fn compared(source: &str, after: Option<&str>, list: &mut Vec<Compare
     let tokens: Vec<&Token> = all.iter().filter(|token| !matches!(token, Token::Space(_))).collect();
     let mut add = |path: Option<String>, word: &Token| {
         if let (Some(path), Some(word)) = (path, word.unquoted()) {
-            list.push(Compared { path, word: word.to_owned(), after: after.map(ToOwned::to_owned) });
+            list.push(AnswerComparison { path, word: word.to_owned(), after: after.map(ToOwned::to_owned) });
         }
     };
     for (at, token) in tokens.iter().enumerate() {
@@ -115,7 +115,7 @@ pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
 }
 
 /// The first of these words that people mean this verdict with.
-pub(super) fn first_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
+pub(super) fn first_word_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
     words.iter().copied().find(|word| Word::read(word) == Word::Verdict(verdict))
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     fn found(source: &str) -> Vec<(String, String)> {
         let mut list = Vec::new();
-        compared(source, None, &mut list);
+        add_comparisons(source, None, &mut list);
         list.into_iter().map(|compared| (compared.path, compared.word)).collect()
     }
 

@@ -4,7 +4,9 @@
 use serde_json::json;
 use signoff_api::Workflow;
 
-use super::*;
+use kube::ResourceExt as _;
+
+use super::{state::MOST_SMALL, *};
 
 fn workflow(version: &str, phase: &str) -> Workflow {
     serde_json::from_value(json!({
@@ -26,12 +28,12 @@ fn version(store: &Store<Workflow>) -> String {
 #[test]
 fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
     let store = Store::default();
-    assert!(store.see(workflow("8", "Running")));
+    assert!(store.apply(workflow("8", "Running")));
     store.record(workflow("10", "Waiting"));
-    assert!(!store.see(workflow("9", "Running")), "older than what was written");
+    assert!(!store.apply(workflow("9", "Running")), "older than what was written");
     assert_eq!(version(&store), "10");
-    assert!(!store.see(workflow("10", "Waiting")), "the write's own echo");
-    assert!(store.see(workflow("11", "Waiting")));
+    assert!(!store.apply(workflow("10", "Waiting")), "the write's own echo");
+    assert!(store.apply(workflow("11", "Waiting")));
     assert_eq!(version(&store), "11");
 }
 
@@ -39,10 +41,13 @@ fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
 fn what_was_written_after_a_list_was_taken_survives_it() {
     let store = Store::default();
     store.record(workflow("10", "Waiting"));
-    store.listing();
-    assert_eq!(store.listed("9"), []);
-    store.listing();
-    assert_eq!(store.listed("12"), [Gone { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]);
+    store.begin_list();
+    assert_eq!(store.finish_list("9"), []);
+    store.begin_list();
+    assert_eq!(
+        store.finish_list("12"),
+        [DeletedObject { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]
+    );
     assert!(matches!(store.find(&Name::new("n", "w")), Found::NotFound));
 }
 
@@ -50,11 +55,11 @@ fn what_was_written_after_a_list_was_taken_survives_it() {
 fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
     let store = Store::default();
     let name = Name::new("n", "w");
-    store.see(workflow("8", "Running"));
+    store.apply(workflow("8", "Running"));
     let known = store.version_of(&name);
     let mut other = workflow("10", "Pending");
     other.metadata.uid = Some("other".to_owned());
-    assert!(store.see(other));
+    assert!(store.apply(other));
     store.mark_absent(&name, known.as_deref());
     store.mark_absent(&name, None);
     assert_eq!(store.remove(name.clone(), "u"), None, "word of its predecessor");
@@ -66,9 +71,9 @@ fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
 #[test]
 fn after_a_lost_answer_only_the_server_is_believed() {
     let store = Store::default();
-    store.see(workflow("8", "Running"));
+    store.apply(workflow("8", "Running"));
     store.mark_stale(&Name::new("n", "w"));
-    assert!(store.see(workflow("9", "Running")));
+    assert!(store.apply(workflow("9", "Running")));
     assert!(matches!(store.find(&Name::new("n", "w")), Found::Stale), "a watch may lag behind the lost write");
     store.record(workflow("9", "Running"));
     assert_eq!(version(&store), "9");
@@ -78,12 +83,12 @@ fn after_a_lost_answer_only_the_server_is_believed() {
 fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
     let store = Store::default();
     let name = Name::new("n", "w");
-    store.see(workflow("8", "Waiting"));
+    store.apply(workflow("8", "Waiting"));
     store.release(&name);
     assert!(matches!(store.find(&name), Found::Here(object) if *object == workflow("8", "Waiting")));
     store.keep_summary(&name);
     assert_eq!(version(&store), "8", "it is not over");
-    store.see(workflow("9", "Succeeded"));
+    store.apply(workflow("9", "Succeeded"));
     store.keep_summary(&name);
     assert!(matches!(store.find(&name), Found::Finished { .. }));
     assert!(!store.is_open(&name, "u"));
@@ -98,7 +103,7 @@ fn large(name: &str, bytes: usize) -> Workflow {
         "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
         "spec": {"requestedBy": "dana", "steps": steps}, "status": {"phase": "Waiting"},
     });
-    serde_json::from_value::<crate::kinds::Read<Workflow>>(object).unwrap().0
+    serde_json::from_value::<crate::kinds::Decoded<Workflow>>(object).unwrap().0
 }
 
 #[test]
@@ -106,10 +111,10 @@ fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
     let store = Store::default();
     const BYTES: usize = 400_000;
     for n in 0..200 {
-        store.see(large(&format!("w{n}"), BYTES));
+        store.apply(large(&format!("w{n}"), BYTES));
         store.release(&Name::new("n", &format!("w{n}")));
     }
-    let (bytes, full) = store.held();
+    let (bytes, full) = store.memory_use();
     assert_eq!(full, 0);
     assert!(bytes < 200 * BYTES / 10, "{bytes} bytes");
     let Found::Here(found) = store.find(&Name::new("n", "w7")) else { panic!("it is lost") };
@@ -122,12 +127,12 @@ fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
     let name = |n: usize| Name::new("n", &format!("w{n}"));
     let others = MOST_SMALL.get();
     for n in 0..=others {
-        store.see(large(&format!("w{n}"), 1_000));
+        store.apply(large(&format!("w{n}"), 1_000));
         store.release(&name(n));
         store.release(&name(n));
     }
     assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
-    let held = store.held();
+    let held = store.memory_use();
     assert!(held.0 > others * 1_000 && held.1 == 0, "they are at rest: {held:?}");
     let Found::Here(found) = store.find(&name(0)) else { panic!("it is lost") };
     assert_eq!(*found, large("w0", 1_000), "and is not lost");
@@ -136,10 +141,10 @@ fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
 #[test]
 fn an_object_that_changed_while_it_was_compressed_stays_the_newest() {
     let store = Store::default();
-    store.see(workflow("8", "Waiting"));
+    store.apply(workflow("8", "Waiting"));
     store.release(&Name::new("n", "w"));
-    store.see(workflow("9", "Waiting"));
-    assert_eq!(store.held().1, 1);
+    store.apply(workflow("9", "Waiting"));
+    assert_eq!(store.memory_use().1, 1);
     assert_eq!(version(&store), "9");
 }
 
@@ -171,10 +176,10 @@ fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
     assert!(matches!(store.lock().entries[&Name::new("n", "big")].body, Body::Packed(_)));
     for object in [small, big] {
         let name = Name::of(&object);
-        assert!(!store.see(object.clone()), "{name}");
+        assert!(!store.apply(object.clone()), "{name}");
         assert!(!store.lock().entries[&name].sent);
         assert!(store.is_own(&name, &object.resource_version().unwrap()));
-        assert!(!store.see(object), "and once more");
+        assert!(!store.apply(object), "and once more");
     }
 }
 
@@ -190,7 +195,7 @@ fn an_echo_whose_free_form_json_has_its_keys_in_another_order_is_no_news() {
         });
         let metadata = json!({"name": "a", "namespace": "n", "uid": "v", "resourceVersion": "10"});
         let object = json!({"metadata": metadata, "spec": {"request": request}, "status": {}});
-        serde_json::from_value::<crate::kinds::Read<signoff_api::Approval>>(object).unwrap().0
+        serde_json::from_value::<crate::kinds::Decoded<signoff_api::Approval>>(object).unwrap().0
     };
     let sent = read(r#"{"Modify": {"type": "object", "required": ["route"]}}"#);
     let stored = read(r#"{"Modify": {"required": ["route"], "type": "object"}}"#);
@@ -202,7 +207,7 @@ fn an_echo_whose_free_form_json_has_its_keys_in_another_order_is_no_news() {
         if is_packed {
             store.compress(&name);
         }
-        assert!(!store.see(stored.clone()), "packed: {is_packed}");
+        assert!(!store.apply(stored.clone()), "packed: {is_packed}");
         assert!(store.is_own(&name, "10"), "packed: {is_packed}");
     }
 }
@@ -219,10 +224,10 @@ fn what_is_stored_replaces_what_was_sent_and_is_news() {
             let name = Name::of(&object);
             let version = object.resource_version().unwrap();
             let object = changed(object);
-            assert!(if by_list { store.list(object.clone()) } else { store.see(object.clone()) }, "{name}");
+            assert!(if by_list { store.list(object.clone()) } else { store.apply(object.clone()) }, "{name}");
             assert_eq!(message(&store, &name.name).as_deref(), Some("changed on its way"));
             assert!(!store.is_own(&name, &version), "whoever wrote it looks again");
-            assert!(!store.see(object), "it is news once");
+            assert!(!store.apply(object), "it is news once");
         }
     }
 }
@@ -233,7 +238,7 @@ fn a_changed_spec_of_the_same_version_is_news_too() {
     store.record_sent(workflow("10", "Waiting"));
     let mut other = workflow("10", "Waiting");
     other.spec.cancel = Some(true);
-    assert!(store.see(other));
+    assert!(store.apply(other));
     assert!(matches!(store.find(&Name::new("n", "w")), Found::Here(object) if object.spec.cancel == Some(true)));
 }
 
@@ -243,10 +248,10 @@ fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Succeeded"));
     store.keep_summary(&name);
-    assert!(!store.see(changed(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
+    assert!(!store.apply(changed(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
     store.record_sent(workflow("11", "Succeeded"));
     store.keep_summary(&name);
-    assert!(store.see(workflow("11", "Waiting")), "it is not over as it is stored");
+    assert!(store.apply(workflow("11", "Waiting")), "it is not over as it is stored");
     assert_eq!(status(&store, "w"), "Waiting");
     assert!(store.is_open(&name, "u"));
 }
@@ -255,11 +260,11 @@ fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
 fn an_answer_behind_its_echo_does_not_hide_what_is_stored() {
     let store = Store::default();
     let name = Name::new("n", "w");
-    store.see(workflow("9", "Running"));
-    assert!(store.see(workflow("10", "Waiting")));
+    store.apply(workflow("9", "Running"));
+    assert!(store.apply(workflow("10", "Waiting")));
     store.record_sent(workflow("10", "Waiting"));
     assert!(store.is_own(&name, "10"), "it is what was sent");
-    assert!(store.see(changed(workflow("11", "Waiting"))));
+    assert!(store.apply(changed(workflow("11", "Waiting"))));
     let recorded = store.record_sent(workflow("11", "Waiting"));
     assert_eq!(*recorded, changed(workflow("11", "Waiting")), "the write works on with what is stored");
     assert_eq!(message(&store, "w").as_deref(), Some("changed on its way"));
@@ -280,7 +285,7 @@ fn a_read_of_the_whole_object_settles_what_was_sent() {
 fn an_object_is_counted_once_a_version() {
     let store = Store::default();
     let name = Name::new("n", "w");
-    store.see(workflow("9", "Waiting"));
+    store.apply(workflow("9", "Waiting"));
     let bytes = json_bytes(&workflow("9", "Waiting")).unwrap();
     assert_eq!(store.bytes_of(&name), bytes);
     assert!(store.lock().entries[&name].counted);

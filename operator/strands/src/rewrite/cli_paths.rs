@@ -1,13 +1,18 @@
 //! Paths that only the Strands CLI offers: `execution_context.*`, `runtime.*` and `context_policy.*`.
 //!
 //! Such a path becomes a name of the pattern or a literal of the file. It must not become an input: without an equivalent
-//! it becomes an empty text, and [`Found::missing`] records it.
+//! it becomes an empty text, and [`UnresolvedNames::missing`] records it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_manifest::source::{Node, Value};
 
-use super::{Found, Names, Path, Walk, bound, written};
+use super::{
+    Names, UnresolvedNames,
+    template_vars::template_vars,
+    token_walk::{NamePath, TokenWalk},
+    written,
+};
 use crate::tokens::{self, Token};
 
 /// The root of what a run of the Strands CLI leaves for its artifacts.
@@ -18,7 +23,7 @@ const FIELDS: [&str; 2] = ["runtime", "context_policy"];
 
 /// The equivalents of these paths in one file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
+pub(crate) struct CliPaths {
     /// The roots that have no other meaning in the file.
     roots: BTreeSet<&'static str>,
     /// Members of `execution_context`, as expressions with the names of the file.
@@ -27,7 +32,7 @@ pub(crate) struct Context {
     literals: BTreeMap<Vec<String>, String>,
 }
 
-impl Context {
+impl CliPaths {
     /// Creates the context of a file. `is_taken` says whether an input or a variable has a name.
     pub(crate) fn new(file: &Node, kind: &str, config: &Node, is_taken: impl Fn(&str) -> bool) -> Self {
         let roots = FIELDS.into_iter().chain([EXECUTION]).filter(|root| !is_taken(root)).collect();
@@ -70,7 +75,7 @@ impl Context {
     }
 
     /// The equivalent of a path, and how many of its members that takes.
-    fn equivalent(&self, path: &Path) -> Option<(&str, usize)> {
+    fn equivalent(&self, path: &NamePath) -> Option<(&str, usize)> {
         if path.root == EXECUTION {
             let first = path.members.first().filter(|_| path.members.len() > 1 || !path.calls)?;
             return self.members.get(first.as_str()).map(|now| (now.as_str(), 1));
@@ -82,18 +87,18 @@ impl Context {
 }
 
 /// Returns the tokens with the equivalents of these paths.
-pub(super) fn replaced(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
+pub(super) fn replaced(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     let is_asked = |token: &Token| names.context.roots.iter().any(|root| token.is_name(root));
     if !source.iter().any(is_asked) {
         return source.to_vec();
     }
-    let bound = bound(source, names);
-    let walk = Walk { source, names, bound: &bound };
+    let bound = template_vars(source, names);
+    let walk = TokenWalk { source, names, bound: &bound };
     let mut out = Vec::new();
     let mut at = 0;
     while let Some(token) = source.get(at) {
         let name = token.text();
-        if !is_asked(token) || !walk.is_root(at, name) || walk.bound(at, name).is_some() {
+        if !is_asked(token) || !walk.is_root(at, name) || walk.var_source(at, name).is_some() {
             out.push(token.clone());
             at += 1;
             continue;

@@ -2,56 +2,39 @@
 //!
 //! **Invariant:** blocks on nothing else, and owns every task that it spawns.
 
+mod start;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
-    events::{self, Delivery},
     kinds::{DecodedKind, Name},
-    lease::LeaseGuard,
-    requests::ApiRequests,
-    store::Store,
-    watch::{WatchEvent, follow},
-    workqueue::{Key, Queue},
-    write_priority::WritePriority,
+    watch::WatchEvent,
+    workqueue::Key,
 };
-use signoff_engine::{Fact, driver::CallKey, transition::What};
-use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
+use signoff_engine::{Fact, driver::CallKey, transition::CallContent};
+use signoff_executor::{Caller, calls::make, clock::wake_up};
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::mpsc,
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
 use crate::{
     approval,
-    blobs::ClusterBlobs,
-    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
-    call_slots::CallSlots,
-    context::{Context, Start, StartSlot},
+    context::{CallStart, Context, StartSlot},
     error::Error,
     exit_reason::ExitReason,
-    guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
-    health::Stage,
-    in_flight::Runs,
+    guard::GuardStatus,
+    health::OperatorPhase,
     operator::Operator,
-    pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
-    policy_index::{PolicyIndex, PolicyWatches},
-    protected_addresses,
-    quarantine::Quarantines,
+    pods::{PodRunner, PodWatchEvent},
+    policy_index::PolicyWatches,
     reconcile_load::ReconcileLoad,
-    stall_reports,
-    stalls::Stalls,
-    unreadable::Unreadable,
-    value_quota::ValueQuota,
-    watch_handlers, workflow,
+    stall_reports, watch_handlers, workflow,
 };
 
 /// The number of lost threads that ends the process.
@@ -61,8 +44,8 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
-type Reconciled = (Result<Option<signoff_api::Moment>, Error>, Duration);
-type CallEnd = (Name, String, CallKey, Fact);
+type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
+type CallResult = (Name, String, CallKey, Fact);
 
 /// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
@@ -72,121 +55,28 @@ pub(crate) struct EventLoop {
     grace: Duration,
     /// Watches and the guard, which never end by themselves.
     background: JoinSet<ExitReason>,
-    reconciles: JoinSet<Reconciled>,
-    under_way: ReconcileLoad,
-    calls: JoinSet<CallEnd>,
-    starts: mpsc::UnboundedReceiver<Start>,
+    reconciles: JoinSet<ReconcileResult>,
+    load: ReconcileLoad,
+    calls: JoinSet<CallResult>,
+    starts: mpsc::UnboundedReceiver<CallStart>,
     workflows: mpsc::Receiver<WatchEvent<Workflow>>,
     approvals: mpsc::Receiver<WatchEvent<Approval>>,
     policies: PolicyWatches,
-    pods: mpsc::Receiver<PodSight>,
-    attendant: Arc<PodRunner>,
-    synced: Synced,
+    pods: mpsc::Receiver<PodWatchEvent>,
+    pod_runner: Arc<PodRunner>,
+    synced: SyncedLists,
     /// Whether every first list is complete, so that reconciles may start.
     working: bool,
 }
 
 /// Which lists are complete.
 #[derive(Clone, Copy, Default)]
-struct Synced {
+struct SyncedLists {
     workflows: bool,
     approvals: bool,
 }
 
 impl EventLoop {
-    pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
-        let Operator { config, metrics, .. } = operator;
-        let client = &config.client;
-        let priority = WritePriority::default();
-        let (reporter, delivery) =
-            events::reporter(client.clone(), &config.incarnation, priority.clone(), metrics.requests());
-        let (to_starts, starts) = mpsc::unbounded_channel();
-        let (to_workflows, workflows) = mpsc::channel(256);
-        let (to_approvals, approvals) = mpsc::channel(256);
-        let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
-        let doubt = Arc::new(Notify::new());
-        let pods = Arc::new(PodIndex::default());
-        let context = Arc::new(Context {
-            requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
-            clock: Arc::clone(&config.clock),
-            blobs: config.blobs.clone().unwrap_or_else(default_blobs),
-            settings: config.settings.clone(),
-            incarnation: config.incarnation.clone(),
-            workflows: Store::default(),
-            approvals: Store::default(),
-            policies: PolicyIndex::default(),
-            unreadable: Unreadable::default(),
-            queue: Queue::default(),
-            stalls: Stalls::default(),
-            runs: Runs::default(),
-            plans: PlanCache::default(),
-            evaluator: config.evaluator.clone(),
-            evaluating: AtomicUsize::new(0),
-            quarantines: Quarantines::default(),
-            segments: SegmentCache::default(),
-            room: config.room,
-            call_slots: Arc::new(CallSlots::new(config.call_limits)),
-            value_quota: ValueQuota::new(config.values),
-            pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
-            pods,
-            guard: operator.guard.subscribe(),
-            recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
-            confirmed_outcomes: ConfirmedOutcomes::default(),
-            lease_guard,
-            starts: to_starts,
-            reporter,
-            metrics: Arc::clone(metrics),
-            draining: AtomicBool::new(false),
-        });
-        operator.context.send_replace(Arc::downgrade(&context));
-        let mut background = JoinSet::new();
-        let (counts, watched) = (metrics.requests(), client.clone());
-        background.spawn(follow(watched, to_workflows, counts).map(|()| ExitReason::Task("watch of Workflows")));
-        let (counts, watched) = (metrics.requests(), client.clone());
-        background.spawn(follow(watched, to_approvals, counts).map(|()| ExitReason::Task("watch of Approvals")));
-        let monitor = GuardMonitor {
-            client: client.clone(),
-            mode: config.guard.clone(),
-            status: operator.guard.clone(),
-            doubt,
-            clock: Arc::clone(&config.clock),
-            metrics: Arc::clone(metrics),
-        };
-        background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
-        if let Some(around) = &config.targets {
-            background.spawn(
-                protected_addresses::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
-            );
-        }
-        let policies = PolicyWatches::start(client, metrics, &mut background);
-        let pods = pods::watch(client, &config.pods, metrics, &mut background);
-        let attendant = PodRunner {
-            context: Arc::clone(&context),
-            requests: context.requests.clone(),
-            book: Arc::clone(&context.pods),
-            clock: Arc::clone(&config.clock),
-        };
-        let works = Self {
-            context,
-            caller: Arc::clone(&config.caller),
-            max_reconciles: config.max_reconciles.max(1),
-            grace: config.grace,
-            background,
-            reconciles: JoinSet::new(),
-            under_way: ReconcileLoad::default(),
-            calls: JoinSet::new(),
-            starts,
-            workflows,
-            approvals,
-            policies,
-            pods,
-            attendant: Arc::new(attendant),
-            synced: Synced::default(),
-            working: false,
-        };
-        (works, delivery)
-    }
-
     /// Runs the loop. Each iteration is short: nothing is awaited but events.
     pub(crate) async fn run(
         &mut self,
@@ -196,7 +86,7 @@ impl EventLoop {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
-        let mut room = context.pod_quota.freed();
+        let mut freed = context.pod_quota.freed();
         let mut lost = context.evaluator.lost();
         let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
@@ -214,7 +104,7 @@ impl EventLoop {
             tokio::select! {
                 biased;
                 () = &mut shutdown, if last_call.is_none() => {
-                    operator.enter(Stage::Stopping);
+                    operator.enter(OperatorPhase::Stopping);
                     context.draining.store(true, Ordering::Relaxed);
                     last_call = Some(Instant::now() + self.grace);
                 }
@@ -222,39 +112,39 @@ impl EventLoop {
                 () = until(last_writes) => return Err(ExitReason::LostThreads(*lost.borrow())),
                 Ok(()) = lost.changed(), if last_writes.is_none() => {
                     if *lost.borrow() >= MOST_LOST {
-                        operator.enter(Stage::Stopping);
+                        operator.enter(OperatorPhase::Stopping);
                         last_writes = Some(Instant::now() + LAST_WRITES);
                     }
                 }
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
-                Some(sight) = self.approvals.recv() => {
-                    self.synced.approvals |= watch_handlers::see_all(&context, &context.approvals, sight, &mut self.approvals);
+                Some(event) = self.approvals.recv() => {
+                    self.synced.approvals |= watch_handlers::apply_all(&context, &context.approvals, event, &mut self.approvals);
                 }
-                Some(sight) = self.workflows.recv() => {
-                    self.synced.workflows |= watch_handlers::see_all(&context, &context.workflows, sight, &mut self.workflows);
+                Some(event) = self.workflows.recv() => {
+                    self.synced.workflows |= watch_handlers::apply_all(&context, &context.workflows, event, &mut self.workflows);
                 }
                 changed = self.policies.next(&context.policies, &context.metrics) => self.reconcile_under_policies(&changed),
-                Some(sight) = self.pods.recv() => {
-                    for name in context.pods.see(sight) {
-                        context.look_at_workflow(name);
+                Some(event) = self.pods.recv() => {
+                    for name in context.pods.apply(event) {
+                        context.enqueue_workflow(name);
                     }
-                    context.pod_quota.look();
+                    context.pod_quota.announce_free();
                 }
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.fire_timers(context.now()),
-                // While the guard looks nothing can be said; what it then finds is news again.
+                // While the guard inspects nothing is reported; its result is a change again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
-                Ok(()) = room.changed() => {
-                    for name in context.pod_quota.next() {
-                        context.look_at_workflow(name);
+                Ok(()) = freed.changed() => {
+                    for name in context.pod_quota.workflows_to_wake() {
+                        context.enqueue_workflow(name);
                     }
                 }
                 () = context.call_slots.granted() => {
                     for name in context.call_slots.take_granted() {
-                        context.look_at_workflow(name);
+                        context.enqueue_workflow(name);
                     }
                 }
             }
@@ -263,7 +153,7 @@ impl EventLoop {
 
     /// Whether reconciles may start: not before every first list is complete.
     fn is_working(&mut self, operator: &Operator) -> bool {
-        let Synced { workflows, approvals } = self.synced;
+        let SyncedLists { workflows, approvals } = self.synced;
         if !self.working
             && workflows
             && approvals
@@ -272,7 +162,7 @@ impl EventLoop {
         {
             self.working = true;
             if !self.context.is_draining() {
-                operator.enter(Stage::Working);
+                operator.enter(OperatorPhase::Working);
             }
         }
         self.working
@@ -281,8 +171,8 @@ impl EventLoop {
     /// Starts as many reconciles as may be in flight.
     fn start_reconciles(&mut self) {
         if self.context.is_draining() {
-            // Only what has results to commit is still looked at.
-            let busy = self.context.runs.busy();
+            // Only runs with results to commit are still reconciled.
+            let busy = self.context.runs.busy_runs();
             self.context.queue.retain(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
         while self.has_room()
@@ -296,53 +186,53 @@ impl EventLoop {
                     Key::Approval(name) => approval::reconcile(&context, name).await,
                 };
                 match &result {
-                    Ok(_) => context.stalls.succeeded(&what),
-                    Err(error) => stall_reports::failed(&context, &what, error).await,
+                    Ok(_) => context.stalls.record_success(&what),
+                    Err(error) => stall_reports::record_failure(&context, &what, error).await,
                 }
                 (result, began.elapsed())
             });
             let bytes = self.context.bytes_of(&key);
-            self.under_way.begin(task.id(), key, bytes);
+            self.load.begin(task.id(), key, bytes);
         }
     }
 
     /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
     fn has_room(&self) -> bool {
-        let (count, waiting) = (self.under_way.count(), self.context.evaluating.load(Ordering::Relaxed));
+        let (count, waiting) = (self.load.count(), self.context.evaluating.load(Ordering::Relaxed));
         count.saturating_sub(waiting) < self.max_reconciles
             && count < self.max_reconciles.saturating_mul(MOST_WAITING)
-            && self.under_way.has_memory()
+            && self.load.has_memory()
     }
 
     /// Whether one more object of this namespace may be reconciled beside those that are.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.under_way.count_in(namespace) < most && self.under_way.has_memory_for(namespace)
+        self.load.count_in(namespace) < most && self.load.has_memory_for(namespace)
     }
 
-    fn on_reconciled(&mut self, done: Result<(Id, Reconciled), JoinError>) {
+    fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {
         let (id, result, took) = match done {
-            Ok((id, (result, took))) => (id, result, took),
-            Err(died) => {
-                let what = format!("looking at it died: {died}");
-                (died.id(), Err(Error::Bug { object: "an object".to_owned(), what }), Duration::ZERO)
-            }
+            Ok((id, (result, took))) => (id, Ok(result), took),
+            Err(died) => (died.id(), Err(died), Duration::ZERO),
         };
-        let Some(key) = self.under_way.end(id) else { return };
+        let Some(key) = self.load.end(id) else { return };
         let Context { queue, metrics, .. } = &*self.context;
         let (kind, name) = match &key {
             Key::Workflow(name) => (Workflow::KIND, name),
             Key::Approval(name) => (Approval::KIND, name),
         };
-        metrics.reconciled(kind, if result.is_ok() { "ok" } else { "error" }, took);
+        let result = result.unwrap_or_else(|died| {
+            Err(Error::Bug { object: format!("{kind} {name}"), what: format!("its reconcile panicked: {died}") })
+        });
+        metrics.count_reconcile(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
             Ok(due) => queue.finish(&key, due, |version| match &key {
                 Key::Workflow(name) => self.context.workflows.is_own(name, version),
                 Key::Approval(name) => self.context.approvals.is_own(name, version),
             }),
             Err(error) => {
-                metrics.failed(kind, error.class());
+                metrics.count_failure(kind, error.class());
                 let now = self.context.now();
                 let latest = self.context.stalls.due(&key);
                 let due = |failures| {
@@ -360,68 +250,70 @@ impl EventLoop {
     }
 
     /// Starts a call whose start is committed.
-    fn start_call(&mut self, start: Start) {
-        let Start { name, run, call, hold } = start;
+    fn start_call(&mut self, start: CallStart) {
+        let CallStart { name, run, call, hold } = start;
         let key = call.key();
         let uid = run.uid.clone();
         let (caller, clock, metrics) =
             (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
         let place = (name.clone(), uid.clone(), key.clone());
-        let attendant = Arc::clone(&self.attendant);
+        let pod_runner = Arc::clone(&self.pod_runner);
         let task = self.calls.spawn(async move {
             let began = Instant::now();
-            let kind = match &call.what {
-                What::Agent(_) => "agent",
-                What::Pod(_) => "pod",
-                What::Http(_) => "http",
+            let kind = match &call.content {
+                CallContent::Agent(_) => "agent",
+                CallContent::Pod(_) => "pod",
+                CallContent::Http(_) => "http",
             };
-            let result = match (&hold, &call.what) {
-                (StartSlot::Pod { begins, .. }, What::Pod(pod)) => attendant.attend(&run, &call, pod, *begins).await,
+            let result = match (&hold, &call.content) {
+                (StartSlot::Pod { begins, .. }, CallContent::Pod(pod)) => {
+                    pod_runner.run_pod(&run, &call, pod, *begins).await
+                }
                 _ => make(&*caller, &run, call).await,
             };
-            metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
+            metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
             drop(hold);
             let (name, uid, (path, attempt)) = place;
-            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
+            let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
             (name, uid, (path, attempt), fact)
         });
-        if !self.context.runs.attach(&name, &uid, &key, task.clone()) {
+        if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
         }
     }
 
-    fn on_call_finished(&mut self, done: Result<CallEnd, JoinError>) {
+    fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
         if let Ok((name, uid, key, fact)) = done
-            && self.context.runs.end(&name, &uid, key, fact)
+            && self.context.runs.finish_call(&name, &uid, key, fact)
         {
-            self.context.look_at_workflow(name);
+            self.context.enqueue_workflow(name);
         }
     }
 
     fn enqueue_all(&self) {
         for name in self.context.workflows.open() {
-            self.context.look_at_workflow(name);
+            self.context.enqueue_workflow(name);
         }
         for name in self.context.approvals.open() {
-            self.context.look_at_approval(name);
+            self.context.enqueue_approval(name);
         }
     }
 
-    /// Looks at the runs of these namespaces: something else is demanded of them.
+    /// Enqueues the runs of these namespaces, whose policies have changed.
     fn reconcile_under_policies(&self, namespaces: &[Arc<str>]) {
         if namespaces.is_empty() {
             return;
         }
         for name in self.context.workflows.open() {
             if namespaces.contains(&name.namespace) {
-                self.context.look_at_workflow(name);
+                self.context.enqueue_workflow(name);
             }
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
+        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy_runs().is_empty()
     }
 
     /// Ends everything that is in flight, and drops the reporter so that its last Events can be written.

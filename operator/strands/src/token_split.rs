@@ -16,7 +16,7 @@ pub(super) fn is_shallow(source: &[Token]) -> bool {
     let negations = source.iter().filter(|token| token.is_name("not") || token.is_sign("!")).count();
     negations <= MAX_DEPTH
         && source.iter().all(|token| {
-            depth += deeper(token);
+            depth += depth_change(token);
             usize::try_from(depth).is_ok_and(|depth| depth <= MAX_DEPTH)
         })
 }
@@ -25,12 +25,12 @@ pub(super) fn is_shallow(source: &[Token]) -> bool {
 pub(super) fn is_whole(source: &[Token]) -> bool {
     let mut depth = 0;
     source.iter().enumerate().all(|(at, token)| {
-        depth += deeper(token);
+        depth += depth_change(token);
         depth > 0 || at + 1 == source.len()
     })
 }
 
-pub(super) fn deeper(token: &Token) -> i32 {
+pub(super) fn depth_change(token: &Token) -> i32 {
     match token {
         Token::Sign(sign) => match sign.as_str() {
             "(" | "[" | "{" => 1,
@@ -58,7 +58,7 @@ pub(super) fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]>
 pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().position(|token| {
-        depth += deeper(token);
+        depth += depth_change(token);
         depth == 0 && is(token)
     })?;
     Some((&source[..at], &source[at + 1..]))
@@ -68,7 +68,7 @@ pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[To
 pub(super) fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().rposition(|token| {
-        depth += deeper(token);
+        depth += depth_change(token);
         depth == 0 && is(token)
     })?;
     Some((&source[..at], &source[at + 1..]))

@@ -1,21 +1,21 @@
 //! The verb and resource of a request that reads, from its method and path.
 //!
-//! It must not look at a body.
+//! It must not read a body.
 
 use http::{Method, Uri};
 
 /// A request that reads objects or asks a question, and stores nothing. Watches are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ReadRequest {
     /// `get`, `list`, or `create` where the question is an object, such as a review of a token.
     pub verb: &'static str,
     /// The resource in the plural, such as `workflows` or `pods/log`; the whole path of what is no resource.
     pub resource: String,
 }
 
-impl Asked {
+impl ReadRequest {
     /// Returns what a request reads; `None` where it writes or watches.
-    pub(crate) fn by(method: &Method, uri: &Uri) -> Option<Self> {
+    pub(crate) fn from_parts(method: &Method, uri: &Uri) -> Option<Self> {
         let watches = uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=")));
         let Some((resource, has_name)) = resource(uri.path()) else {
             return (method == Method::GET).then(|| Self { verb: "get", resource: uri.path().to_owned() });
@@ -81,7 +81,7 @@ mod tests {
             (Method::GET, "/version", Some(("get", "/version"))),
         ] {
             let uri: Uri = uri.parse().unwrap_or_default();
-            let asked = Asked::by(&method, &uri).map(|Asked { verb, resource }| (verb, resource));
+            let asked = ReadRequest::from_parts(&method, &uri).map(|ReadRequest { verb, resource }| (verb, resource));
             assert_eq!(asked, expected.map(|(verb, resource)| (verb, resource.to_owned())), "{method} {uri}");
         }
     }

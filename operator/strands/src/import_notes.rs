@@ -9,14 +9,14 @@ use serde::Serialize;
 use signoff_expr::text::display;
 use signoff_manifest::{problem::Problems, source::Node};
 
-use super::fields::{self, Fate};
+use super::fields::{self, FieldEffect};
 
 /// One thing to know about an imported file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Note {
+pub struct ImportNote {
     /// Its severity.
-    pub weight: Weight,
+    pub weight: NoteLevel,
     /// The field of the imported file.
     pub field: String,
     /// The effect on the import.
@@ -30,7 +30,7 @@ pub struct Note {
 /// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Weight {
+pub enum NoteLevel {
     /// The run does the same.
     Info,
     /// The run does the same in another way, or without a limit or a notice: perhaps not what was meant.
@@ -39,12 +39,12 @@ pub enum Weight {
     Unsupported,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for ImportNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.weight {
-            Weight::Info => "note",
-            Weight::Changed => "changed",
-            Weight::Unsupported => "unsupported",
+            NoteLevel::Info => "note",
+            NoteLevel::Changed => "changed",
+            NoteLevel::Unsupported => "unsupported",
         };
         let (field, message) = (display(&self.field, 256), display(&self.message, 1024));
         write!(f, "{word}: {field} (line {}): {message}", self.line)
@@ -52,9 +52,9 @@ impl fmt::Display for Note {
 }
 
 /// The notes of one file.
-pub(super) struct Notes<'t> {
+pub(super) struct ImportNotes<'t> {
     text: &'t str,
-    pub(super) list: Vec<Note>,
+    pub(super) list: Vec<ImportNote>,
     /// Values of a kind that their fields do not take: with one of them nothing is imported.
     pub(super) wrong: Problems<'t>,
     /// Every object that was read: its section and its path.
@@ -62,7 +62,7 @@ pub(super) struct Notes<'t> {
     pub(super) read: Vec<(&'static str, String)>,
 }
 
-impl<'t> Notes<'t> {
+impl<'t> ImportNotes<'t> {
     pub(super) fn of(text: &'t str) -> Self {
         Self {
             text,
@@ -74,19 +74,19 @@ impl<'t> Notes<'t> {
     }
 
     /// Tells about a field, once.
-    pub(super) fn tell(&mut self, weight: Weight, field: &str, at: &Range<usize>, message: impl Into<String>) {
+    pub(super) fn tell(&mut self, weight: NoteLevel, field: &str, at: &Range<usize>, message: impl Into<String>) {
         let message = message.into();
         let mut place = Problems::of(self.text);
         place.error("", "", at.clone(), "");
         let (line, column) = place.found.first().map_or((1, 1), |found| (found.line, found.column));
-        let note = Note { weight, field: field.to_owned(), message, line, column };
+        let note = ImportNote { weight, field: field.to_owned(), message, line, column };
         if !self.list.contains(&note) {
             self.list.push(note);
         }
     }
 
     /// Tells that these fields of an object have no effect where it stands.
-    pub(super) fn idle(&mut self, weight: Weight, node: &Node, path: &str, fields: &[&str], why: &str) {
+    pub(super) fn tell_unused(&mut self, weight: NoteLevel, node: &Node, path: &str, fields: &[&str], why: &str) {
         for (key, _) in
             node.fields().iter().filter(|(key, value)| fields.contains(&key.name.as_str()) && !value.is_null())
         {
@@ -104,18 +104,24 @@ impl<'t> Notes<'t> {
             let Some((kind, fate)) = fields::field(section, &key.name) else {
                 let hint = fields::meant(section, &key.name);
                 let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                self.tell(Weight::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
+                self.tell(NoteLevel::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
                 continue;
             };
-            if let Some(misfit) = kind.misfit(value) {
-                self.wrong.error("WrongType", &format!("{field}{}", misfit.below), misfit.at, misfit.message);
+            if let Some(kind_error) = kind.kind_error(value) {
+                self.wrong.error(
+                    "WrongType",
+                    &format!("{field}{}", kind_error.below),
+                    kind_error.at,
+                    kind_error.message,
+                );
             }
             match fate {
-                Fate::Becomes(_) => {}
-                Fate::LeftOut(why) => self.tell(Weight::Info, &field, &key.at, format!("left out: {why}")),
-                Fate::Without(why) => self.tell(Weight::Changed, &field, &key.at, format!("left out: {why}")),
-                Fate::Missing(_) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {}
-                Fate::Missing(why) => self.tell(Weight::Unsupported, &field, &key.at, why),
+                FieldEffect::Becomes(_) => {}
+                FieldEffect::LeftOut(why) => self.tell(NoteLevel::Info, &field, &key.at, format!("left out: {why}")),
+                FieldEffect::Without(why) => self.tell(NoteLevel::Changed, &field, &key.at, format!("left out: {why}")),
+                FieldEffect::Missing(_) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {
+                }
+                FieldEffect::Missing(why) => self.tell(NoteLevel::Unsupported, &field, &key.at, why),
             }
         }
     }

@@ -5,13 +5,13 @@
 
 use super::{
     names::Names,
-    parts::{cut_last, is_whole, trim},
+    token_split::{cut_last, is_whole, trim},
     tokens::Token,
 };
 
 /// The type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ExprType {
     Text,
     /// A list, or the names of an object.
     List,
@@ -41,7 +41,7 @@ const OTHERS: [&str; 15] = [
     "hitl",
 ];
 
-impl Shape {
+impl ExprType {
     /// The shape of an expression whose names are the Workflow's.
     pub(super) fn of(source: &[Token], names: &Names) -> Self {
         let source = trim(source);
@@ -70,24 +70,24 @@ impl Shape {
 }
 
 /// Returns the result type of a method.
-fn called(source: &[Token]) -> Shape {
+fn called(source: &[Token]) -> ExprType {
     let open = (0..source.len()).rev().find(|open| source[*open].is_sign("(") && is_whole(&source[*open..]));
     match open.map(|open| &source[..open]) {
         Some([.., dot, method]) if dot.is_sign(".") => match method.text() {
-            "lower" | "upper" | "strip" | "trim" => Shape::Text,
-            "startswith" | "endswith" | "startsWith" | "endsWith" | "contains" => Shape::Decision,
-            _ => Shape::Unknown,
+            "lower" | "upper" | "strip" | "trim" => ExprType::Text,
+            "startswith" | "endswith" | "startsWith" | "endsWith" | "contains" => ExprType::Decision,
+            _ => ExprType::Unknown,
         },
-        _ => Shape::Unknown,
+        _ => ExprType::Unknown,
     }
 }
 
 /// Returns the type of an input; an undeclared input is a text.
-fn declared(name: &str, names: &Names) -> Shape {
+fn declared(name: &str, names: &Names) -> ExprType {
     match names.types.get(name).map_or("string", String::as_str) {
-        "string" => Shape::Text,
-        "array" | "object" => Shape::List,
-        "boolean" => Shape::Decision,
-        _ => Shape::Unknown,
+        "string" => ExprType::Text,
+        "array" | "object" => ExprType::List,
+        "boolean" => ExprType::Decision,
+        _ => ExprType::Unknown,
     }
 }

@@ -1,0 +1,306 @@
+//! The cache of the objects of one kind, each in its newest version: from the watch, or from an own write that the watch has not
+//! passed yet.
+//!
+//! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of finished objects
+//! only a summary is kept.
+
+mod entry;
+mod state;
+
+use std::{
+    cmp::Ordering,
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use signoff_api::{Moment, json_bytes};
+
+use self::{
+    entry::{Body, PackedObject, Source},
+    state::{StoreState, order},
+};
+use crate::kinds::{Name, ReconciledKind};
+
+/// The JSON of a small object has at most so many bytes.
+const SMALL: usize = 16 * 1024;
+
+/// The objects of one kind.
+pub struct Store<K> {
+    inner: Mutex<StoreState<K>>,
+}
+
+/// The result of a lookup in the store.
+#[derive(Debug)]
+pub enum Found<K> {
+    /// The cached object.
+    Here(Arc<K>),
+    /// A finished object, of which only the summary is cached.
+    Finished {
+        /// Its uid.
+        uid: String,
+        /// When it is to be deleted.
+        delete_at: Option<Moment>,
+    },
+    /// The cached object may be stale: read it from the API server.
+    Stale,
+    /// The object does not exist, as far as the watch has come.
+    NotFound,
+}
+
+/// A deleted object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DeletedObject {
+    /// Its namespace and name.
+    pub name: Name,
+    /// Its uid.
+    pub uid: String,
+    /// Its owner, where the owner may not have been reconciled since.
+    pub owner: Option<Name>,
+}
+
+impl<K> Default for Store<K> {
+    fn default() -> Self {
+        Self { inner: Mutex::default() }
+    }
+}
+
+impl<K: ReconciledKind> Store<K> {
+    fn lock(&self) -> MutexGuard<'_, StoreState<K>> {
+        // Every change below leaves the maps whole, so a panic elsewhere does not spoil them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies a watch event. Returns whether it is news: the echo of an own write is not, unless the stored object differs from
+    /// the sent one.
+    pub fn apply(&self, object: K) -> bool {
+        let (object, is_news) = self.lock().put(object, Source::Watch);
+        if is_news && !object.is_finished() {
+            self.count(&object);
+        }
+        is_news
+    }
+
+    /// Caches the answer to an own read or write, and returns it.
+    pub fn record(&self, object: K) -> Arc<K> {
+        self.record_from(object, Source::Answer)
+    }
+
+    /// Caches the object that an own write sent, with the metadata of the answer, and returns it. The next watch event replaces it
+    /// where it differs.
+    pub fn record_sent(&self, object: K) -> Arc<K> {
+        self.record_from(object, Source::Sent)
+    }
+
+    fn record_from(&self, object: K, source: Source) -> Arc<K> {
+        let mut inner = self.lock();
+        let name = Name::of(&object);
+        let (object, _) = inner.put(object, source);
+        if let Some(entry) = inner.entries.get_mut(&name) {
+            entry.is_stale = false;
+        }
+        object
+    }
+
+    /// Begins a list.
+    pub fn begin_list(&self) {
+        self.lock().listed = Some(BTreeSet::new());
+    }
+
+    /// Applies one object of a list, compressed at once: the lists of a large cluster do not fit otherwise.
+    /// Returns whether it is news.
+    pub fn list(&self, object: K) -> bool {
+        let name = Name::of(&object);
+        let over = object.is_finished();
+        let mut inner = self.lock();
+        if let Some(listed) = &mut inner.listed {
+            listed.insert(name.clone());
+        }
+        let news = inner.put(object, Source::Watch).1;
+        if news && over {
+            inner.keep_summary(&name);
+        }
+        drop(inner);
+        if news && !over {
+            self.compress(&name);
+        }
+        news
+    }
+
+    /// Keeps the place of a listed object that could not be read, so that it is not taken for deleted.
+    pub fn list_unreadable(&self, name: Name) {
+        if let Some(listed) = &mut self.lock().listed {
+            listed.insert(name);
+        }
+    }
+
+    /// Completes the list of this version. Returns the objects that were deleted.
+    pub fn finish_list(&self, version: &str) -> Vec<DeletedObject> {
+        let mut inner = self.lock();
+        let Some(listed) = inner.listed.take() else { return Vec::new() };
+        // What an own write made after the list was taken is not in the list, and is there.
+        let gone: Vec<Name> = inner
+            .entries
+            .iter()
+            .filter(|(name, entry)| !listed.contains(name) && order(&entry.version, version) != Some(Ordering::Greater))
+            .map(|(name, _)| name.clone())
+            .collect();
+        gone.into_iter().filter_map(|name| inner.remove(name)).collect()
+    }
+
+    /// Removes the deleted object with this uid. Returns it, or `None` where it was not cached.
+    pub fn remove(&self, name: Name, uid: &str) -> Option<DeletedObject> {
+        let mut inner = self.lock();
+        let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
+        if known { inner.remove(name) } else { None }
+    }
+
+    /// Returns the cached version of an object.
+    pub fn version_of(&self, name: &Name) -> Option<Box<str>> {
+        self.lock().entries.get(name).map(|entry| entry.version.clone())
+    }
+
+    /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What came
+    /// since then was made after the answer, and stays.
+    pub fn mark_absent(&self, name: &Name, known: Option<&str>) {
+        let mut inner = self.lock();
+        if inner.entries.get(name).is_some_and(|entry| Some(&*entry.version) == known) {
+            inner.take(name);
+        }
+    }
+
+    /// Returns the cached state of an object.
+    pub fn find(&self, name: &Name) -> Found<K> {
+        let inner = self.lock();
+        let Some(entry) = inner.entries.get(name) else { return Found::NotFound };
+        if entry.is_stale {
+            return Found::Stale;
+        }
+        match &entry.body {
+            Body::Summary => Found::Finished { uid: entry.uid.to_string(), delete_at: entry.delete_at },
+            body => body.object().map_or(Found::Stale, Found::Here),
+        }
+    }
+
+    /// Whether the object is cached with this uid and has not finished.
+    pub fn is_open(&self, name: &Name, uid: &str) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
+    }
+
+    /// Whether this is the newest version that is known, and one that an own read or write returned.
+    pub fn is_own(&self, name: &Name, version: &str) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| entry.own && *entry.version == *version)
+    }
+
+    /// Whether the object is cached and has not finished.
+    pub fn has_open(&self, name: &Name) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| !entry.over)
+    }
+
+    /// Marks an object as stale because the answer to a write was lost: the next reconcile reads it from the API server.
+    pub fn mark_stale(&self, name: &Name) {
+        if let Some(entry) = self.lock().entries.get_mut(name) {
+            entry.is_stale = true;
+        }
+    }
+
+    /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many others
+    /// came to rest after it.
+    pub fn release(&self, name: &Name) {
+        let inner = self.lock();
+        let Some(object) = inner.full(name) else { return };
+        // What was large a moment ago is counted when it is compressed.
+        let known =
+            inner.entries.get(name).filter(|entry| entry.counted || entry.bytes > SMALL).map(|entry| entry.bytes);
+        drop(inner);
+        let pushed_out = if known.unwrap_or_else(|| self.count(&object)) <= SMALL {
+            // The name of the object itself comes back where it rests anew.
+            self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
+        } else {
+            Some(name.clone())
+        };
+        if let Some(name) = pushed_out {
+            self.compress(&name);
+        }
+    }
+
+    /// Counts the bytes of an object's JSON, keeps their number and returns it.
+    fn count(&self, object: &K) -> usize {
+        // Without the lock: it takes as long as the object is large. An object without JSON could not have been read.
+        let bytes = json_bytes(object).unwrap_or_default();
+        if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
+            entry.bytes = bytes;
+            entry.counted = object.meta().resource_version.as_deref() == Some(&*entry.version);
+        }
+        bytes
+    }
+
+    /// Returns the bytes of an object's JSON when it was last counted; 0 where it is over.
+    pub fn bytes_of(&self, name: &Name) -> usize {
+        self.lock().entries.get(name).map_or(0, |entry| match entry.body {
+            Body::Full(_) | Body::Packed(_) => entry.bytes,
+            Body::Summary => 0,
+        })
+    }
+
+    /// Compresses an object that is not compressed.
+    fn compress(&self, name: &Name) {
+        let Some(object) = self.lock().full(name) else { return };
+        // Without the lock: a large object takes milliseconds.
+        let Some(packed) = PackedObject::new(&*object) else { return };
+        let mut inner = self.lock();
+        if let Some(entry) = inner.entries.get_mut(name)
+            && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
+        {
+            entry.bytes = packed.json();
+            entry.counted = true;
+            entry.body = Body::Packed(packed);
+        }
+    }
+
+    /// Returns the bytes of all objects at rest, and how many objects are not at rest.
+    pub fn memory_use(&self) -> (usize, usize) {
+        let inner = self.lock();
+        inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {
+            Body::Packed(packed) => (bytes + packed.len(), full),
+            Body::Full(_) if inner.small.contains(name) => (bytes + entry.bytes, full),
+            Body::Full(_) => (bytes, full + 1),
+            Body::Summary => (bytes, full),
+        })
+    }
+
+    /// Returns the bytes of the long values of all objects of a namespace.
+    pub fn value_bytes_in(&self, namespace: &str) -> u64 {
+        self.lock().value_bytes.get(namespace).copied().unwrap_or(0)
+    }
+
+    /// Returns the bytes of the long values of an object.
+    pub fn value_bytes_of(&self, name: &Name) -> u64 {
+        self.lock().entries.get(name).map_or(0, |entry| entry.value_bytes)
+    }
+
+    /// Keeps only the summary of a finished object.
+    pub fn keep_summary(&self, name: &Name) {
+        let mut inner = self.lock();
+        if inner.entries.get(name).is_some_and(|entry| entry.over) {
+            inner.keep_summary(name);
+        }
+    }
+
+    /// Returns the names of the objects of a Workflow's uid that are open, or finished and not yet reduced to a summary.
+    pub fn owned_by(&self, uid: &str) -> Vec<Name> {
+        self.lock().owned.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Returns the names of the objects that have not finished.
+    pub fn open(&self) -> Vec<Name> {
+        self.lock().entries.iter().filter(|(_, entry)| !entry.over).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the number of objects that have not finished.
+    pub fn count_open(&self) -> usize {
+        self.lock().entries.values().filter(|entry| !entry.over).count()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Starts the event loop: builds the shared context, and spawns the watches and the guard.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize},
+};
+
+use futures::FutureExt;
+use signoff_cluster::{
+    events::{self, Delivery},
+    lease::LeaseGuard,
+    requests::ApiRequests,
+    store::Store,
+    watch::follow,
+    workqueue::Queue,
+    write_priority::WritePriority,
+};
+use signoff_executor::BlobStore;
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+};
+
+use super::{EventLoop, SyncedLists};
+use crate::{
+    blobs::ClusterBlobs,
+    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
+    call_slots::CallSlots,
+    context::Context,
+    exit_reason::ExitReason,
+    guard::{ForeignApiServer, GuardMonitor, Recheck},
+    in_flight::Runs,
+    operator::Operator,
+    pods::{self, PodIndex, PodQuota, PodRunner},
+    policy_index::{PolicyIndex, PolicyWatches},
+    protected_addresses,
+    quarantine::Quarantines,
+    reconcile_load::ReconcileLoad,
+    stalls::Stalls,
+    unreadable::UnreadableObjects,
+    value_quota::ValueQuota,
+};
+
+impl EventLoop {
+    /// Starts every task of an operator that holds its Lease.
+    pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
+        let Operator { config, metrics, .. } = operator;
+        let client = &config.client;
+        let priority = WritePriority::default();
+        let (reporter, delivery) =
+            events::reporter(client.clone(), &config.incarnation, priority.clone(), metrics.requests());
+        let (to_starts, starts) = mpsc::unbounded_channel();
+        let (to_workflows, workflows) = mpsc::channel(256);
+        let (to_approvals, approvals) = mpsc::channel(256);
+        let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
+        let doubt = Arc::new(Notify::new());
+        let pods = Arc::new(PodIndex::default());
+        let context = Arc::new(Context {
+            requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
+            clock: Arc::clone(&config.clock),
+            blobs: config.blobs.clone().unwrap_or_else(default_blobs),
+            settings: config.settings.clone(),
+            incarnation: config.incarnation.clone(),
+            workflows: Store::default(),
+            approvals: Store::default(),
+            policies: PolicyIndex::default(),
+            unreadable: UnreadableObjects::default(),
+            queue: Queue::default(),
+            stalls: Stalls::default(),
+            runs: Runs::default(),
+            plans: PlanCache::default(),
+            evaluator: config.evaluator.clone(),
+            evaluating: AtomicUsize::new(0),
+            quarantines: Quarantines::default(),
+            segments: SegmentCache::default(),
+            journal_limits: config.journal_limits,
+            call_slots: Arc::new(CallSlots::new(config.call_limits)),
+            value_quota: ValueQuota::new(config.values),
+            pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
+            pods,
+            guard: operator.guard.subscribe(),
+            recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
+            confirmed_outcomes: ConfirmedOutcomes::default(),
+            lease_guard,
+            starts: to_starts,
+            reporter,
+            metrics: Arc::clone(metrics),
+            draining: AtomicBool::new(false),
+        });
+        operator.context.send_replace(Arc::downgrade(&context));
+        let mut background = JoinSet::new();
+        let (counts, watched) = (metrics.requests(), client.clone());
+        background.spawn(follow(watched, to_workflows, counts).map(|()| ExitReason::Task("watch of Workflows")));
+        let (counts, watched) = (metrics.requests(), client.clone());
+        background.spawn(follow(watched, to_approvals, counts).map(|()| ExitReason::Task("watch of Approvals")));
+        let monitor = GuardMonitor {
+            client: client.clone(),
+            mode: config.guard.clone(),
+            status: operator.guard.clone(),
+            doubt,
+            clock: Arc::clone(&config.clock),
+            metrics: Arc::clone(metrics),
+        };
+        background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
+        if let Some(around) = &config.targets {
+            background.spawn(
+                protected_addresses::watch(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
+            );
+        }
+        let policies = PolicyWatches::start(client, metrics, &mut background);
+        let pods = pods::watch(client, &config.pods, metrics, &mut background);
+        let pod_runner = PodRunner {
+            context: Arc::clone(&context),
+            requests: context.requests.clone(),
+            index: Arc::clone(&context.pods),
+            clock: Arc::clone(&config.clock),
+        };
+        let event_loop = Self {
+            context,
+            caller: Arc::clone(&config.caller),
+            max_reconciles: config.max_reconciles.max(1),
+            grace: config.grace,
+            background,
+            reconciles: JoinSet::new(),
+            load: ReconcileLoad::default(),
+            calls: JoinSet::new(),
+            starts,
+            workflows,
+            approvals,
+            policies,
+            pods,
+            pod_runner: Arc::new(pod_runner),
+            synced: SyncedLists::default(),
+            working: false,
+        };
+        (event_loop, delivery)
+    }
+}

@@ -1,0 +1,202 @@
+//! Creates the Pod of a step, or finds the one that was created before.
+//!
+//! **Invariant:** never creates a Pod twice.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use signoff_api::{Moment, Workflow, conditions::reason};
+use signoff_cluster::{
+    error::{is_ambiguous, plain, status_code},
+    events::Report,
+    kinds::Name,
+};
+use signoff_engine::transition::Failure;
+
+use super::{Backoff, PodRun, PodRunner, outcome::failure};
+use crate::{
+    context::Context,
+    pods::{
+        build,
+        index::CreationFailureRecord,
+        state::{PodProblem, StepPod},
+    },
+    stalls::REPORTED_AFTER,
+};
+
+/// Announces that a Pod cannot be created. Fields drop in this order: the Workflow is reconciled after the record is gone.
+struct CreationFailure {
+    _record: CreationFailureRecord,
+    _enqueue: EnqueueOnDrop,
+}
+
+/// Enqueues a Workflow when it is dropped.
+struct EnqueueOnDrop {
+    context: Arc<Context>,
+    workflow: Name,
+}
+
+impl EnqueueOnDrop {
+    fn now(&self) {
+        self.context.enqueue_workflow(self.workflow.clone());
+    }
+}
+
+impl Drop for EnqueueOnDrop {
+    fn drop(&mut self) {
+        self.now();
+    }
+}
+
+/// The object that has a Pod's name.
+enum NamedPod {
+    Missing,
+    /// The Pod that this step has created, or would have created.
+    Own(Box<StepPod>),
+    Foreign,
+}
+
+/// The message about another user's Pod.
+const OTHERS: &str = "exists, but this run did not create it: find out who did";
+
+impl PodRun<'_> {
+    /// Creates the Pod. One that may have been created without an answer is searched for, and never created again.
+    pub(super) async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
+        let object = build::pod(self.run, self.call, self.pod, &self.digest);
+        let mut backoff = Backoff::default();
+        let (began, mut creation_failure) = (self.now(), None);
+        loop {
+            let error = match self.by.requests.create_as::<StepPod>(&self.name, &object).await {
+                Ok(pod) => return Ok(pod),
+                Err(error) => error,
+            };
+            let why = plain(&error);
+            if has_reason(&error, "AlreadyExists") {
+                match self.find_by_name(latest).await? {
+                    NamedPod::Own(there) => return Ok(*there),
+                    NamedPod::Foreign => {
+                        let why = format!("{} {OTHERS}", self.display_name());
+                        return Err(failure("ForeignPod", why, false));
+                    }
+                    NamedPod::Missing => {}
+                }
+                return Err(self.lost_result(&format!(
+                    "the API server refused its name as already in use, and has no Pod of that name: {why}"
+                )));
+            }
+            if was_never_stored(&error) {
+                tracing::debug!(pod = %self.name, "not made yet: {why}");
+            } else if is_ambiguous(&error) {
+                if let Some(there) = self.find_own(latest).await? {
+                    return Ok(there);
+                }
+                if !self.call.idempotent {
+                    return Err(
+                        self.lost_result(&format!("the API server did not answer whether it was created: {why}"))
+                    );
+                }
+            } else {
+                // A quota may have room later.
+                let retryable = status_code(&error) == Some(403);
+                return Err(failure(
+                    "Refused",
+                    format!("the API server refuses {}: {why}", self.display_name()),
+                    retryable,
+                ));
+            }
+            if self.now() >= began.after(REPORTED_AFTER) && creation_failure.is_none() {
+                creation_failure = Some(self.announce_creation_failure(began, &why));
+            }
+            if !backoff.wait(self.now(), latest).await {
+                return Err(failure(
+                    "Refused",
+                    format!("{} could not be created in time: {why}", self.display_name()),
+                    true,
+                ));
+            }
+        }
+    }
+
+    /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
+    fn announce_creation_failure(&self, since: Moment, why: &str) -> CreationFailure {
+        let PodRunner { context, index, .. } = self.by;
+        let message = format!("creating it has failed since {since}: {why}");
+        let meta = ObjectMeta {
+            name: Some(self.run.workflow.clone()),
+            namespace: Some(self.run.namespace.clone()),
+            uid: Some(self.run.uid.clone()),
+            ..ObjectMeta::default()
+        };
+        let key = format!("{}/{since}", self.pod.name);
+        let note = format!("{}: {message}", self.display_name());
+        let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
+        context.reporter.report(report.warning(true));
+        let trouble = PodProblem { reason: reason::NOT_CREATED.to_owned(), message };
+        let record = index.record_creation_failure(&self.run.uid, &self.name, trouble);
+        let enqueue = EnqueueOnDrop { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
+        enqueue.now();
+        CreationFailure { _record: record, _enqueue: enqueue }
+    }
+
+    /// Finds the Pod that an earlier process has created or was about to create.
+    pub(super) async fn find_again(&self, latest: Moment) -> Result<StepPod, Failure> {
+        match self.find_own(latest).await? {
+            Some(there) => Ok(there),
+            None if self.call.idempotent => self.create(latest).await,
+            None => Err(self.lost_result("the operator stopped before it was created, or it ran and was deleted")),
+        }
+    }
+
+    /// Returns the Pod as it is now; `None` where it does not exist.
+    pub(super) async fn find_own(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
+        match self.find_by_name(latest).await? {
+            NamedPod::Own(there) => Ok(Some(*there)),
+            NamedPod::Missing => Ok(None),
+            // Its name was free again: what became of ours is not known.
+            NamedPod::Foreign => Err(self.lost_result(OTHERS)),
+        }
+    }
+
+    /// Returns the object that has its name now.
+    async fn find_by_name(&self, latest: Moment) -> Result<NamedPod, Failure> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.by.requests.get::<StepPod>(&self.name).await {
+                Ok(None) => return Ok(NamedPod::Missing),
+                Ok(Some(there)) => {
+                    let ours = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
+                        && there.input_digest() == Some(self.digest.as_str());
+                    return Ok(if ours { NamedPod::Own(Box::new(there)) } else { NamedPod::Foreign });
+                }
+                Err(error) => {
+                    if !backoff.wait(self.now(), latest).await {
+                        return Err(self.lost_result(&error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the API server answered with this reason.
+fn has_reason(error: &kube::Error, reason: &str) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == reason)
+}
+
+/// Whether a request certainly stored nothing although it may be made again: it never left, was turned away at the door,
+/// or fell to somebody's webhook, which is asked before anything is stored.
+fn was_never_stored(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code == 429
+            || has_reason(error, "Conflict")
+            || status.message.contains("failed calling webhook");
+    }
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(one) = cause {
+        if one.downcast_ref::<std::io::Error>().is_some_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}

@@ -1,0 +1,61 @@
+//! The validator of a Workflow: it collects every error and warning of the author, each with its field.
+
+use signoff_api::conditions::reason;
+use signoff_expr::{Template, nearest::did_you_mean};
+
+use super::Settings;
+use crate::{field_error::FieldError, policy::Policies};
+
+/// The most errors that name a similar name.
+const MOST_HINTS: usize = 16;
+
+/// The validator of a Workflow, with the errors so far.
+pub(crate) struct Validator<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) policies: &'a Policies,
+    /// Whether the run was accepted: policies then hold gates and refuse nothing.
+    pub(super) accepted: bool,
+    pub(super) errors: Vec<FieldError>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Validator<'_> {
+    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it, because each
+    /// compares all names.
+    pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+        if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
+    }
+
+    pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.error_as(reason::INVALID, field, message);
+    }
+
+    pub(super) fn error_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
+        let error = FieldError { field: field.into(), message: message.into(), reason };
+        // One field may be looked at from several places.
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    /// Reports something that the policies do not allow, unless the run was already accepted.
+    pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
+        if let (Some(why), false) = (why, self.accepted) {
+            self.error_as(reason::NOT_ALLOWED, field, why);
+        }
+    }
+
+    pub(super) fn warn(&mut self, field: &str, message: &str) {
+        self.warnings.push(format!("{field}: {message}"));
+    }
+
+    pub(super) fn template(&mut self, source: &str, field: &str) -> Option<Template> {
+        match Template::parse(source, field) {
+            Ok(template) => Some(template),
+            Err(why) => {
+                self.error(why.what().to_owned(), why.problem());
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The computation of one transition of a run: the plan, the state, and the values that were fetched.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+    future::poll_fn,
+    rc::Rc,
+    task::Poll,
+};
+
+use signoff_api::{
+    Json,
+    journal::{BlobRef, StepKind, StepRecord},
+};
+use signoff_expr::LanguageError;
+
+use super::{step_invocation::StepInvocation, transition_state::TransitionState};
+use crate::{
+    evaluation,
+    journal::{Journal, values::ValueLimits},
+    plan::Plan,
+    transition::{Blobs, Now},
+};
+
+/// The switches of a running Workflow (cancel, suspend), and its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Start nothing new.
+    pub suspend: bool,
+    /// End the run.
+    pub cancel: bool,
+    /// The limits of its long values.
+    pub values: ValueLimits,
+}
+
+/// The computation of one transition of a run.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) control: Control,
+    pub(crate) blobs: &'a Blobs,
+    pub(crate) now: &'a Now,
+    pub(crate) state: RefCell<TransitionState>,
+    /// Whether anything but the author's text has come into the journal.
+    is_answered: OnceCell<bool>,
+    /// The starts of each path in this replay.
+    visits: RefCell<BTreeMap<String, i32>>,
+    /// The path and attempt of the answer that was settled last.
+    pub(crate) settled: RefCell<(String, i32)>,
+    /// The turns of agents that were replayed, by path and attempt.
+    pub(crate) agent_turns: RefCell<BTreeMap<(String, i32), Rc<StepInvocation<'a>>>>,
+}
+
+/// The reason why a template could not be rendered.
+pub(crate) enum RenderError {
+    /// A large value has to be fetched first.
+    Missing,
+    /// The template or condition has no value here.
+    Language(LanguageError),
+    /// The rendered value is invalid.
+    Invalid(String),
+}
+
+impl From<LanguageError> for RenderError {
+    fn from(why: LanguageError) -> Self {
+        Self::Language(why)
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
+        let state = RefCell::new(TransitionState::new(journal, control.values));
+        Self {
+            plan,
+            control,
+            blobs,
+            now,
+            state,
+            is_answered: OnceCell::new(),
+            visits: RefCell::default(),
+            settled: RefCell::default(),
+            agent_turns: RefCell::default(),
+        }
+    }
+
+    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
+    pub(crate) fn record_value_read(&self) {
+        let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
+        if *self.is_answered.get_or_init(|| self.state.borrow().journal.records().iter().any(is_answer)) {
+            evaluation::record_foreign_text();
+        }
+    }
+
+    /// The path of the next visit: replaying a run counts as its first evaluation did.
+    pub(crate) fn visit(&self, path: &str) -> (String, i32) {
+        let mut visits = self.visits.borrow_mut();
+        let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
+        (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
+    }
+
+    /// The path that the next visit will have.
+    pub(crate) fn next_visit(&self, path: &str) -> String {
+        match self.visits.borrow().get(path) {
+            Some(visits) => format!("{path}#{}", visits + 1),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Renders from the values at hand; pending where some have to be fetched first.
+    pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
+        poll_fn(|_| match make() {
+            Ok(made) => Poll::Ready(Ok(made)),
+            Err(RenderError::Missing) => Poll::Pending,
+            Err(RenderError::Language(why)) => Poll::Ready(Err(why.to_string())),
+            Err(RenderError::Invalid(why)) => Poll::Ready(Err(why)),
+        })
+        .await
+    }
+
+    /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
+    pub(crate) fn children(&self, path: &str, seq: i64) -> Vec<StepRecord> {
+        let state = self.state.borrow();
+        let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
+        let mut found: Vec<_> = state.journal.under(&format!("{path}/")).filter(known).cloned().collect();
+        found.sort_by_key(|record| record.done);
+        found
+    }
+
+    /// The text that was kept, from the journal or from the blob store.
+    pub(crate) fn text_of(
+        &self,
+        inline: Option<&Json>,
+        reference: Option<&BlobRef>,
+    ) -> Result<Option<String>, RenderError> {
+        self.record_value_read();
+        match (inline, reference) {
+            (Some(value), _) => Ok(Some(plain(value))),
+            (None, None) => Ok(None),
+            (None, Some(reference)) => {
+                let mut state = self.state.borrow_mut();
+                let fresh = state.stored.iter().find(|(digest, _)| *digest == reference.digest).map(|(_, v)| v.clone());
+                if let Some(value) = fresh.or_else(|| self.blobs.get(&reference.digest).cloned()) {
+                    return Ok(Some(value));
+                }
+                state.missing.insert(reference.digest.clone());
+                Err(RenderError::Missing)
+            }
+        }
+    }
+}
+
+/// Whether an activity of this kind calls a model, a container or an address.
+pub(super) fn is_call(kind: StepKind) -> bool {
+    matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http)
+}
+
+fn plain(value: &Json) -> String {
+    value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
+}
