@@ -5,15 +5,17 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::ListParams};
 use signoff_admission::policies::Identity;
-use signoff_admission::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
+use signoff_admission::{Inspection, READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
 use crate::{
     args::Doctor,
     client::Session,
     error::Failure,
     impersonators,
-    operator_status::{OperatorState, lease_name, operator_state},
+    operator_status::{OperatorState, operator_state},
     sanitize::one_line,
+    waiting,
+    wrap::wrapped,
 };
 
 /// The result of the check.
@@ -24,55 +26,82 @@ pub struct Found {
     pub problem: Option<Failure>,
 }
 
-/// Checks the installation.
-///
-/// # Errors
-/// As every request.
-pub async fn doctor(session: &Session, options: &Doctor) -> Result<Found, Failure> {
-    let client = session.raw();
-    let explain = |error| match session.explain(error) {
-        Failure::Refused(why) => {
-            Failure::Refused(format!("{why}; the ClusterRole {READER_ROLE} lets you read the rules"))
+/// The policies as they are in force, compared for this operator.
+struct Installation {
+    operator: Identity,
+    inspection: Inspection,
+}
+
+/// Checks the policies and the operator; and, with a name or in a namespace that was given, what waits there.
+pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> Found {
+    let installation = Installation::read(session, options).await;
+    let named = options.operator_namespace.as_deref();
+    let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));
+    let state = operator_state(session, namespace).await;
+    let (mut page, mut problems) = (String::new(), Vec::new());
+    let is_about_waiting = options.name.is_some() || in_namespace;
+    let mut failure = None;
+    if is_about_waiting {
+        match waiting::report(session, options.name.as_ref(), &state).await {
+            Ok(report) => {
+                page.push_str(&format!("{}\n", report.page));
+                problems.extend(report.problems);
+            }
+            Err(error) => failure = Some(error),
         }
-        other => other,
-    };
-    let mutating = serves_mutating_policies(client).await.map_err(explain)?;
-    let installed = installed_for(client).await.map_err(explain)?.unwrap_or_default();
-    let operator = Identity::new(
-        options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
-        options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
-    );
-    let found = inspect_as(client, operator.clone(), mutating).await.map_err(explain)?;
-    let version = env!("CARGO_PKG_VERSION");
-    let state = operator_state(session, Some(&operator.namespace)).await;
-    let impersonators = impersonators::paragraph(client, &operator).await;
-    let page = format!(
-        "Compared with the rules of kubectl-approve {version}.\n{}\n{}{}\n{impersonators}",
-        found.report(),
-        operator_line(&state, &operator.namespace),
-        pods(session, &operator).await,
-    );
-    let problem = match found.problems().is_empty() {
-        false => Some(Failure::Unguarded),
-        true => state.is_gone().then(|| gone(&state)),
-    };
-    Ok(Found { page, problem })
+    }
+    page.push_str(&operator_lines(&state));
+    match installation {
+        Ok(Installation { operator, inspection }) => {
+            page.push_str(&pods(session, &operator).await);
+            let version = env!("CARGO_PKG_VERSION");
+            let report = inspection.report(options.verbose);
+            let impersonators = impersonators::paragraph(session.raw(), &operator).await;
+            page.push_str(&format!(
+                "\nCompared with the rules of kubectl-approve {version}.\n{report}\n{impersonators}"
+            ));
+            if !inspection.problems().is_empty() {
+                failure = failure.or(Some(Failure::Unguarded));
+            }
+        }
+        Err(why) if is_about_waiting => page.push_str(&wrapped(0, &format!("The rules were not compared: {why}"))),
+        Err(why) => failure = Some(why),
+    }
+    if state.is_gone() {
+        problems.insert(0, format!("{state}: no run continues and no vote is counted; start the operator"));
+    }
+    let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
+    Found { page, problem }
 }
 
-fn gone(state: &OperatorState) -> Failure {
-    Failure::Other(format!("{state}: no run continues and no vote is counted; start the operator"))
+impl Installation {
+    async fn read(session: &Session, options: &Doctor) -> Result<Self, Failure> {
+        let client = session.raw();
+        let explain = |error| match session.explain(error) {
+            Failure::Refused(why) => {
+                Failure::Refused(format!("{why}; the ClusterRole {READER_ROLE} lets you read the rules"))
+            }
+            other => other,
+        };
+        let mutating = serves_mutating_policies(client).await.map_err(explain)?;
+        let installed = installed_for(client).await.map_err(explain)?.unwrap_or_default();
+        let operator = Identity::new(
+            options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
+            options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
+        );
+        let inspection = inspect_as(client, operator.clone(), mutating).await.map_err(explain)?;
+        Ok(Self { operator, inspection })
+    }
 }
 
-/// The sentence about the operator.
-fn operator_line(state: &OperatorState, namespace: &str) -> String {
-    let lease = lease_name(namespace);
+/// Describes the operator, with the remedy where it is gone.
+fn operator_lines(state: &OperatorState) -> String {
     match state {
-        OperatorState::Alive { .. } => format!("Operator: alive: {state} (Lease {lease}).\n"),
-        OperatorState::Unknown(why) => format!("Operator: unknown: {why}.\n"),
-        OperatorState::Stale { .. } | OperatorState::Absent { .. } => format!(
-            "Operator: GONE: {state} (Lease {lease}). No run continues and no vote is counted until an operator starts: \
-             kubectl get deployments,pods -n {}\n",
-            one_line(namespace, 63)
+        OperatorState::Alive { .. } => wrapped(0, &format!("Operator: alive: {state}.")),
+        OperatorState::Unknown(why) => wrapped(0, &format!("Operator: unknown: {why}.")),
+        OperatorState::Stale { .. } | OperatorState::Absent { .. } => wrapped(
+            0,
+            &format!("Operator: GONE: {state}. No run continues and no vote is counted until it starts again."),
         ),
     }
 }
@@ -85,8 +114,11 @@ async fn pods(session: &Session, operator: &Identity) -> String {
         Ok(found) if found.items.is_empty() => {
             format!("  no Pod has the service account {}\n", one_line(&operator.service_account, 253))
         }
-        Ok(found) => found.items.iter().map(|pod| format!("  {}\n", pod_line(pod))).collect(),
-        Err(error) => format!("  its Pods cannot be listed: {}\n", one_line(&session.explain(error).to_string(), 300)),
+        Ok(found) => found.items.iter().map(|pod| wrapped(2, &pod_line(pod))).collect(),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            format!("  you cannot list the Pods of {}\n", one_line(&operator.namespace, 63))
+        }
+        Err(error) => wrapped(2, &format!("its Pods cannot be listed: {}", session.explain(error))),
     }
 }
 
@@ -122,16 +154,14 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn an_operator_that_is_gone_is_said_with_its_consequence_and_the_command() {
+    fn an_operator_that_is_gone_is_said_with_its_consequence() {
         let age = Duration::from_secs(42);
         let state = OperatorState::Stale { holder: "operator-1".into(), renewed_at: sample::now(), age };
         assert_eq!(
-            operator_line(&state, "signoff-system"),
-            "Operator: GONE: no operator has renewed its Lease for 42 s (the last was operator-1) (Lease \
-             signoff-system/signoff-operator). No run continues and no vote is counted until an operator starts: \
-             kubectl get deployments,pods -n signoff-system\n"
+            operator_lines(&state),
+            "Operator: GONE: no operator has renewed its Lease for 42 s (the last was\n  operator-1). No run continues \
+             and no vote is counted until it starts again.\n"
         );
-        assert_eq!(gone(&state).code(), 1);
     }
 
     #[test]
