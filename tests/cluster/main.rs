@@ -8,6 +8,7 @@ mod bytes;
 mod chart;
 mod control_plane;
 mod deciding_guide;
+mod doctor;
 mod examples;
 mod freezing;
 mod guard;

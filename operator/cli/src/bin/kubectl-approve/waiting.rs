@@ -9,7 +9,11 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use signoff_api::{Approval, Moment, Workflow, conditions, gate::Subject, workflow::WorkflowPhase};
+use signoff_api::{
+    Approval, Moment, Workflow, conditions,
+    gate::{Subject, SubjectKind},
+    workflow::WorkflowPhase,
+};
 
 use crate::{
     args::Named,
@@ -239,17 +243,17 @@ impl<'a> Gate<'a> {
     fn remedy(&self) -> String {
         let Some((approver, _)) = self.blocked().and_then(<[_]>::first) else { return String::new() };
         let namespace = self.approval.metadata.namespace.as_deref().unwrap_or_default();
-        let flag = match (&approver.kind, &approver.namespace) {
-            (signoff_api::gate::SubjectKind::User, _) => format!("--user={}", approver.name),
-            (signoff_api::gate::SubjectKind::Group, _) => format!("--group={}", approver.name),
-            (signoff_api::gate::SubjectKind::ServiceAccount, of) => {
-                format!("--serviceaccount={}:{}", of.as_deref().unwrap_or_default(), approver.name)
+        let (flag, name) = match (approver.kind, &approver.namespace) {
+            (SubjectKind::User, _) => ("--user", approver.name.clone()),
+            (SubjectKind::Group, _) => ("--group", approver.name.clone()),
+            (SubjectKind::ServiceAccount, of) => {
+                ("--serviceaccount", format!("{}:{}", of.as_deref().unwrap_or_default(), approver.name))
             }
         };
-        let role = "--clusterrole=signoff-approver";
-        let bind = quoted(&["kubectl", "create", "rolebinding", "further-approvers", role, &flag, "-n", namespace]);
-        let misspelt = "  If the name is misspelt: cancel the run, correct the gate, and create the run again.\n";
-        format!("{misspelt}  If it is right, bind it:\n    {bind}\n")
+        let bind = ["kubectl", "create", "rolebinding", "further-approvers", "--clusterrole", "signoff-approver"];
+        let bind = quoted(&[&bind[..], &[flag, &name, "-n", namespace]].concat());
+        wrapped(2, "If the name is misspelt: cancel the run, correct the gate, and create the run again.")
+            + &format!("  If it is right, bind it:\n    {bind}\n")
     }
 }
 
@@ -293,15 +297,16 @@ mod tests {
         assert_eq!(
             gate.lines(sample::now()),
             format!(
-                "Approval {name}: Pending (Workflow\n  refund-4711, gate review)\n\
+                "Approval {name}: Pending (Workflow refund-4711, gate\n  review)\n\
                  \x20 Waits for 1 person, by gate review. Who could decide:\n\
                  \x20   group finanec: NO binding of the verb approve covers it; is Group finance\n\
                  \x20     meant?\n\
                  \x20 Bound to approve in this namespace: Group finance (RoleBinding approvers of\n\
                  \x20   finance)\n\
-                 \x20 If the name is misspelt: cancel the run, correct the gate, and create the run again.\n\
+                 \x20 If the name is misspelt: cancel the run, correct the gate, and create the run\n\
+                 \x20   again.\n\
                  \x20 If it is right, bind it:\n\
-                 \x20   kubectl create rolebinding further-approvers --clusterrole=signoff-approver --group=finanec -n finance\n\
+                 \x20   kubectl create rolebinding further-approvers --clusterrole signoff-approver --group finanec -n finance\n\
                  \x20 Deadline: 2026-11-23T09:30:00Z (in 23h); after that it counts as rejected\n"
             )
         );
