@@ -47,23 +47,30 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
                 page.push_str(&format!("{}\n", report.page));
                 problems.extend(report.problems);
             }
+            Err(error @ Failure::NotFound(_)) => return Found { page, problem: Some(error) },
             Err(error) => failure = Some(error),
         }
     }
     page.push_str(&operator_lines(&state));
     match installation {
         Ok(Installation { operator, inspection }) => {
-            page.push_str(&pods(session, &operator).await);
-            let version = env!("CARGO_PKG_VERSION");
-            let report = inspection.report(options.verbose);
-            let impersonators = impersonators::paragraph(session.raw(), &operator).await;
-            page.push_str(&format!(
-                "\nCompared with the rules of kubectl-approve {version}.\n{report}\n{impersonators}"
-            ));
-            if !inspection.problems().is_empty() {
+            let is_well = inspection.problems().is_empty();
+            // Somebody who asks about a run reads of the installation only what is wrong.
+            if is_about_waiting && is_well && !state.is_gone() && !options.verbose {
+                page.push_str("In force: the API server verifies votes.\n");
+            } else {
+                page.push_str(&installation_page(session, &operator, &inspection, options.verbose).await);
+            }
+            if !is_well {
                 failure = failure.or(Some(Failure::Unguarded));
             }
         }
+        Err(Failure::Refused(_)) if is_about_waiting => page.push_str(&wrapped(
+            0,
+            &format!(
+                "Whether the admission policies are in force is unknown: you cannot read them (ClusterRole {READER_ROLE})."
+            ),
+        )),
         Err(why) if is_about_waiting => page.push_str(&wrapped(0, &format!("The rules were not compared: {why}"))),
         Err(why) => failure = Some(why),
     }
@@ -72,6 +79,22 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     }
     let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
     Found { page, problem }
+}
+
+/// The Pods of the operator, the policies, and who could impersonate the operator.
+async fn installation_page(
+    session: &Session,
+    operator: &Identity,
+    inspection: &Inspection,
+    is_verbose: bool,
+) -> String {
+    format!(
+        "{}\nCompared with the rules of kubectl-approve {}.\n{}\n{}",
+        pods(session, operator).await,
+        env!("CARGO_PKG_VERSION"),
+        inspection.report(is_verbose),
+        impersonators::paragraph(session.raw(), operator).await
+    )
 }
 
 impl Installation {

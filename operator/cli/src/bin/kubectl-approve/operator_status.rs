@@ -18,19 +18,14 @@ use signoff_admission::{installed_for, policies::Identity};
 use signoff_api::Moment;
 use signoff_cluster::lease::LeaseSettings;
 
-use crate::{
-    client::Session,
-    clock,
-    error::{Failure, sentence},
-    sanitize::one_line,
-};
+use crate::{client::Session, clock, error::Failure, sanitize::one_line};
 
 /// What the operator's Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorState {
     /// An operator renews its Lease.
     Alive {
-        /// The name of its Pod.
+        /// The identity of its process: the name of its Pod and a number.
         holder: String,
         /// The time of the last renewal, by the holder's clock.
         renewed_at: Moment,
@@ -39,7 +34,7 @@ pub enum OperatorState {
     },
     /// No operator renews the Lease: nothing moves until one does.
     Stale {
-        /// The Pod that held it last; empty where it released the Lease when it stopped.
+        /// The process that held it last, as in `Alive`; empty where it released the Lease when it stopped.
         holder: String,
         /// The time of the last renewal, by the holder's clock.
         renewed_at: Moment,
@@ -96,10 +91,11 @@ pub async fn operator_state(session: &Session, namespace: Option<&str>) -> Opera
         Ok((lease, now)) => judge(&lease, &namespace, now),
         Err(kube::Error::Api(status)) if status.code == 404 && !is_guess => OperatorState::Absent { namespace },
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => OperatorState::Unknown(format!(
-            "{}; {}",
-            one_line(&sentence(&status), 300),
+            "{} the Lease {}; {}",
+            if status.code == 404 { "there is not" } else { "you cannot read" },
+            lease_name(&namespace),
             if is_guess {
-                "the operator may run in another namespace: kubectl approve doctor --operator-namespace NAME"
+                "if the operator runs in another namespace: kubectl approve doctor --operator-namespace NAME"
             } else {
                 "the chart's value roles.readLease lets every user read it"
             }
@@ -152,8 +148,11 @@ pub fn lease_name(namespace: &str) -> String {
     format!("{}/{}", one_line(namespace, 63), LeaseSettings::in_namespace(namespace).name)
 }
 
+/// The name of the Pod in the identity of an operator's process.
 fn pod(holder: &str) -> String {
-    one_line(holder, 253)
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let pod = holder.rsplit_once('_').filter(|(_, started)| is_number(started)).map_or(holder, |(pod, _)| pod);
+    one_line(pod, 253)
 }
 
 /// `42 s`, and minutes or more as `kubectl` writes them.
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
-        let spec = |renewed: &str| json!({"holderIdentity": "signoff-operator-1", "leaseDurationSeconds": 15, "renewTime": renewed});
+        let spec = |renewed: &str| json!({"holderIdentity": "signoff-operator-1_1795558734402508", "leaseDurationSeconds": 15, "renewTime": renewed});
         let alive = judged(spec("2026-11-22T10:00:39.000000Z"));
         assert!(!alive.is_gone());
         assert_eq!(alive.to_string(), "the operator signoff-operator-1 renewed its Lease 3 s ago");
