@@ -9,6 +9,7 @@ mod chart;
 mod columns;
 mod control_plane;
 mod deciding_guide;
+mod doctor;
 mod examples;
 mod freezing;
 mod guard;

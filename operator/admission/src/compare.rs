@@ -18,7 +18,8 @@ use crate::{
     policies::{self, Identity, PolicyObject},
 };
 
-const REMEDY: &str = "install the chart of this operator's version again";
+/// The remedy for an object that is missing or different.
+pub(crate) const REMEDY: &str = "install the chart of this operator's version again";
 /// The field of a user that only a token bound to a pod has.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 

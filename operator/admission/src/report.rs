@@ -1,48 +1,114 @@
-//! The page about an inspection, for administrators: every object, what differs, and the remedy.
+//! The page about an inspection, for administrators: what is in force, what differs, and the remedy.
 //!
-//! It must not leave anything out, also not what is well.
+//! **Invariant:** names every object that is not as shipped.
 
-use crate::{Inspection, State, policies::Identity};
+use std::collections::BTreeMap;
+
+use crate::{Inspection, Object, State, compare::REMEDY, policies::Identity};
+
+/// The most objects of a kind whose differences are printed without `details`.
+const MOST_DIFFERENCES: usize = 4;
+/// The columns of a line of names.
+const WIDTH: usize = 79;
 
 impl Inspection {
-    /// A page for a terminal: what is in force, what differs, what to do.
+    /// Returns the page for a terminal. With `details`, it has a line for each object; without, only for those that are not as
+    /// shipped, grouped by kind.
     #[must_use]
-    pub fn report(&self) -> String {
+    pub fn report(&self, details: bool) -> String {
         let mut page = String::new();
         if let Some(identity) = &self.identity {
             page.push_str(&format!("Operator that the rules trust: {}\n\n", Identity::user_name(identity)));
         }
-        let names: Vec<_> = self.objects.iter().map(|object| format!("{}/{}", object.kind, object.name)).collect();
-        let width = names.iter().map(String::len).max().unwrap_or(0);
-        for (name, object) in names.iter().zip(&self.objects) {
-            let state = match &object.state {
-                State::AsShipped if object.kind == "APIService" => "served by this API server".to_owned(),
-                State::AsShipped => "as shipped".to_owned(),
-                State::Differs(place) => format!("DIFFERS at {place}"),
-                State::Missing => "MISSING".to_owned(),
-                State::Elsewhere => "SERVED BY ANOTHER SERVER".to_owned(),
-                State::NotServed => "not served by this API server (before Kubernetes 1.36)".to_owned(),
-            };
-            page.push_str(&format!("{name:<width$}  {state}\n"));
-        }
+        page.push_str(&if details { self.table() } else { self.groups() });
         page.push('\n');
         for foreign in &self.external_mutators {
             page.push_str(&format!(
                 "Warning: {foreign} can change a vote before it is stored: exclude the API group signoff.dev in its rules\n"
             ));
         }
-        let problems = self.problems();
-        match problems.as_slice() {
-            [] => page.push_str("In force: the API server verifies votes.\n"),
-            problems => {
-                page.push_str("NOT in force: no decision is counted until this is corrected.\n");
-                for problem in problems {
-                    page.push_str(&format!("  {problem}\n"));
-                }
+        if self.problems().is_empty() {
+            page.push_str("In force: the API server verifies votes.\n");
+            return page;
+        }
+        page.push_str("NOT in force: no decision is counted until this is corrected.\n");
+        let of_chart = |object: &Object| matches!(object.state, State::Missing | State::Differs(_));
+        if self.objects.iter().any(of_chart) {
+            page.push_str(&format!("  Remedy: {REMEDY}\n"));
+        }
+        for object in self.objects.iter().filter(|object| object.state == State::Elsewhere) {
+            page.push_str(&format!("  Remedy: delete the {} {}\n", object.kind, object.name));
+        }
+        for complaint in &self.complaints {
+            page.push_str(&format!("  {complaint}\n"));
+        }
+        page
+    }
+
+    /// A line for each object.
+    fn table(&self) -> String {
+        let names: Vec<_> = self.objects.iter().map(|object| format!("{}/{}", object.kind, object.name)).collect();
+        let width = names.iter().map(String::len).max().unwrap_or(0);
+        let line = |(name, object): (&String, &Object)| format!("{name:<width$}  {}\n", state(object));
+        names.iter().zip(&self.objects).map(line).collect()
+    }
+
+    /// The number of the objects that are as shipped, and the others by kind.
+    fn groups(&self) -> String {
+        let is_well = |object: &&Object| matches!(object.state, State::AsShipped | State::NotServed);
+        let well = self.objects.iter().filter(is_well).count();
+        let mut page = format!("{well} of {} objects are as shipped (--verbose lists them).\n", self.objects.len());
+        let mut kinds: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
+        for object in self.objects.iter().filter(|object| !is_well(object)) {
+            kinds.entry(object.kind).or_default().push(object);
+        }
+        for (kind, objects) in kinds {
+            let (missing, others): (Vec<_>, Vec<_>) =
+                objects.into_iter().partition(|object| object.state == State::Missing);
+            page.push_str(&names(kind, "MISSING", &missing));
+            if others.len() > MOST_DIFFERENCES {
+                page.push_str(&names(kind, "different", &others));
+            } else {
+                let line = |object: &&Object| format!("{kind} {}:\n  {}\n", object.name, state(object));
+                page.extend(others.iter().map(line));
             }
         }
         page
     }
+}
+
+fn state(object: &Object) -> String {
+    match &object.state {
+        State::AsShipped if object.kind == "APIService" => "served by this API server".to_owned(),
+        State::AsShipped => "as shipped".to_owned(),
+        State::Differs(place) => format!("DIFFERS at {place}"),
+        State::Missing => "MISSING".to_owned(),
+        State::Elsewhere => "SERVED BY ANOTHER SERVER".to_owned(),
+        State::NotServed => "not served by this API server (before Kubernetes 1.36)".to_owned(),
+    }
+}
+
+/// `5 CustomResourceDefinitions are MISSING: a, b, …`, broken at spaces.
+fn names(kind: &str, what: &str, objects: &[&Object]) -> String {
+    let head = match objects.len() {
+        0 => return String::new(),
+        1 => format!("{kind} is {what}:"),
+        count => match kind.strip_suffix('y') {
+            Some(stem) => format!("{count} {stem}ies are {what}:"),
+            None => format!("{count} {kind}s are {what}:"),
+        },
+    };
+    let (mut page, mut line) = (String::new(), head);
+    for (index, object) in objects.iter().enumerate() {
+        let word = format!("{}{}", object.name, if index + 1 < objects.len() { "," } else { "" });
+        if line.len() + 1 + word.len() > WIDTH {
+            page.push_str(&format!("{line}\n"));
+            line = format!("  {word}");
+        } else {
+            line.push_str(&format!(" {word}"));
+        }
+    }
+    format!("{page}{line}\n")
 }
 
 #[cfg(test)]
@@ -54,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_every_object_what_differs_and_the_remedy() {
+    fn a_page_names_what_differs_and_the_remedy() {
         let inspection = Inspection {
             objects: vec![
                 object("ValidatingAdmissionPolicy", "signoff-approvals", State::AsShipped),
@@ -68,17 +134,35 @@ mod tests {
             external_mutators: vec!["MutatingWebhookConfiguration mesh (webhook a.b.c)".to_owned()],
             ..Inspection::default()
         };
-        let page = inspection.report();
-        for words in [
-            "as shipped",
-            "DIFFERS at spec.validationActions[0]",
-            "MISSING",
-            "mesh",
-            "NOT in force",
-            "install the chart",
-        ] {
-            assert!(page.contains(words), "{words}: {page}");
+        for details in [true, false] {
+            let page = inspection.report(details);
+            for words in
+                ["DIFFERS at spec.validationActions[0]", "MISSING", "mesh", "NOT in force", "install the chart"]
+            {
+                assert!(page.contains(words), "{words}: {page}");
+            }
+            assert_eq!(page.contains("as shipped\n"), details, "{page}");
         }
+    }
+
+    #[test]
+    fn without_any_object_of_the_chart_the_page_has_few_lines() {
+        let missing =
+            |kind, count: usize| (0..count).map(move |n| object(kind, &format!("signoff-{n}"), State::Missing));
+        let objects = missing("CustomResourceDefinition", 5).chain(missing("ValidatingAdmissionPolicy", 14));
+        let page = Inspection { objects: objects.collect(), ..Inspection::default() }.report(false);
+        assert_eq!(
+            page,
+            "0 of 19 objects are as shipped (--verbose lists them).\n\
+             5 CustomResourceDefinitions are MISSING: signoff-0, signoff-1, signoff-2,\n\
+             \x20 signoff-3, signoff-4\n\
+             14 ValidatingAdmissionPolicies are MISSING: signoff-0, signoff-1, signoff-2,\n\
+             \x20 signoff-3, signoff-4, signoff-5, signoff-6, signoff-7, signoff-8, signoff-9,\n\
+             \x20 signoff-10, signoff-11, signoff-12, signoff-13\n\
+             \n\
+             NOT in force: no decision is counted until this is corrected.\n\
+             \x20 Remedy: install the chart of this operator's version again\n"
+        );
     }
 
     #[test]
@@ -87,6 +171,6 @@ mod tests {
             objects: vec![object("APIService", "v1alpha1.signoff.dev", State::AsShipped)],
             ..Inspection::default()
         };
-        assert!(inspection.report().ends_with("In force: the API server verifies votes.\n"));
+        assert!(inspection.report(false).ends_with("In force: the API server verifies votes.\n"));
     }
 }

@@ -27,7 +27,7 @@ pub const QUARANTINED: &str = "Quarantined";
 /// [`reason::NOTHING_PENDING`], [`reason::APPROVAL_UNREADABLE`].
 pub const WAITING: &str = "Waiting";
 /// Workflow: the Pod of a step does not run yet. Reasons: [`reason::QUEUED`], [`reason::PODS_NOT_ALLOWED`],
-/// [`reason::NOT_CREATED`], [`reason::UNSCHEDULABLE`], or the kubelet's own reason: `ErrImagePull`, `ImagePullBackOff`,
+/// [`reason::NOT_CREATED`], [`reason::NOT_SCHEDULED`], [`reason::UNSCHEDULABLE`], or the kubelet's own reason: `ErrImagePull`, `ImagePullBackOff`,
 /// `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
 /// Workflow: a step waits for a call slot, because the limit of concurrent calls is reached. Reason: [`reason::QUEUED`].
@@ -101,6 +101,8 @@ pub mod reason {
     pub const PODS_NOT_ALLOWED: &str = "PodsNotAllowed";
     /// `PodsPending` is True: the API server has refused to create the Pod for a minute.
     pub const NOT_CREATED: &str = "NotCreated";
+    /// `PodsPending` is True: for ten seconds no scheduler has chosen a node for the Pod or said why not.
+    pub const NOT_SCHEDULED: &str = "NotScheduled";
     /// `PodsPending` is True: the scheduler has found no node for the Pod.
     pub const UNSCHEDULABLE: &str = "Unschedulable";
     /// `Stalled` is True: the API server answers 403.

@@ -55,7 +55,8 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Returns the message of the API server, cut to 1,000 characters because it quotes what it refuses.
+/// Returns the message of the API server, cut to 1,000 characters because it quotes what it refuses. Where RBAC refuses, it also
+/// names the role that contains the right.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
     let said = match error {
@@ -63,7 +64,26 @@ pub fn plain(error: &kube::Error) -> String {
         kube::Error::Service(cause) => cause.to_string(),
         other => other.to_string(),
     };
-    text::display(&said, 1000)
+    let role = status_code(error).filter(|code| *code == 403).and_then(|_| role_with_right(&said));
+    let remedy = role.map(|role| format!("; the operator lacks a right of the {role}: install the chart again"));
+    text::display(&said, 1000) + &remedy.unwrap_or_default()
+}
+
+/// Returns the role of the chart that contains the right which RBAC misses, if the message is RBAC's.
+fn role_with_right(message: &str) -> Option<&'static str> {
+    let (_, rest) = message.split_once(" cannot ")?;
+    let (_, rest) = rest.split_once(" resource \"")?;
+    let (resource, place) = rest.split_once('"')?;
+    Some(match resource {
+        "leases" | "configmaps" => "Role signoff-operator in its namespace",
+        "services" | "endpointslices" if place.contains("\"default\"") => {
+            "Role signoff-operator in the namespace default"
+        }
+        "services" | "endpointslices" => "Role signoff-operator in its namespace",
+        "secrets" => "ClusterRole signoff-operator-secrets, which is bound by namespace (secrets.namespaces)",
+        "pods" | "pods/log" => "ClusterRole signoff-operator, or signoff-operator-pods (pods.namespaces)",
+        _ => "ClusterRole signoff-operator",
+    })
 }
 
 /// Whether a webhook or an admission policy refused a request. The API server gives no other sign of it than its words;
@@ -78,4 +98,50 @@ pub fn is_denied(error: &kube::Error) -> bool {
 #[must_use]
 pub fn is_ambiguous(error: &kube::Error) -> bool {
     status_code(error).is_none_or(|code| code >= 500)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(code: u16, message: &str) -> String {
+        let status = json!({"status": "Failure", "reason": "Forbidden", "code": code, "message": message});
+        plain(&kube::Error::Api(serde_json::from_value(status).unwrap()))
+    }
+
+    #[test]
+    fn a_missing_right_names_the_role_that_contains_it() {
+        let user = "User \"system:serviceaccount:signoff-system:signoff-operator\"";
+        for (message, role) in [
+            (
+                "cannot update resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"signoff-system\"",
+                "Role signoff-operator in its namespace",
+            ),
+            (
+                "cannot list resource \"endpointslices\" in API group \"discovery.k8s.io\" in the namespace \"default\"",
+                "Role signoff-operator in the namespace default",
+            ),
+            (
+                "cannot list resource \"workflows\" in API group \"signoff.dev\" at the cluster scope",
+                "ClusterRole signoff-operator",
+            ),
+        ] {
+            let message = format!("x is forbidden: {user} {message}");
+            let expected = format!("{message}; the operator lacks a right of the {role}: install the chart again");
+            assert_eq!(said(403, &message), expected);
+            assert!(!said(403, &message).contains("Status {"));
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_about_rights_is_the_servers_own_sentence() {
+        for message in ["pods \"x\" is forbidden: exceeded quota: pods", "the server cannot do that"] {
+            assert_eq!(said(403, message), message);
+        }
+        let message = "User \"u\" cannot get resource \"pods\"";
+        assert_eq!(said(500, message), message);
+    }
 }

@@ -220,11 +220,13 @@ impl HeldLease {
     pub async fn renew_forever(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;
+        let mut failures = 0_u32;
         loop {
             sleep(pause).await;
             let asked = Instant::now();
             pause = match self.renew().await {
                 Ok(object) => {
+                    failures = 0;
                     self.object = object;
                     self.lease_guard.extend(asked + self.lease.margin());
                     third
@@ -235,7 +237,11 @@ impl HeldLease {
                 },
                 Err(error) if !self.lease_guard.is_valid() => return self.overdue_message(&error),
                 Err(error) => {
-                    tracing::warn!(%error, "the Lease was not renewed");
+                    failures = failures.saturating_add(1);
+                    // The attempts are a second apart: the log has the first, the second, the fourth, the eighth.
+                    if failures.is_power_of_two() {
+                        tracing::warn!("the Lease {} was not renewed: {}", self.lease.name(), plain(&error));
+                    }
                     self.lease_guard.remaining().min(third / 5).max(Duration::from_millis(1))
                 }
             };
@@ -250,7 +256,11 @@ impl HeldLease {
         }
         let Lease { api, settings, .. } = &self.lease;
         if let Err(error) = self.lease.ask(api.replace(&settings.name, &PostParams::default(), &self.object)).await {
-            tracing::warn!(%error, "the Lease could not be given up: the next operator waits until it expires");
+            tracing::warn!(
+                "the Lease {} could not be given up, so the next operator waits until it expires: {}",
+                self.lease.name(),
+                plain(&error)
+            );
         }
     }
 

@@ -55,7 +55,8 @@ pub enum WatchEvent<K> {
         /// Whether it stood in a list.
         listed: bool,
     },
-    /// The watch is broken, and the cache may become stale. Sent once until the watch works again.
+    /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth, eighth failure and so on, until the
+    /// watch works again.
     Broken {
         /// The error.
         why: String,
@@ -130,7 +131,8 @@ pub async fn follow_in<K: DecodedKind>(
             }
             WatchError::Failed { why, unknown_kind } => {
                 metrics.watch_failed(K::KIND);
-                if failures == 1 && watch.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err() {
+                if failures.is_power_of_two() && watch.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err()
+                {
                     return;
                 }
                 // Whoever installs the CRDs waits for what happens next.

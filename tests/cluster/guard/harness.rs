@@ -45,6 +45,11 @@ impl Harness {
             .unwrap()
     }
 
+    /// An operator that is ready and holds the Lease, for tests of what people are told of it.
+    pub(super) async fn operator_with_lease(&self) -> OperatorProcess {
+        OperatorProcess::start(&self.cluster, OperatorOptions::default()).await.unwrap()
+    }
+
     pub(super) async fn approvals(&self, who: &str) -> Api<Approval> {
         Api::namespaced(self.cluster.token_client(who).await.unwrap(), &self.namespace.name)
     }

@@ -11,7 +11,7 @@ use super::harness::Harness;
 #[tokio::test]
 async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&[]).await;
+    let operator = harness.operator_with_lease().await;
     harness.request("run", 1).await;
     let approval = harness.asked("run", "review").await;
     let (approval, namespace) = (approval.metadata.name.unwrap(), harness.namespace.name.as_str());
@@ -52,6 +52,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
     assert!(doctor.stdout.contains("In force: the API server verifies votes."), "{}", doctor.stdout);
     let unknown = "Who could impersonate the operator is unknown: you cannot list clusterroles";
     assert!(doctor.stdout.contains(unknown), "{}", doctor.stdout);
+    assert!(doctor.stdout.starts_with("Operator: alive: the operator signoff-operator-outside"), "{}", doctor.stdout);
     let edit = ["create", "rolebinding", "neighbors", "--clusterrole=edit", "--user=eve@example.com"];
     let edit = [&edit[..], &["--namespace", OPERATOR_NAMESPACE]].concat();
     harness.cluster.kubectl(edit).run().await.unwrap().ok().unwrap();

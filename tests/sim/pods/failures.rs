@@ -198,6 +198,17 @@ async fn a_pod_without_a_node_is_told_in_the_schedulers_words_and_given_up_in_ti
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_no_scheduler_looks_at_is_told_after_ten_seconds_and_given_up_in_time() {
+    let (harness, _life) = building(build(json!({})), json!({"unseen": true}));
+    harness.pass(5).await;
+    assert_ne!(harness.condition("PodsPending").0, "True");
+    harness.pass(7).await;
+    assert_eq!(harness.condition("PodsPending"), ("True".to_owned(), "NotScheduled".to_owned()));
+    fails_with(&harness, "NotStarted", "did not start").await;
+    assert_eq!(harness.all_pods().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_somebody_deletes_with_grace_ended_as_deleted() {
     let (harness, _life) = building(build(json!({})), json!("done"));
     let pod = running(&harness).await;

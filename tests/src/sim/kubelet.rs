@@ -41,6 +41,8 @@ struct Course {
     waiting: Option<Value>,
     /// It never gets a node, and this is why.
     unschedulable: Option<String>,
+    /// No scheduler looks at it.
+    unseen: bool,
 }
 
 /// Something that happens to a Pod.
@@ -336,6 +338,7 @@ impl Seen {
     fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(Act, Instant)> {
         match self.stage {
             Stage::New if self.course.unschedulable.is_some() => Some((Act::Tell, self.since + TO_SCHEDULE)),
+            Stage::New if self.course.unseen => self.going.map(|at| (Act::End(None), at + TO_GO)),
             Stage::New => Some((Act::Bind, self.since + TO_SCHEDULE)),
             Stage::Bound | Stage::Stuck if self.going.is_some() => {
                 Some((Act::End(None), self.going.unwrap_or(now) + TO_GO))

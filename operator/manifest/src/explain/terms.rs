@@ -322,6 +322,11 @@ pub const TERMS: &[Term] = &[
     ),
     term(
         REASON,
+        "NotScheduled",
+        "No scheduler has chosen a node for a Pod for ten seconds, and none says why: check that the cluster's scheduler runs. After pod.startDeadline the step fails.",
+    ),
+    term(
+        REASON,
         "Unschedulable",
         "No node takes a Pod yet: the message has the scheduler's reason. After pod.startDeadline the step fails.",
     ),

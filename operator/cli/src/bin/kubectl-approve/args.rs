@@ -63,7 +63,10 @@ pub enum Command {
     Show(Show),
     /// Show who you are in this cluster and what you can decide
     Whoami,
-    /// Check that the cluster verifies votes; print what differs and the remedy
+    /// Check the admission policies and the operator, and what a run waits for
+    ///
+    /// With a NAME, or with -n alone, it also says what the run or the namespace waits for, who could decide, whether
+    /// RBAC lets them, and what happens at the deadline.
     Doctor(Doctor),
     /// Continue with exactly what was shown
     Approve(Plain),
@@ -132,12 +135,29 @@ pub struct Show {
 /// `doctor`.
 #[derive(Args, Debug)]
 pub struct Doctor {
+    /// The Workflow or Approval about which to say what it waits for
+    #[arg(value_parser = named)]
+    pub name: Option<Named>,
+    /// List every object that was compared
+    #[arg(short, long)]
+    pub verbose: bool,
     /// The operator's namespace. Default: the namespace in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_namespace: Option<String>,
     /// The operator's service account. Default: the name in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_service_account: Option<String>,
+}
+
+/// The name of an object whose kind may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// `workflow/NAME`.
+    Workflow(String),
+    /// `approval/NAME`.
+    Approval(String),
+    /// `NAME`.
+    Either(String),
 }
 
 /// The options that every decision has.
@@ -356,6 +376,19 @@ fn name(typed: &str) -> Result<String, String> {
     }
 }
 
+/// A Workflow's or an Approval's name, also as `-o name` and kubectl write it.
+fn named(typed: &str) -> Result<Named, String> {
+    match typed.split_once('/') {
+        Some(("workflow" | "workflows" | "wf" | "workflow.signoff.dev" | "workflows.signoff.dev", name))
+            if !name.is_empty() =>
+        {
+            Ok(Named::Workflow(name.to_owned()))
+        }
+        Some(_) => name(typed).map(Named::Approval),
+        None => name(typed).map(Named::Either),
+    }
+}
+
 fn pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -395,6 +428,16 @@ mod tests {
         assert_eq!(name("approval.signoff.dev/x").unwrap(), "x");
         assert_eq!(name("x").unwrap(), "x");
         assert!(name("pod/x").unwrap_err().contains("pod is not approval"));
+    }
+
+    #[test]
+    fn doctor_takes_a_workflow_an_approval_or_a_name() {
+        assert_eq!(named("wf/x").unwrap(), Named::Workflow("x".into()));
+        assert_eq!(named("approval/x").unwrap(), Named::Approval("x".into()));
+        assert_eq!(named("x").unwrap(), Named::Either("x".into()));
+        assert!(named("pod/x").is_err() && named("").is_err() && named("wf/").is_err());
+        let typed = parse("doctor -n finance refund --verbose").unwrap().command.unwrap();
+        assert!(matches!(typed, Command::Doctor(Doctor { name: Some(_), verbose: true, .. })));
     }
 
     #[test]

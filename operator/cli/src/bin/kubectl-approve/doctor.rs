@@ -1,42 +1,206 @@
-//! `doctor`: whether the rules that vouch for decisions are in force, and who could impersonate the operator, for
-//! anybody who may read the rules.
+//! `doctor`: whether the admission policies are in force, whether an operator is alive, and who could impersonate it.
 //!
-//! It must not mend anything.
+//! Reads only. It repairs nothing.
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt, api::ListParams};
 use signoff_admission::policies::Identity;
-use signoff_admission::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
+use signoff_admission::{Inspection, READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
-use crate::{args::Doctor, client::Session, error::Failure, impersonators};
+use crate::{
+    args::Doctor,
+    client::Session,
+    error::Failure,
+    impersonators,
+    operator_status::{OperatorState, operator_state},
+    sanitize::one_line,
+    waiting,
+    wrap::wrapped,
+};
 
 /// The result of the check.
 pub struct Found {
-    /// For people.
+    /// The page for people.
     pub page: String,
-    /// Whether all rules are in force.
-    pub healthy: bool,
+    /// What is wrong.
+    pub problem: Option<Failure>,
 }
 
-/// Reads the rules and compares them with those of this plugin's version.
-///
-/// # Errors
-/// As every request.
-pub async fn doctor(session: &Session, options: &Doctor) -> Result<Found, Failure> {
-    let client = session.raw();
-    let explain = |error| match session.explain(error) {
-        Failure::Refused(why) => {
-            Failure::Refused(format!("{why}; the ClusterRole {READER_ROLE} lets you read the rules"))
+/// The policies as they are in force, compared for this operator.
+struct Installation {
+    operator: Identity,
+    inspection: Inspection,
+}
+
+/// Checks the policies and the operator; and, with a name or in a namespace that was given, what waits there.
+pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> Found {
+    let installation = Installation::read(session, options).await;
+    let named = options.operator_namespace.as_deref();
+    let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));
+    let state = operator_state(session, namespace).await;
+    let (mut page, mut problems) = (String::new(), Vec::new());
+    let is_about_waiting = options.name.is_some() || in_namespace;
+    let mut failure = None;
+    if is_about_waiting {
+        match waiting::report(session, options.name.as_ref(), &state).await {
+            Ok(report) => {
+                page.push_str(&format!("{}\n", report.page));
+                problems.extend(report.problems);
+            }
+            Err(error @ Failure::NotFound(_)) => return Found { page, problem: Some(error) },
+            Err(error) => failure = Some(error),
         }
-        other => other,
-    };
-    let mutating = serves_mutating_policies(client).await.map_err(explain)?;
-    let installed = installed_for(client).await.map_err(explain)?.unwrap_or_default();
-    let operator = Identity::new(
-        options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
-        options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
-    );
-    let found = inspect_as(client, operator.clone(), mutating).await.map_err(explain)?;
-    let version = env!("CARGO_PKG_VERSION");
-    let impersonators = impersonators::paragraph(client, &operator).await;
-    let page = format!("Compared with the rules of kubectl-approve {version}.\n{}\n{impersonators}", found.report());
-    Ok(Found { page, healthy: found.problems().is_empty() })
+    }
+    page.push_str(&operator_lines(&state));
+    match installation {
+        Ok(Installation { operator, inspection }) => {
+            let is_well = inspection.problems().is_empty();
+            // Somebody who asks about a run reads of the installation only what is wrong.
+            if is_about_waiting && is_well && !state.is_gone() && !options.verbose {
+                page.push_str("In force: the API server verifies votes.\n");
+            } else {
+                page.push_str(&installation_page(session, &operator, &inspection, options.verbose).await);
+            }
+            if !is_well {
+                failure = failure.or(Some(Failure::Unguarded));
+            }
+        }
+        Err(Failure::Refused(_)) if is_about_waiting => page.push_str(&wrapped(
+            0,
+            &format!(
+                "Whether the admission policies are in force is unknown: you cannot read them (ClusterRole {READER_ROLE})."
+            ),
+        )),
+        Err(why) if is_about_waiting => page.push_str(&wrapped(0, &format!("The rules were not compared: {why}"))),
+        Err(why) => failure = Some(why),
+    }
+    if state.is_gone() {
+        problems.insert(0, format!("{state}: no run continues and no vote is counted; start the operator"));
+    }
+    let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
+    Found { page, problem }
+}
+
+/// The Pods of the operator, the policies, and who could impersonate the operator.
+async fn installation_page(
+    session: &Session,
+    operator: &Identity,
+    inspection: &Inspection,
+    is_verbose: bool,
+) -> String {
+    format!(
+        "{}\nCompared with the rules of kubectl-approve {}.\n{}\n{}",
+        pods(session, operator).await,
+        env!("CARGO_PKG_VERSION"),
+        inspection.report(is_verbose),
+        impersonators::paragraph(session.raw(), operator).await
+    )
+}
+
+impl Installation {
+    async fn read(session: &Session, options: &Doctor) -> Result<Self, Failure> {
+        let client = session.raw();
+        let explain = |error| match session.explain(error) {
+            Failure::Refused(why) => {
+                Failure::Refused(format!("{why}; the ClusterRole {READER_ROLE} lets you read the rules"))
+            }
+            other => other,
+        };
+        let mutating = serves_mutating_policies(client).await.map_err(explain)?;
+        let installed = installed_for(client).await.map_err(explain)?.unwrap_or_default();
+        let operator = Identity::new(
+            options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
+            options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
+        );
+        let inspection = inspect_as(client, operator.clone(), mutating).await.map_err(explain)?;
+        Ok(Self { operator, inspection })
+    }
+}
+
+/// Describes the operator, with the remedy where it is gone.
+fn operator_lines(state: &OperatorState) -> String {
+    match state {
+        OperatorState::Alive { .. } => wrapped(0, &format!("Operator: alive: {state}.")),
+        OperatorState::Unknown(why) => wrapped(0, &format!("Operator: unknown: {why}.")),
+        OperatorState::Stale { .. } | OperatorState::Absent { .. } => wrapped(
+            0,
+            &format!("Operator: GONE: {state}. No run continues and no vote is counted until it starts again."),
+        ),
+    }
+}
+
+/// A line for each Pod of the operator's service account.
+async fn pods(session: &Session, operator: &Identity) -> String {
+    let api = Api::<Pod>::namespaced(session.raw().clone(), &operator.namespace);
+    let account = format!("spec.serviceAccountName={}", operator.service_account);
+    match api.list(&ListParams::default().fields(&account)).await {
+        Ok(found) if found.items.is_empty() => {
+            format!("  no Pod has the service account {}\n", one_line(&operator.service_account, 253))
+        }
+        Ok(found) => found.items.iter().map(|pod| wrapped(2, &pod_line(pod))).collect(),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            format!("  you cannot list the Pods of {}\n", one_line(&operator.namespace, 63))
+        }
+        Err(error) => wrapped(2, &format!("its Pods cannot be listed: {}", session.explain(error))),
+    }
+}
+
+/// Describes a Pod: its phase, its restarts, and why it does not run.
+fn pod_line(pod: &Pod) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    let mut line = format!("Pod {}: {}", pod.name_any(), status.phase.as_deref().unwrap_or("not scheduled"));
+    let containers = status.container_statuses.unwrap_or_default();
+    let restarts: i32 = containers.iter().map(|container| container.restart_count).sum();
+    if restarts > 0 {
+        line.push_str(&format!(", {restarts} restarts"));
+    }
+    let waiting = containers.iter().filter_map(|container| container.state.as_ref()?.waiting.as_ref());
+    let waiting = waiting.map(|waiting| (waiting.reason.clone(), waiting.message.clone()));
+    let conditions = status.conditions.unwrap_or_default();
+    let unscheduled = conditions.iter().filter(|said| said.type_ == "PodScheduled" && said.status == "False");
+    let unscheduled = unscheduled.map(|said| (said.reason.clone(), said.message.clone()));
+    if let Some((reason, message)) = waiting.chain(unscheduled).next() {
+        let why: Vec<_> = [reason, message].into_iter().flatten().collect();
+        line.push_str(&format!(", {}", why.join(": ")));
+    }
+    one_line(&line, 400)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn an_operator_that_is_gone_is_said_with_its_consequence() {
+        let age = Duration::from_secs(42);
+        let state = OperatorState::Stale { holder: "operator-1".into(), renewed_at: sample::now(), age };
+        assert_eq!(
+            operator_lines(&state),
+            "Operator: GONE: no operator has renewed its Lease for 42 s (the last was\n  operator-1). No run continues \
+             and no vote is counted until it starts again.\n"
+        );
+    }
+
+    #[test]
+    fn a_pod_is_described_with_the_reason_why_it_does_not_run() {
+        let line = |status: Value| {
+            pod_line(&serde_json::from_value(json!({"metadata": {"name": "operator-1"}, "status": status})).unwrap())
+        };
+        assert_eq!(line(json!({"phase": "Running"})), "Pod operator-1: Running");
+        let unscheduled = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"},
+        ]});
+        assert_eq!(line(unscheduled), "Pod operator-1: Pending, Unschedulable: 0/1 nodes are available");
+        let crashing = json!({"phase": "Running", "containerStatuses": [{
+            "name": "operator", "image": "i", "imageID": "", "ready": false, "restartCount": 4,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        }]});
+        assert_eq!(line(crashing), "Pod operator-1: Running, 4 restarts, CrashLoopBackOff");
+    }
 }

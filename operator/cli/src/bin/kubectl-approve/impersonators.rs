@@ -2,23 +2,11 @@
 //!
 //! Reads RBAC objects and changes nothing. Must not take what it cannot list for nothing.
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
-};
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::Client;
 use signoff_admission::policies::Identity;
-use signoff_expr::text;
 
-/// The roles and bindings that can let a subject impersonate a service account of one namespace.
-#[derive(Default)]
-struct Rbac {
-    cluster_roles: Vec<ClusterRole>,
-    cluster_bindings: Vec<ClusterRoleBinding>,
-    roles: Vec<Role>,
-    bindings: Vec<RoleBinding>,
-}
+use crate::rbac::{Grant, Rbac, allows, shown};
 
 /// The paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
 pub async fn paragraph(client: &Client, operator: &Identity) -> String {
@@ -28,7 +16,7 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
              the cluster and in the namespace {}.\n",
             operator.namespace
         ),
-        Ok(rbac) => match rbac.impersonators(operator).as_slice() {
+        Ok(rbac) => match impersonators(&rbac, operator).as_slice() {
             [] => "No binding lets anyone impersonate the operator.\n".to_owned(),
             some => {
                 let head = "These could impersonate the operator. Admission refuses their writes and sees no reads: they can \
@@ -39,91 +27,27 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
     }
 }
 
-impl Rbac {
-    async fn read(client: &Client, namespace: &str) -> Result<Self, String> {
-        Ok(Self {
-            cluster_roles: list(Api::all(client.clone()), "clusterroles").await?,
-            cluster_bindings: list(Api::all(client.clone()), "clusterrolebindings").await?,
-            roles: namespaced(client, namespace, "roles").await?,
-            bindings: namespaced(client, namespace, "rolebindings").await?,
-        })
-    }
-
-    /// Each subject with the binding and the role that let it, sorted.
-    fn impersonators(&self, operator: &Identity) -> Vec<String> {
-        let mut lines = Vec::new();
-        for binding in &self.cluster_bindings {
-            let name = format!("ClusterRoleBinding {}", binding.name_any());
-            self.add(&mut lines, operator, &name, &binding.role_ref, binding.subjects.as_deref());
-        }
-        for binding in &self.bindings {
-            let name = format!("RoleBinding {} of {}", binding.name_any(), operator.namespace);
-            self.add(&mut lines, operator, &name, &binding.role_ref, binding.subjects.as_deref());
-        }
-        lines.sort();
-        lines.dedup();
-        lines
-    }
-
-    fn add(
-        &self,
-        lines: &mut Vec<String>,
-        operator: &Identity,
-        binding: &str,
-        role: &RoleRef,
-        subjects: Option<&[Subject]>,
-    ) {
-        let rules = match role.kind.as_str() {
-            "ClusterRole" => self.cluster_roles.iter().find(|found| found.name_any() == role.name).map(|r| &r.rules),
-            _ => self.roles.iter().find(|found| found.name_any() == role.name).map(|r| &r.rules),
-        };
-        let rules = rules.and_then(Option::as_deref).unwrap_or_default();
-        if rules.iter().any(|rule| lets_impersonate(rule, &operator.service_account)) {
-            let whom = subjects.unwrap_or_default().iter().map(shown);
-            lines.extend(whom.map(|subject| format!("{subject}, by {binding} ({} {})", role.kind, role.name)));
-        }
-    }
+/// Returns each subject with the binding and the role that let it, sorted.
+fn impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
+    let grants = rbac.grants(|rule| lets_impersonate(rule, &operator.service_account));
+    let line = |grant: Grant| format!("{}, by {} ({})", shown(&grant.subject), grant.binding, grant.role);
+    let mut lines: Vec<_> = grants.into_iter().map(line).collect();
+    lines.sort();
+    lines.dedup();
+    lines
 }
 
 /// Whether a rule lets its subjects impersonate this service account. To impersonate the user name of a service account
 /// takes the right on `serviceaccounts`, not on `users`.
 fn lets_impersonate(rule: &PolicyRule, account: &str) -> bool {
-    let any = |list: Option<&Vec<String>>, wanted: &[&str]| {
-        list.is_some_and(|list| list.iter().any(|entry| wanted.contains(&entry.as_str())))
-    };
-    let names = rule.resource_names.as_deref().unwrap_or_default();
-    any(Some(&rule.verbs), &["*", "impersonate", "impersonate:serviceaccount"])
-        && any(rule.api_groups.as_ref(), &["*", "", "authentication.k8s.io"])
-        && any(rule.resources.as_ref(), &["*", "serviceaccounts"])
-        && (names.is_empty() || names.iter().any(|name| name == account))
-}
-
-fn shown(subject: &Subject) -> String {
-    let name = text::display(&subject.name, 256);
-    match &subject.namespace {
-        Some(namespace) => format!("{} {}/{name}", subject.kind, text::display(namespace, 64)),
-        None => format!("{} {name}", subject.kind),
-    }
-}
-
-async fn namespaced<K>(client: &Client, namespace: &str, what: &str) -> Result<Vec<K>, String>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
-{
-    list(Api::namespaced(client.clone(), namespace), what).await
-}
-
-async fn list<K: Clone + std::fmt::Debug + DeserializeOwned>(api: Api<K>, what: &str) -> Result<Vec<K>, String> {
-    match api.list(&ListParams::default()).await {
-        Ok(found) => Ok(found.items),
-        Err(kube::Error::Api(status)) if status.code == 403 => Err(format!("you cannot list {what}")),
-        Err(error) => Err(format!("{what} cannot be listed: {error}")),
-    }
+    let verbs = ["impersonate", "impersonate:serviceaccount"];
+    allows(rule, &verbs, &["", "authentication.k8s.io"], &["serviceaccounts"], account)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
     use super::*;
@@ -163,6 +87,7 @@ mod tests {
         let nina =
             json!([{"kind": "User", "name": "nina"}, {"kind": "ServiceAccount", "name": "ci", "namespace": "tools"}]);
         let rbac = Rbac {
+            namespace: "signoff-system".into(),
             cluster_roles: of(json!({"metadata": meta("edit"), "rules": [edit]})),
             cluster_bindings: of(json!({"metadata": meta("all"), "roleRef": reference("ClusterRole", "edit"),
                 "subjects": [{"kind": "Group", "name": "ops\u{1b}[2J"}]})),
@@ -175,11 +100,11 @@ mod tests {
             ]
             .concat(),
         };
-        let lines = rbac.impersonators(&Identity::default());
+        let lines = impersonators(&rbac, &Identity::default());
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[0].starts_with("Group ops") && !lines[0].contains('\u{1b}'), "{lines:?}");
         assert_eq!(lines[1], "ServiceAccount tools/ci, by RoleBinding devs of signoff-system (ClusterRole edit)");
         assert_eq!(lines[2], "User nina, by RoleBinding devs of signoff-system (ClusterRole edit)");
-        assert!(Rbac::default().impersonators(&Identity::default()).is_empty());
+        assert!(impersonators(&Rbac::default(), &Identity::default()).is_empty());
     }
 }

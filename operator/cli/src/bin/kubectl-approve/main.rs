@@ -6,16 +6,21 @@
 mod args;
 mod client;
 mod decide;
+mod deciders;
 mod doctor;
 mod error;
 mod impersonators;
 mod list;
+mod operator_status;
 mod payload;
+mod rbac;
 #[cfg(test)]
 mod sample;
 mod show;
+mod waiting;
 mod whoami;
 mod whole;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -51,9 +56,9 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(options)) => show::show(&session, &options).await?,
         Some(Command::Doctor(options)) => {
-            let found = doctor::doctor(&session, &options).await?;
+            let found = doctor::doctor(&session, &options, typed.connection.namespace.is_some()).await;
             terminal::print(&found.page)?;
-            return if found.healthy { Ok(()) } else { Err(Failure::Unguarded.into()) };
+            return found.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
         Some(Command::Whoami) => whoami::whoami(&session).await?,
         Some(command) => match command.decision_args() {

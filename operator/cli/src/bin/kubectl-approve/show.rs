@@ -241,11 +241,13 @@ fn subjects(list: &[Subject]) -> String {
     list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
 }
 
-fn people(count: i32) -> String {
+/// Formats a number of people.
+pub fn people(count: i32) -> String {
     if count == 1 { "1 person".into() } else { format!("{count} people") }
 }
 
-fn rules(quorum: &Quorum) -> String {
+/// Describes the rules of a quorum besides its number, beginning with a comma.
+pub fn rules(quorum: &Quorum) -> String {
     let group = |from: &RequiredFrom| format!(", {} of group {}", from.min, one_line(&from.group, 253));
     let mut text: String = quorum.required_from.iter().map(group).collect();
     if quorum.reject_policy == Some(RejectPolicy::Threshold) {
@@ -269,7 +271,8 @@ fn and(quorum: &Quorum) -> String {
     format!("{count}{rules} out of {} (required by {})", subjects(&quorum.approvers), one_line(&quorum.source, 253))
 }
 
-fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
+/// Describes what happens at the deadline.
+pub fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
     match request.timeout.action.unwrap_or_default() {
         TimeoutAction::Reject => "it counts as rejected".into(),

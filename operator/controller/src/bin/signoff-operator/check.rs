@@ -17,6 +17,6 @@ pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Resu
     let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
     let operator = Identity::new(&connection.namespace, service_account);
     let found = inspect_as(&connection.client, operator, mutating).await.with_context(need)?;
-    std::io::stdout().write_all(found.report().as_bytes()).context("printing the report")?;
+    std::io::stdout().write_all(found.report(true).as_bytes()).context("printing the report")?;
     Ok(if found.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,8 +11,7 @@ use crate::arguments::LogFormat;
 
 /// Starts the log.
 pub fn start(format: LogFormat) -> anyhow::Result<()> {
-    // The client warns about every list of a kind that is not there yet, and shows whole objects.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube=error"));
+    let filter = filter(&std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default());
     // Colours are for people at a terminal: in a file or at a collector they are noise.
     let colours = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
@@ -21,4 +20,34 @@ pub fn start(format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|why| anyhow!("the log cannot be opened: {why}"))
+}
+
+/// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs itself in a
+/// sentence, so it logs errors only, unless `RUST_LOG` names `kube`.
+fn filter(typed: &str) -> EnvFilter {
+    let usual = "kube=error";
+    EnvFilter::try_new(format!("{usual},{typed}"))
+        .ok()
+        .filter(|_| !typed.trim().is_empty())
+        .unwrap_or_else(|| EnvFilter::new(format!("{usual},info")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_logs_errors_only_unless_rust_log_names_it() {
+        for (typed, directives) in [
+            ("", ["kube=error", "info"]),
+            ("kube=what", ["kube=error", "info"]),
+            ("debug", ["kube=error", "debug"]),
+            ("info,kube=debug", ["kube=debug", "info"]),
+        ] {
+            let filter = filter(typed).to_string();
+            let found: Vec<_> = filter.split(',').collect();
+            assert_eq!(found.len(), 2, "{filter}");
+            assert!(directives.iter().all(|one| found.contains(one)), "{filter}");
+        }
+    }
 }

@@ -24,8 +24,9 @@ use crate::{
     stalls::REPORTED_AFTER,
 };
 
-/// Announces that a Pod cannot be created. Fields drop in this order: the Workflow is reconciled after the record is gone.
-struct CreationFailure {
+/// A problem of a Pod that the Pod itself does not report, in the condition `PodsPending` until this is dropped. Fields drop in this
+/// order: the Workflow is reconciled after the record is gone.
+pub(super) struct Announcement {
     _record: CreationFailureRecord,
     _enqueue: EnqueueOnDrop,
 }
@@ -118,8 +119,8 @@ impl PodRun<'_> {
     }
 
     /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
-    fn announce_creation_failure(&self, since: Moment, why: &str) -> CreationFailure {
-        let PodRunner { context, index, .. } = self.by;
+    fn announce_creation_failure(&self, since: Moment, why: &str) -> Announcement {
+        let context = &self.by.context;
         let message = format!("creating it has failed since {since}: {why}");
         let meta = ObjectMeta {
             name: Some(self.run.workflow.clone()),
@@ -131,11 +132,24 @@ impl PodRun<'_> {
         let note = format!("{}: {message}", self.display_name());
         let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
         context.reporter.report(report.warning(true));
-        let trouble = PodProblem { reason: reason::NOT_CREATED.to_owned(), message };
-        let record = index.record_creation_failure(&self.run.uid, &self.name, trouble);
+        self.announce(reason::NOT_CREATED, message)
+    }
+
+    /// Announces on the Workflow that no scheduler has said anything about the Pod, until the result is dropped.
+    pub(super) fn announce_unscheduled(&self, since: Moment) -> Announcement {
+        let message = format!(
+            "no scheduler has chosen a node for it since {since}, and none says why; check that the cluster's scheduler runs"
+        );
+        self.announce(reason::NOT_SCHEDULED, message)
+    }
+
+    fn announce(&self, reason: &str, message: String) -> Announcement {
+        let PodRunner { context, index, .. } = self.by;
+        let problem = PodProblem { reason: reason.to_owned(), message };
+        let record = index.record_creation_failure(&self.run.uid, &self.name, problem);
         let enqueue = EnqueueOnDrop { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
         enqueue.now();
-        CreationFailure { _record: record, _enqueue: enqueue }
+        Announcement { _record: record, _enqueue: enqueue }
     }
 
     /// Finds the Pod that an earlier process has created or was about to create.

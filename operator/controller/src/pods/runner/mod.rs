@@ -26,6 +26,8 @@ use crate::context::Context;
 
 /// The time in which a container must start where its author sets no limit.
 const START: Duration = Duration::from_secs(300);
+/// The time in which a scheduler chooses a node for a Pod, or says why it does not.
+const SCHEDULED: Duration = Duration::from_secs(10);
 /// The time after its grace period at which a Pod is given up.
 const GIVEN_UP: Duration = Duration::from_secs(90);
 /// The longest delay of the deletion of a Pod by reading its log.
@@ -97,7 +99,7 @@ impl PodRun<'_> {
         let made = if begins { self.create(latest).await? } else { self.find_again(latest).await? };
         let (uid, created) = (made.uid().to_owned(), made.created().unwrap_or(self.now()));
         self.by.index.record(made);
-        let mut ran = false;
+        let (mut ran, mut unscheduled) = (false, None);
         loop {
             let LastState { pod, gone } = self.known.borrow_and_update().clone();
             // The API server gives a name out once at a time: where another has it, ours is no more.
@@ -136,6 +138,15 @@ impl PodRun<'_> {
                 }
                 continue;
             }
+            let announce_at = self.unscheduled_at(created, pod.as_deref());
+            match announce_at {
+                None => unscheduled = None,
+                Some(at) if at <= now && unscheduled.is_none() => {
+                    unscheduled = Some(self.announce_unscheduled(created))
+                }
+                Some(_) => {}
+            }
+            let due = announce_at.filter(|at| *at > now).map_or(due, |at| at.min(due));
             tokio::select! {
                 changed = self.known.changed() => if changed.is_err() {
                     return Err(self.lost_result("the operator is shutting down"));
@@ -160,6 +171,12 @@ impl PodRun<'_> {
             Some(PodState::Pending(_)) => all.min(created.after(start)),
             _ => all,
         }
+    }
+
+    /// Returns the time at which it is announced that no scheduler has said anything about the Pod; `None` where one has.
+    fn unscheduled_at(&self, created: Moment, pod: Option<&StepPod>) -> Option<Moment> {
+        let is_silent = |pod: &&StepPod| pod.node.is_none() && pod.state() == PodState::Pending(None);
+        pod.filter(is_silent).filter(|_| self.termination.is_none()).map(|_| created.after(SCHEDULED))
     }
 
     /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.

@@ -1,0 +1,136 @@
+//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers whom nobody bound, an installation that was
+//! removed. It must not use the suite's operator: one is killed here.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use signoff_api::Workflow;
+use signoff_api::gate::Subject;
+use signoff_tests::control_plane::{Cluster, Finished, OPERATOR_NAMESPACE, OperatorOptions, OperatorProcess};
+
+use crate::asked::Place;
+use crate::policies::harness::workflow;
+
+/// The duration of the operator's Lease.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// `kubectl approve doctor` in no particular namespace.
+async fn doctor(cluster: &Cluster, person: &str, words: &[&str]) -> Finished {
+    let plugin = crate::asked::plugin();
+    let words = [&["approve", "doctor"], words].concat();
+    cluster.kubectl(words).search(plugin.parent().unwrap()).person(person).run().await.unwrap()
+}
+
+/// The page without its line breaks.
+fn unwrapped(finished: &Finished) -> String {
+    finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_uninstall_in_few_lines() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let place = Place::on(cluster, "doctor").await;
+    let (cluster, namespace) = (&place.cluster, place.namespace.name.as_str());
+
+    let never = doctor(cluster, "admin", &[]).await;
+    assert_eq!(never.code, 1, "{never:?}");
+    let sentence = "Operator: GONE: no operator has taken the Lease signoff-system/signoff-operator.";
+    assert!(unwrapped(&never).contains(sentence), "{never:?}");
+
+    let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
+    let alive = doctor(cluster, "admin", &[]).await;
+    assert_eq!(alive.code, 0, "{alive:?}");
+    assert!(alive.stdout.starts_with("Operator: alive: the operator signoff-operator-outside"), "{alive:?}");
+    assert!(alive.stdout.contains("objects are as shipped (--verbose lists them).\n"), "{alive:?}");
+    let every = doctor(cluster, "admin", &["--verbose"]).await;
+    assert!(every.stdout.lines().count() > alive.stdout.lines().count() + 20, "{every:?}");
+
+    operator.kill();
+    tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
+    let gone = doctor(cluster, "admin", &[]).await;
+    assert_eq!(gone.code, 1, "{gone:?}");
+    for sentence in ["Operator: GONE: no operator has renewed its Lease for", "(the last was signoff-operator-outside"]
+    {
+        assert!(unwrapped(&gone).contains(sentence), "{gone:?}");
+    }
+    assert!(gone.stderr.contains("no run continues and no vote is counted; start the operator"), "{gone:?}");
+
+    // A requester, who can read neither policies nor bindings.
+    let runs: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), namespace);
+    let run = serde_json::from_value(workflow("report", json!({}))).unwrap();
+    runs.create(&PostParams::default(), &run).await.unwrap();
+    let dana = place.approve("dana", &["doctor", "report"]).await;
+    assert_eq!(dana.code, 1, "{dana:?}");
+    assert!(dana.stdout.starts_with("Workflow report: Pending\n"), "{dana:?}");
+    assert!(unwrapped(&dana).contains("it does not continue: no operator has renewed its Lease for"), "{dana:?}");
+
+    let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
+    assert_eq!(doctor(cluster, "admin", &[]).await.code, 0);
+    operator.kill();
+
+    // As docs/guides/install.md removes everything.
+    let crds = ["workflows", "approvals", "blobs", "approvalpolicies", "clusterapprovalpolicies"];
+    let crds = crds.map(|plural| format!("crd/{plural}.signoff.dev"));
+    let of_operator = ["lease/signoff-operator", "configmap/signoff-guard", "-n", OPERATOR_NAMESPACE];
+    cluster.kubectl(["delete", "workflows", "-A", "--all"]).run().await.unwrap().ok().unwrap();
+    cluster.helm(["uninstall", "signoff", "-n", OPERATOR_NAMESPACE]).run().await.unwrap().ok().unwrap();
+    cluster
+        .kubectl([&["delete"], &crds.each_ref().map(String::as_str)[..]].concat())
+        .run()
+        .await
+        .unwrap()
+        .ok()
+        .unwrap();
+    cluster.kubectl([&["delete"], &of_operator[..]].concat()).run().await.unwrap().ok().unwrap();
+    let removed = doctor(cluster, "admin", &[]).await;
+    assert_eq!(removed.code, 1, "{removed:?}");
+    let page = unwrapped(&removed);
+    assert!(page.contains("5 CustomResourceDefinitions are MISSING: approvalpolicies.signoff.dev,"), "{removed:?}");
+    assert_eq!(page.matches("install the chart of this operator's version again").count(), 1, "{removed:?}");
+    assert!(removed.stdout.lines().count() < 35, "{removed:?}");
+    assert!(removed.stdout.lines().all(|line| line.len() < 110), "{removed:?}");
+}
+
+#[tokio::test]
+async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline() {
+    let place = Place::shared("doctor").await;
+    let namespace = place.namespace.name.as_str();
+    let bind = ["create", "rolebinding", "approvers", "--clusterrole=signoff-approver", "--group=finance"];
+    let bind = [&bind[..], &["--namespace", namespace]].concat();
+    place.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+    let misspelt = place.ask(|request| request.quorums[0].approvers = vec![Subject::group("finanec")]).await;
+    let right = place.ask(|request| request.quorums[0].approvers = vec![Subject::group("finance")]).await;
+
+    let told = place.approve("admin", &["doctor", &misspelt]).await;
+    assert_eq!(told.code, 1, "{told:?}");
+    let page = unwrapped(&told);
+    for sentence in [
+        "group finanec: NO binding of the verb approve covers it; is Group finance meant?",
+        "Group finance (RoleBinding approvers of",
+        "kubectl create rolebinding further-approvers --clusterrole signoff-approver --group finanec -n",
+        "after that it counts as rejected",
+    ] {
+        assert!(page.contains(sentence), "{sentence}: {told:?}");
+    }
+    assert!(
+        told.stderr.contains(&format!("no binding grants the verb approve to an approver of {misspelt}")),
+        "{told:?}"
+    );
+
+    let told = place.approve("admin", &["doctor", &format!("approval/{right}")]).await;
+    assert!(unwrapped(&told).contains("group finance: may approve, by RoleBinding approvers of"), "{told:?}");
+    assert!(!told.stderr.contains("no binding grants"), "{told:?}");
+    let all = place.approve("admin", &["doctor"]).await;
+    assert!(all.stdout.contains(&misspelt) && all.stdout.contains(&right), "{all:?}");
+
+    // Users who can read no bindings are told that, not that there are none.
+    let alice = place.approve("alice", &["doctor", &misspelt]).await;
+    assert!(unwrapped(&alice).contains("whether a binding covers it is unknown: you cannot list"), "{alice:?}");
+    assert!(!alice.stderr.contains("no binding grants"), "{alice:?}");
+    let nothing = place.approve("admin", &["doctor", "nothing"]).await;
+    assert_eq!(nothing.code, 3, "{nothing:?}");
+    assert!(nothing.stderr.contains("nothing: no Workflow and no Approval of the namespace"), "{nothing:?}");
+}
