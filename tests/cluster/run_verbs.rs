@@ -37,7 +37,8 @@ async fn approve(runs: &Runs, person: &str, arguments: &[&str]) -> Finished {
 
 /// Waits until the phase of a run is this one.
 async fn in_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
-    let is = |run: Option<&Workflow>| run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == phase);
+    let is =
+        |run: Option<&Workflow>| run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == phase);
     runs.until(runs.see(), name, "has the phase", is).await
 }
 
@@ -48,7 +49,11 @@ async fn the_status_of_a_run_shows_its_steps_its_gate_and_the_next_command() {
     let approval = runs.asked("letter").await.name_any();
     in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let page = approve(&runs, "viktor", &["status", "letter"]).await.ok().unwrap();
-    let rows = ["\nPhase:        Waiting\n", "\nRequester:    dana@example.com\n", "\nWaiting for:  review (alice@example.com)\n"];
+    let rows = [
+        "\nPhase:        Waiting\n",
+        "\nRequester:    dana@example.com\n",
+        "\nWaiting for:  review (alice@example.com)\n",
+    ];
     for row in rows {
         assert!(page.contains(row), "{row:?} in {page}");
     }
@@ -101,7 +106,8 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
         (1, "refused: workflow.signoff.dev/letter has ended (Cancelled): rerun creates it again\n")
     );
     assert_eq!(said(&["delete", "letter", "--yes"]).await, "workflow.signoff.dev/letter deleted\n");
-    let gone = kube::runtime::wait::await_condition(runs.see::<Workflow>(), "letter", |run: Option<&Workflow>| run.is_none());
+    let gone =
+        kube::runtime::wait::await_condition(runs.see::<Workflow>(), "letter", |run: Option<&Workflow>| run.is_none());
     timeout(PATIENCE, gone).await.unwrap().unwrap();
 }
 

@@ -81,7 +81,11 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
     if let Some(finished) = status.finished_at {
         let took = status.started_at.map(|from| format!(", after {}", clock::length(finished.since(from))));
         let ago = distance(finished, now);
-        page.fact("Finished", Tone::Quiet, &format!("{} ({ago}{})", finished.ceil_to_second(), took.unwrap_or_default()));
+        page.fact(
+            "Finished",
+            Tone::Quiet,
+            &format!("{} ({ago}{})", finished.ceil_to_second(), took.unwrap_or_default()),
+        );
     }
     for (label, list) in [("Waiting for", open_gates(status, approvals)), ("Running", running(status))] {
         if !list.is_empty() && !status.phase.is_end() {

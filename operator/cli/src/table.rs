@@ -67,7 +67,11 @@ mod tests {
     }
 
     fn letters() -> Vec<Vec<String>> {
-        vec![["refund-4711", "Waiting", "in 23h", "Send this letter to ACME and to its lawyers?"].map(str::to_owned).to_vec()]
+        vec![
+            ["refund-4711", "Waiting", "in 23h", "Send this letter to ACME and to its lawyers?"]
+                .map(str::to_owned)
+                .to_vec(),
+        ]
     }
 
     const HEADERS: [&str; 4] = ["NAME", "PHASE", "DEADLINE", "PROMPT"];

@@ -27,10 +27,9 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
     details.extend(request.quorums.iter().skip(1).map(further));
     details.extend(votes(approval, &status));
     details.push(match status.phase {
-        ApprovalPhase::Overdue => format!(
-            "overdue since {}: open for Retry, Reject and Abort only",
-            approval.deadline().ceil_to_second()
-        ),
+        ApprovalPhase::Overdue => {
+            format!("overdue since {}: open for Retry, Reject and Abort only", approval.deadline().ceil_to_second())
+        }
         _ => format!("{}; then {}", until(approval.deadline(), now), consequence(request, &status)),
     });
     details
@@ -65,10 +64,10 @@ fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
     let request = &approval.spec.request;
     let tally = status.tally.unwrap_or_default();
     let needed = if tally.needed > 0 { tally.needed } else { request.threshold() };
-    let rules: String = request.quorums.first().into_iter().flat_map(|own| &own.required_from).fold(
-        String::new(),
-        |text, rule| text + &format!(", {} of group {}", rule.min, one_line(&rule.group, 253)),
-    );
+    let rules: String =
+        request.quorums.first().into_iter().flat_map(|own| &own.required_from).fold(String::new(), |text, rule| {
+            text + &format!(", {} of group {}", rule.min, one_line(&rule.group, 253))
+        });
     let excluded = if request.bars_requester() { ", not the requester" } else { "" };
     format!("can decide: {}{excluded}; {} of {needed} agree{rules}", subjects(approval.approvers()), tally.have)
 }
@@ -90,7 +89,7 @@ fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
         let state = match (counted, invalid) {
             (_, true) => " (invalid)",
             (true, false) => "",
-            (false, false) => " (not counted)",
+            (false, false) => " (not counted yet)",
         };
         format!("{} {}{state}", one_line(key, 320), decision.verdict)
     });

@@ -5,10 +5,7 @@
 use signoff_api::Moment;
 use unicode_width::UnicodeWidthStr;
 
-use super::{
-    state::State,
-    tree::Node,
-};
+use super::{state::State, tree::Node};
 use crate::{
     clock,
     sanitize::{shorten, wrap},
@@ -102,17 +99,27 @@ fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
         match quiet(first) {
             Some(Quiet::Unbegun) => {
                 let word = first.state.word().to_lowercase();
-                items.extend([Item::Node(first), Item::Folded(format!("… {few} more: {word}"))]);
+                items.extend([Item::Node(first), Item::Folded(format!("… {few} {word}"))]);
             }
-            Some(Quiet::EarlierAttempt) => items.extend([Item::Folded(format!("… {few} more attempts failed")), Item::Node(last)]),
-            _ => items.extend([Item::Folded(format!("… {few} more: done")), Item::Node(last)]),
+            Some(Quiet::EarlierAttempt) => {
+                items.extend([Item::Folded(format!("… {few} attempts failed")), Item::Node(last)])
+            }
+            _ => items.extend([Item::Folded(format!("… {few} done")), Item::Node(last)]),
         }
     }
     items
 }
 
 /// Adds the rows of an item. `is_last`: whether it is the last one below its parent, `None` at the root.
-fn add(rows: &mut Vec<Row>, item: &Item<'_>, above: &str, is_last: Option<bool>, now: Moment, style: Style, is_folded: bool) {
+fn add(
+    rows: &mut Vec<Row>,
+    item: &Item<'_>,
+    above: &str,
+    is_last: Option<bool>,
+    now: Moment,
+    style: Style,
+    is_folded: bool,
+) {
     let (fork, stem) = match (is_last, style.signs) {
         (None, _) => ("", ""),
         (Some(false), true) => ("├─", "│ "),
@@ -186,11 +193,14 @@ fn widths(rows: &[Row], width: usize) -> Vec<usize> {
 
 fn print(row: &Row, widths: &[usize], style: Style) -> String {
     let lead = row.branch.width() + row.sign.width();
-    let label = shorten(&row.label, if row.sign.is_empty() && row.cells[1].is_empty() {
-        style.width.saturating_sub(lead)
-    } else {
-        widths[0].saturating_sub(lead)
-    });
+    let label = shorten(
+        &row.label,
+        if row.sign.is_empty() && row.cells[1].is_empty() {
+            style.width.saturating_sub(lead)
+        } else {
+            widths[0].saturating_sub(lead)
+        },
+    );
     let plain = format!("{}{}{label}", row.branch, row.sign);
     let cells: Vec<String> = std::iter::once(plain).chain(row.cells.iter().cloned()).collect();
     let mut text = line(&cells, widths, |at, cell| match at {
@@ -221,7 +231,11 @@ fn wrapped(detail: &str, room: usize) -> Vec<String> {
             *last = shorten(&format!("{last} …"), room.saturating_sub(2));
         }
     }
-    lines.into_iter().enumerate().map(|(at, line)| if at == 0 { line } else { format!("  {}", line.trim_start()) }).collect()
+    lines
+        .into_iter()
+        .enumerate()
+        .map(|(at, line)| if at == 0 { line } else { format!("  {}", line.trim_start()) })
+        .collect()
 }
 
 /// Pads cells to the widths of their columns; `paint` colours a cell before it is padded.

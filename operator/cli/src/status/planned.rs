@@ -4,12 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use signoff_api::{
-    Workflow,
-    policy::Position,
-    step::Step,
-    workflow::SpecGateType,
-};
+use signoff_api::{Workflow, policy::Position, step::Step, workflow::SpecGateType};
 
 use crate::sanitize::one_line;
 

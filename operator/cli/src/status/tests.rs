@@ -94,23 +94,65 @@ fn chain() -> (Workflow, Vec<Approval>) {
 #[test]
 fn a_chain_shows_what_is_done_the_gate_it_waits_for_and_what_is_pending() {
     let (workflow, approvals) = chain();
-    assert_eq!(render(&workflow, &approvals, now(), TERMINAL), "");
+    assert_eq!(
+        render(&workflow, &approvals, now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Waiting
+Requester:    dana@example.com
+Started:      2026-11-22T09:30:00Z (30m ago)
+Waiting for:  review (alice@example.com, group finance)
+Tokens:       1204 read, 310 written
+
+STEP       KIND    STATE       STARTED   TOOK   TOKENS
+✔ draft    agent   Succeeded   30m ago   12s    1204+310
+◷ review   gate    Waiting     29m ago
+    refund-4711-review-0a1b2c3d4e
+    asks: Send this letter to ACME?
+    can decide: alice@example.com, group finance, not the requester; 1 of 2
+      agree
+    votes: bob@example.com Approve, erin@example.com Approve (not counted yet)
+    until 2026-11-23T09:30:00Z (in 23h); then it counts as rejected
+· send     http    Pending
+"
+    );
 }
 
 #[test]
 fn a_page_without_a_terminal_is_ascii() {
     let (workflow, _) = chain();
-    assert_eq!(render(&workflow, &[], now(), Style::PLAIN), "");
+    assert_eq!(
+        render(&workflow, &[], now(), Style::PLAIN),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Waiting
+Requester:    dana@example.com
+Started:      2026-11-22T09:30:00Z (30m ago)
+Waiting for:  review
+Tokens:       1204 read, 310 written
+
+STEP     KIND    STATE       STARTED   TOOK   TOKENS
+draft    agent   Succeeded   30m ago   12s    1204+310
+review   gate    Waiting     29m ago
+    refund-4711-review-0a1b2c3d4e
+send     http    Pending
+"
+    );
 }
 
 #[test]
 fn colours_change_nothing_but_the_colour() {
     let (workflow, approvals) = chain();
     let coloured = render(&workflow, &approvals, now(), Style { colour: true, ..TERMINAL });
-    for painted in ["\u{1b}[32m✔ \u{1b}[0mdraft", "\u{1b}[32mSucceeded\u{1b}[0m", "\u{1b}[1m\u{1b}[33mWaiting\u{1b}[0m"] {
+    for painted in ["\u{1b}[32m✔ \u{1b}[0mdraft", "\u{1b}[32mSucceeded\u{1b}[0m", "\u{1b}[1m\u{1b}[33mWaiting\u{1b}[0m"]
+    {
         assert!(coloured.contains(painted), "{painted:?} in {coloured:?}");
     }
-    let bare: String = coloured.split('\u{1b}').enumerate().map(|(at, part)| if at == 0 { part } else { part.split_once('m').unwrap().1 }).collect();
+    let bare: String = coloured
+        .split('\u{1b}')
+        .enumerate()
+        .map(|(at, part)| if at == 0 { part } else { part.split_once('m').unwrap().1 })
+        .collect();
     assert_eq!(bare, render(&workflow, &approvals, now(), TERMINAL));
 }
 
@@ -138,7 +180,35 @@ fn branches_are_trees_of_their_own() {
         "timeout": {"after": "1h", "action": "Escalate", "escalation": [{"to": [{"kind": "Group", "name": "sre"}]}]},
     }});
     let page = render(&workflow(&spec, &status), &[approval("legal-ask-1", "legal/ask", &further)], now(), TERMINAL);
-    assert_eq!(page, "");
+    assert_eq!(
+        page,
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Running
+Requester:    dana@example.com
+Started:      2026-11-22T09:55:00Z (5m ago)
+Waiting for:  legal/ask (alice)
+Running:      tool/build
+
+STEP        KIND     STATE       STARTED    TOOK
+◷ legal     branch   Waiting     5m ago
+├─◷ ask     gate     Waiting     5m ago
+│     legal-ask-1
+│     asks: Send this letter to ACME?
+│     can decide: alice; 0 of 1 agree, 1 of group leads
+│     and 1 of: group audit (required by ClusterApprovalPolicy/money)
+│     until 2026-11-23T09:30:00Z (in 23h); then group sre will be asked too
+└─· note    set      Pending
+✔ budget    branch   Succeeded   5m ago     3m20s
+├─✔ ask     gate     Approved    5m ago     3m20s
+│     by bob@example.com: as in May
+└─✔ note    set      Succeeded   100s ago   0s
+● tool      branch   Running     5m ago
+└─● build   pod      Running     5m ago
+      Pod signoff-step-refund-4711-00
+· merge     set      Pending
+"
+    );
 }
 
 #[test]
@@ -157,7 +227,26 @@ fn a_graph_shows_its_visits_in_order_and_not_its_edges() {
         with(record(9, "review#2", "hitl", "Waiting", 520, None), &json!({"object": "b", "request": {
             "digest": format!("sha256:{}", "0".repeat(64)), "deadline": "2026-11-23T09:30:00Z", "guardEpoch": "e"}})),
     ]});
-    assert_eq!(render(&workflow(&spec, &status), &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&workflow(&spec, &status), &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Waiting
+Requester:    dana@example.com
+Started:      2026-11-22T09:50:00Z (10m ago)
+Waiting for:  review#2
+
+STEP         KIND    STATE       STARTED     TOOK
+✔ plan       agent   Succeeded   10m ago     5s
+✔ review     gate    Responded   9m50s ago   60s
+    by bob
+✔ revise     agent   Succeeded   8m50s ago   4s
+◷ review#2   gate    Waiting     8m40s ago
+    b
+    until 2026-11-23T09:30:00Z (in 23h)
+· execute    set     Pending
+"
+    );
 }
 
 fn failed() -> Workflow {
@@ -188,12 +277,53 @@ fn failed() -> Workflow {
 
 #[test]
 fn a_failed_step_shows_its_attempts_why_it_failed_and_who_gave_up() {
-    assert_eq!(render(&failed(), &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&failed(), &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Failed
+Reason:       step build failed: the container ended with exit code 2, and
+              alice rejected another attempt (too costly)
+Requester:    dana@example.com
+Started:      2026-11-22T08:00:00Z (120m ago)
+Finished:     2026-11-22T09:00:00Z (60m ago, after 60m)
+
+STEP                                           KIND   STATE      STARTED    TOOK
+✖ build (attempt 2)                            pod    Failed     118m ago   11m
+│   ExitCode: the container ended with exit code 2
+│   last line of its log: error: [31mno space left on device
+├─✖ attempt 1                                  pod    Failed     120m ago   65s
+│     ExitCode: the container ended with exit code 1
+└─✖ .error                                     gate   Rejected   106m ago   46m
+      by alice: too costly
+· publish-the-documentation-of-every-releas…   set    Not run
+"
+    );
 }
 
 #[test]
 fn a_wide_page_shortens_less() {
-    assert_eq!(render(&failed(), &[], now(), Style { width: 120, ..TERMINAL }), "");
+    assert_eq!(
+        render(&failed(), &[], now(), Style { width: 120, ..TERMINAL }),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Failed
+Reason:       step build failed: the container ended with exit code 2, and alice rejected another attempt (too costly)
+Requester:    dana@example.com
+Started:      2026-11-22T08:00:00Z (120m ago)
+Finished:     2026-11-22T09:00:00Z (60m ago, after 60m)
+
+STEP                                                        KIND   STATE      STARTED    TOOK
+✖ build (attempt 2)                                         pod    Failed     118m ago   11m
+│   ExitCode: the container ended with exit code 2
+│   last line of its log: error: [31mno space left on device
+├─✖ attempt 1                                               pod    Failed     120m ago   65s
+│     ExitCode: the container ended with exit code 1
+└─✖ .error                                                  gate   Rejected   106m ago   46m
+      by alice: too costly
+· publish-the-documentation-of-every-release-of-this-year   set    Not run
+"
+    );
 }
 
 #[test]
@@ -202,13 +332,38 @@ fn a_long_run_is_folded_but_for_what_is_open_failed_or_next() {
     let steps: Vec<Value> = names.iter().map(|name| json!({"name": name, "set": {"value": "x"}})).collect();
     let records: Vec<Value> = (0..40)
         .map(|n| {
-            let phase = if n == 9 { "Failed" } else if n == 39 { "Started" } else { "Succeeded" };
+            let phase = if n == 9 {
+                "Failed"
+            } else if n == 39 {
+                "Started"
+            } else {
+                "Succeeded"
+            };
             let took = (n != 39).then_some(1);
             record(n, &names[usize::try_from(n).unwrap()], "set", phase, 400 - n * 10, took)
         })
         .collect();
     let run = workflow(&json!({"steps": steps}), &json!({"phase": "Running", "startedAt": ago(400), "steps": records}));
-    assert_eq!(render(&run, &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&run, &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Running
+Requester:    dana@example.com
+Started:      2026-11-22T09:53:20Z (6m40s ago)
+Running:      step-39
+
+STEP                 KIND   STATE       STARTED     TOOK
+… 8 done
+✔ step-8             set    Succeeded   5m20s ago   1s
+✖ step-9             set    Failed      5m10s ago   1s
+… 28 done
+✔ step-38            set    Succeeded   20s ago     1s
+● step-39            set    Running     10s ago
+· step-40            set    Pending
+… 19 pending
+"
+    );
     let all = render(&run, &[], now(), Style { fold_above: None, ..TERMINAL });
     assert!(names.iter().all(|name| all.contains(&format!(" {name} "))), "{all}");
 }
@@ -218,16 +373,45 @@ fn retries_of_a_long_run_are_folded_too() {
     let steps: Vec<Value> = (0..30).map(|n| json!({"name": format!("step-{n}"), "set": {"value": "x"}})).collect();
     let error = json!({"class": "Status", "message": "503 Service Unavailable", "retryable": true});
     let records: Vec<Value> = (1..=20)
-        .map(|n| with(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error})))
+        .map(|n| {
+            with(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error}))
+        })
         .collect();
     let run = workflow(&json!({"steps": steps}), &json!({"phase": "Running", "startedAt": ago(400), "steps": records}));
-    assert_eq!(render(&run, &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&run, &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Running
+Requester:    dana@example.com
+Started:      2026-11-22T09:53:20Z (6m40s ago)
+
+STEP                          KIND   STATE     STARTED     TOOK
+✖ step-0 (attempt 20)         http   Failed    3m20s ago   1s
+│   Status: 503 Service Unavailable
+├─… 18 attempts failed
+└─✖ attempt 19                http   Failed    3m30s ago   1s
+      Status: 503 Service Unavailable
+· step-1                      set    Pending
+… 28 pending
+"
+    );
 }
 
 #[test]
 fn a_run_that_no_operator_has_read_says_so() {
     let spec = json!({"steps": [{"name": "one", "set": {"value": "x"}}]});
-    assert_eq!(render(&workflow(&spec, &Value::Null), &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&workflow(&spec, &Value::Null), &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Pending: no operator has read it yet, created 31m ago
+Requester:    dana@example.com
+
+STEP    KIND   STATE
+· one   set    Pending
+"
+    );
 }
 
 #[test]
@@ -244,7 +428,22 @@ fn what_stops_a_run_and_records_that_are_missing_are_in_the_header() {
             condition("Waiting", "False", "NothingPending", "no gate is open"),
         ],
     });
-    assert_eq!(render(&workflow(&spec, &status), &[], now(), TERMINAL), "");
+    assert_eq!(
+        render(&workflow(&spec, &status), &[], now(), TERMINAL),
+        "\
+Workflow:     refund-4711 in namespace finance
+Phase:        Pending
+Guarded:      PoliciesDiffer: the policy signoff-approvals is missing
+PodsPending:  Unschedulable: 0/3 nodes are available: 3 Insufficient memory.
+              preemption: not helpful
+Requester:    dana@example.com for erin@example.com
+Started:      2026-11-22T09:59:00Z (60s ago)
+Not shown:    58 earlier records, which could not be read
+
+STEP    KIND   STATE
+· one   set    Pending
+"
+    );
 }
 
 #[test]
@@ -284,7 +483,8 @@ fn words_of_others_cannot_make_a_row_or_a_colour() {
     let (mut workflow, mut approvals) = chain();
     let evil = format!("x\u{1b}[2J\n✔ send  http  Succeeded{}✔ send   http", " ".repeat(80));
     approvals[0].spec.request.prompt = evil.clone();
-    workflow.status.as_mut().unwrap().steps[0].error = serde_json::from_value(json!({"class": "X", "message": evil})).unwrap();
+    workflow.status.as_mut().unwrap().steps[0].error =
+        serde_json::from_value(json!({"class": "X", "message": evil})).unwrap();
     for width in [40, 80, 120] {
         let page = render(&workflow, &approvals, now(), Style { width, ..TERMINAL });
         assert!(!page.contains('\u{1b}'), "{page:?}");

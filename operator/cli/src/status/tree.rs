@@ -10,11 +10,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
 
-use super::{
-    gate,
-    planned::planned,
-    state::State,
-};
+use super::{gate, planned::planned, state::State};
 use crate::sanitize::one_line;
 
 /// The kind of a row that has steps below it and no record of its own.
@@ -64,14 +60,23 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
             rows[at].node.label += &format!(" (attempt {})", latest.attempt);
         }
         for record in earlier {
-            let attempt = Node { label: format!("attempt {}", record.attempt), is_earlier_attempt: true, ..node(record, approvals, now) };
+            let attempt = Node {
+                label: format!("attempt {}", record.attempt),
+                is_earlier_attempt: true,
+                ..node(record, approvals, now)
+            };
             rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
         }
     }
     let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
     let state = if status.phase.is_end() { State::NotRun } else { State::Pending };
     for step in planned(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
-        add(&mut rows, &step.path, i64::MAX, Node { kind: step.kind, details: step.details, ..unbegun(&step.path, state) });
+        add(
+            &mut rows,
+            &step.path,
+            i64::MAX,
+            Node { kind: step.kind, details: step.details, ..unbegun(&step.path, state) },
+        );
     }
     let mut roots = take_children(&rows, None);
     roots.iter_mut().for_each(summarize);

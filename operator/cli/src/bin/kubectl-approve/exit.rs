@@ -3,11 +3,13 @@
 //! It must not end the process; [`crate::error::Failure::code`] chooses the code.
 
 /// Every code with its meaning, ascending. Scripts rely on the numbers: none is ever given another meaning.
-pub const CODES: [(u8, &str); 4] = [
+pub const CODES: [(u8, &str); 6] = [
     (0, "success"),
     (1, "the API server refused it, the confirmation was declined, or the command failed"),
     (2, "the command line is invalid"),
     (3, "there is no such object"),
+    (4, "there was no outcome when --wait ended"),
+    (5, "the gate was not decided as the decision says, or the decision does not count"),
 ];
 
 /// The table at the end of `kubectl approve --help`.

@@ -11,7 +11,7 @@ use crate::{
     clock,
     error::Failure,
     sanitize::{self, hides, one_line},
-    table::table,
+    table::fitted,
     terminal,
 };
 
@@ -29,6 +29,9 @@ const ENDS: [ApprovalPhase; 11] = [
     ApprovalPhase::Cancelled,
     ApprovalPhase::Superseded,
 ];
+
+/// The columns that a narrow terminal lacks, in this order.
+const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
 
 /// Fetches the list and returns it in the form that was asked for.
 ///
@@ -52,8 +55,8 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
         return Ok(String::new());
     }
     match options.output {
-        None => Ok(rows(&found, options.all_namespaces, false, now)),
-        Some(Form::Wide) => Ok(rows(&found, options.all_namespaces, true, now)),
+        None => Ok(rows(&found, options.all_namespaces, false, now, terminal::width())),
+        Some(Form::Wide) => Ok(rows(&found, options.all_namespaces, true, now, None)),
         Some(Form::Name) => {
             Ok(found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect())
         }
@@ -82,14 +85,15 @@ fn nothing(session: &Session, options: &List, me: &Me) -> String {
     )
 }
 
-fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment) -> String {
+/// Renders the table. `width`: the columns of the terminal, if it must fit one.
+fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
     let mut headers = Vec::new();
     headers.extend(namespaces.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);
     headers.extend(wide.then_some(["REQUESTER", "APPROVERS", "VERDICTS", "DIGEST"]).into_iter().flatten());
     headers.push("PROMPT");
     let rows = found.iter().map(|seen| row(&seen.approval, namespaces, wide, now)).collect();
-    table(&headers, rows)
+    fitted(&headers, rows, width, &DROPPABLE)
 }
 
 fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<String> {
@@ -159,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_table_looks_as_kubectls_does() {
-        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now());
+        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), None);
         assert_eq!(
             shown,
             "NAME                            WORKFLOW      GATE     PHASE     VOTES   DEADLINE   AGE   PROMPT\n\
@@ -168,8 +172,18 @@ mod tests {
     }
 
     #[test]
+    fn the_table_fits_a_narrow_terminal_and_keeps_names_whole() {
+        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), Some(80));
+        assert_eq!(
+            shown,
+            "NAME                            GATE     PHASE     DEADLINE   PROMPT\n\
+             refund-4711-review-0a1b2c3d4e   review   Pending   in 23h     Send this letter…\n"
+        );
+    }
+
+    #[test]
     fn the_wide_table_says_who_and_what() {
-        let shown = rows(&[seen("Send?")], true, true, sample::now());
+        let shown = rows(&[seen("Send?")], true, true, sample::now(), None);
         let lines: Vec<Vec<&str>> = shown
             .lines()
             .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
@@ -183,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_hostile_prompt_makes_no_second_row_and_no_colour() {
-        let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now());
+        let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.contains("x fake-row   done[31m⟨U+202E⟩") && !shown.contains('\u{1b}'));
     }

@@ -5,9 +5,7 @@
 use std::collections::BTreeMap;
 
 use kube::{Api, ResourceExt, api::ListParams};
-use signoff_api::{
-    Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names,
-};
+use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names};
 
 use crate::{client::Session, error::Failure, whole};
 

@@ -85,9 +85,7 @@ mod tests {
 
     #[test]
     fn the_next_commands_have_the_flags_of_the_call() {
-        let gate = |name: &str, seq: i64| {
-            json!({"path": name, "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": seq, "object": name, "at": "2026-11-22T09:30:00Z"})
-        };
+        let gate = |name: &str, seq: i64| json!({"path": name, "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": seq, "object": name, "at": "2026-11-22T09:30:00Z"});
         let connection = Connection { context: Some("prod eu".into()), ..Connection::default() };
         let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
