@@ -4,15 +4,16 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use anstream::{AutoStream, ColorChoice};
+use anstream::{AutoStream, ColorChoice, adapter::strip_str};
 use rustix::termios::{Winsize, tcgetwinsize};
 use signoff_api::verdict::{Verdict, Word};
+use unicode_width::UnicodeWidthStr;
 
 use crate::style::{PLAIN_WIDTH, Style, Tone};
 
-/// Moves the cursor to the start of the line that is so many lines above (CPL), and clears the screen from there (ED).
-fn rewind(lines: usize) -> String {
-    if lines == 0 { String::new() } else { format!("\u{1b}[{lines}F\u{1b}[J") }
+/// Moves the cursor to the start of the row that is so many rows above (CPL), and clears the screen from there (ED).
+fn rewind(rows: usize) -> String {
+    if rows == 0 { String::new() } else { format!("\u{1b}[{rows}F\u{1b}[J") }
 }
 
 /// Writes results to standard output. A reader that went away (`| head`) has read all it wanted: what the program did,
@@ -93,7 +94,7 @@ fn can_move() -> bool {
 /// A page that is printed again and again: in place on a terminal, else each time below the last one.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// The lines of the page that is shown, if there is one.
+    /// The rows of the page that is shown, if there is one.
     shown: Option<usize>,
 }
 
@@ -108,26 +109,34 @@ impl Screen {
     /// # Errors
     /// As [`print`].
     pub fn redraw(&mut self, page: &str) -> io::Result<()> {
-        let rows = size().filter(|_| can_move()).map(|size| usize::from(size.ws_row));
-        let text = match rows {
-            Some(rows) => rewind(self.shown.unwrap_or(0)) + &cropped(page, rows.saturating_sub(1)),
-            None if self.shown.is_some() => format!("\n{page}"),
-            None => page.to_owned(),
+        let Some(size) = size().filter(|_| can_move()) else {
+            let gap = if self.shown.replace(0).is_some() { "\n" } else { "" };
+            return print(&format!("{gap}{page}"));
         };
-        self.shown = Some(rows.map_or(0, |rows| page.lines().count().min(rows.saturating_sub(1))));
+        let (text, rows) = cropped(page, usize::from(size.ws_col), usize::from(size.ws_row).saturating_sub(1));
+        let text = rewind(self.shown.replace(rows).unwrap_or(0)) + &text;
         print(&text)
     }
 }
 
-/// Returns at most so many lines; what scrolls out of a terminal cannot be replaced.
-fn cropped(page: &str, most: usize) -> String {
-    let count = page.lines().count();
-    if count <= most {
-        return page.to_owned();
+/// Returns at most so many rows of a page, and their number; what scrolls out of a terminal cannot be replaced.
+fn cropped(page: &str, columns: usize, most: usize) -> (String, usize) {
+    // A line that is too wide takes several rows.
+    let rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
+    let all: usize = page.lines().map(rows).sum();
+    if all <= most {
+        return (page.to_owned(), all);
     }
-    let kept = most.saturating_sub(1);
-    let lines: String = page.lines().take(kept).map(|line| format!("{line}\n")).collect();
-    format!("{lines}… {} more lines\n", count - kept)
+    let (mut text, mut taken, mut lines) = (String::new(), 0, 0);
+    for line in page.lines() {
+        if taken + rows(line) >= most {
+            break;
+        }
+        (taken, lines) = (taken + rows(line), lines + 1);
+        text += &format!("{line}\n");
+    }
+    let more = page.lines().count() - lines;
+    (format!("{text}… {more} more lines\n"), taken + 1)
 }
 
 /// Asks a question whose answer is no unless the person says yes.
@@ -161,8 +170,10 @@ mod tests {
 
     #[test]
     fn a_page_is_cropped_to_the_lines_of_the_terminal() {
-        assert_eq!(cropped("a\nb\nc\n", 3), "a\nb\nc\n");
-        assert_eq!(cropped("a\nb\nc\n", 2), "a\n… 2 more lines\n");
+        assert_eq!(cropped("a\nb\nc\n", 80, 3), ("a\nb\nc\n".into(), 3));
+        assert_eq!(cropped("a\nb\nc\n", 80, 2), ("a\n… 2 more lines\n".into(), 2));
+        assert_eq!(cropped("a\n\u{1b}[2mwide\u{1b}[0m\n\n", 2, 5), ("a\n\u{1b}[2mwide\u{1b}[0m\n\n".into(), 4));
+        assert_eq!(cropped("a\nwide\nc\n", 2, 3), ("a\n… 2 more lines\n".into(), 2));
         assert_eq!(rewind(0), "");
     }
 

@@ -353,14 +353,14 @@ Requester:    dana@example.com
 Started:      2026-11-22T09:53:20Z (6m40s ago)
 Running:      step-39
 
-STEP                 KIND   STATE       STARTED     TOOK
+STEP           KIND   STATE       STARTED     TOOK
 … 8 done
-✔ step-8             set    Succeeded   5m20s ago   1s
-✖ step-9             set    Failed      5m10s ago   1s
+✔ step-8       set    Succeeded   5m20s ago   1s
+✖ step-9       set    Failed      5m10s ago   1s
 … 28 done
-✔ step-38            set    Succeeded   20s ago     1s
-● step-39            set    Running     10s ago
-· step-40            set    Pending
+✔ step-38      set    Succeeded   20s ago     1s
+● step-39      set    Running     10s ago
+· step-40      set    Pending
 … 19 pending
 "
     );
@@ -386,13 +386,13 @@ Phase:        Running
 Requester:    dana@example.com
 Started:      2026-11-22T09:53:20Z (6m40s ago)
 
-STEP                          KIND   STATE     STARTED     TOOK
-✖ step-0 (attempt 20)         http   Failed    3m20s ago   1s
+STEP                     KIND   STATE     STARTED     TOOK
+✖ step-0 (attempt 20)    http   Failed    3m20s ago   1s
 │   Status: 503 Service Unavailable
 ├─… 18 attempts failed
-└─✖ attempt 19                http   Failed    3m30s ago   1s
+└─✖ attempt 19           http   Failed    3m30s ago   1s
       Status: 503 Service Unavailable
-· step-1                      set    Pending
+· step-1                 set    Pending
 … 28 pending
 "
     );

@@ -33,11 +33,30 @@ const ENDS: [ApprovalPhase; 11] = [
 /// The columns that a narrow terminal lacks, in this order.
 const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
 
-/// Fetches the list and returns it in the form that was asked for.
+/// Fetches the list and returns it in the form that was asked for. An empty table is a note instead.
 ///
 /// # Errors
 /// As every request.
 pub async fn list(session: &Session, options: &List) -> Result<String, Failure> {
+    let page = page(session, options).await?;
+    page.note.iter().for_each(|note| terminal::note(note));
+    Ok(page.text)
+}
+
+/// A list as it is printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The result.
+    pub text: String,
+    /// The sentence that is printed instead of an empty table.
+    pub note: Option<String>,
+}
+
+/// Fetches the list and returns it, printing nothing but what cannot be read.
+///
+/// # Errors
+/// As every request.
+pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
     let ((mut found, unreadable), me) = tokio::try_join!(session.list(options.all_namespaces, &fields), session.me())?;
     for problem in unreadable {
@@ -51,18 +70,18 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
         (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
     });
     if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
-        terminal::note(&nothing(session, options, &me));
-        return Ok(String::new());
+        return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
     }
-    match options.output {
-        None => Ok(rows(&found, options.all_namespaces, false, now, terminal::width())),
-        Some(Form::Wide) => Ok(rows(&found, options.all_namespaces, true, now, None)),
+    let text = match options.output {
+        None => rows(&found, options.all_namespaces, false, now, terminal::width()),
+        Some(Form::Wide) => rows(&found, options.all_namespaces, true, now, None),
         Some(Form::Name) => {
-            Ok(found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect())
+            found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect()
         }
-        Some(Form::Json) => json(&found),
-        Some(Form::Yaml) => yaml(&found),
-    }
+        Some(Form::Json) => json(&found)?,
+        Some(Form::Yaml) => yaml(&found)?,
+    };
+    Ok(Page { text, note: None })
 }
 
 /// The field selector for what has not ended.

@@ -16,7 +16,7 @@ use kube::{
 use signoff_api::Approval;
 use signoff_cli::terminal::Screen;
 
-use crate::{args::List, client::Session, error::Failure, list, sanitize::one_line, terminal};
+use crate::{args::List, client::Session, error::Failure, list, terminal, watch_problem};
 
 /// Prints the list at every change, in place on a terminal, until the process is ended.
 ///
@@ -39,11 +39,21 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
         if !is_changed {
             continue;
         }
-        let page = list::list(session, options).await?;
-        if shown.as_ref() != Some(&page) {
-            screen.redraw(&page).map_err(|error| Failure::Other(error.to_string()))?;
-            shown = Some(page);
+        let page = list::page(session, options).await?;
+        if shown.as_ref() == Some(&page) {
+            continue;
         }
+        match &page.note {
+            // Pages of a terminal replace one another; a program that reads the output gets no words for an empty list.
+            Some(note) if Screen::is_in_place() => screen.redraw(&format!("{note}\n")),
+            Some(note) => {
+                terminal::note(note);
+                Ok(())
+            }
+            None => screen.redraw(&page.text),
+        }
+        .map_err(|error| Failure::Other(error.to_string()))?;
+        shown = Some(page);
     }
     Ok(())
 }
@@ -54,8 +64,7 @@ fn has_changed(event: Result<Event<PartialObjectMeta<Approval>>, watcher::Error>
         Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => true,
         Ok(Event::Init | Event::InitApply(_)) => false,
         Err(error) => {
-            let why = one_line(&error.to_string(), 500);
-            terminal::note(&format!("error: the watch broke and starts again: {why}"));
+            watch_problem::report(&error);
             false
         }
     }

@@ -18,6 +18,7 @@ mod run_verbs;
 mod sample;
 mod show;
 mod status;
+mod watch_problem;
 mod whoami;
 mod whole;
 

@@ -13,10 +13,7 @@ use kube::{
     },
 };
 use signoff_api::{Approval, Workflow};
-use signoff_cli::{
-    status::render,
-    terminal::{self, Screen},
-};
+use signoff_cli::{status::render, terminal::Screen};
 
 use super::{
     fetch::{self, RunState, Segments},
@@ -28,6 +25,7 @@ use crate::{
     clock,
     error::Failure,
     sanitize::one_line,
+    watch_problem,
 };
 
 /// The time after which a page in place is drawn again, because the times on it are relative. Sends no request.
@@ -63,7 +61,7 @@ pub async fn watch(
                     state.workflow = workflow;
                 }
                 Ok(_) => return Err(Failure::NotFound(format!("workflow {} was deleted", one_line(&args.name, 253)))),
-                Err(error) => report(&error),
+                Err(error) => watch_problem::report(&error),
             },
             Some(event) = approvals.next() => match event {
                 Ok(event) => {
@@ -71,7 +69,7 @@ pub async fn watch(
                         state.approvals = listed.values().cloned().collect();
                     }
                 }
-                Err(error) => report(&error),
+                Err(error) => watch_problem::report(&error),
             },
             _ = redraw.tick(), if Screen::is_in_place() => {
                 draw(&mut screen, &state, connection, args)?;
@@ -119,9 +117,4 @@ fn apply(listed: &mut BTreeMap<String, Approval>, event: Event<Approval>) -> boo
         }
         Event::Delete(approval) => listed.remove(&approval.name_any()).is_some(),
     }
-}
-
-/// Reports a watch that broke; it starts again by itself.
-fn report(error: &watcher::Error) {
-    terminal::note(&format!("error: the watch broke and starts again: {}", one_line(&error.to_string(), 500)));
 }
