@@ -20,7 +20,9 @@ fn shown(home: &Home, variables: &[(&str, &str)]) -> String {
         command.env_remove(name);
     }
     command.envs(variables.iter().copied());
-    spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap()
+    let text = spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap();
+    // rexpect makes a character of every byte.
+    String::from_utf8(text.chars().map(|c| u8::try_from(c).unwrap()).collect()).unwrap()
 }
 
 #[test]

@@ -180,7 +180,10 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
     let page = match options.format {
         Format::Json => result,
         Format::Text => {
-            let run = status::render(&session.workflow, &session.approvals, clock::now(), style);
+            // Without a cluster the namespace means nothing.
+            let mut workflow = session.workflow.clone();
+            workflow.metadata.namespace = None;
+            let run = status::render(&workflow, &session.approvals, clock::now(), style);
             format!("{:<14}{}\n{run}\n{result}\n{}", "Session:", session.id, output::next(&report))
         }
     };
