@@ -18,6 +18,7 @@ mod plugin;
 mod policies;
 mod quickstart;
 mod races;
+mod run_verbs;
 mod runs;
 #[path = "../story.rs"]
 mod story;

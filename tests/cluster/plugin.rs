@@ -344,7 +344,10 @@ async fn a_dry_run_is_judged_and_not_stored() {
 async fn exit_codes_tell_refused_usage_and_not_found_apart() {
     let place = Place::shared("plugin").await;
     let missing = place.approve("alice", &["approve", "no-such-approval"]).await;
-    assert_eq!((missing.code, missing.stderr.trim()), (3, "approvals.signoff.dev \"no-such-approval\" not found"));
+    assert_eq!(
+        (missing.code, missing.stderr.trim()),
+        (3, "error: approvals.signoff.dev \"no-such-approval\" not found")
+    );
     assert_eq!(place.approve("alice", &["show", "approval/no-such-approval"]).await.code, 3);
     let name = place.ask(|_| {}).await;
     for usage in [

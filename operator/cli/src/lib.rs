@@ -4,5 +4,7 @@
 
 pub mod clock;
 pub mod sanitize;
+pub mod status;
+pub mod style;
 pub mod table;
 pub mod terminal;

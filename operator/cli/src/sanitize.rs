@@ -32,19 +32,19 @@ pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
 pub fn fenced(text: &str, max_chars: usize) -> String {
     let shown = display(text, max_chars).replace('\t', "    ");
     let mut out = String::new();
-    for line in shown.trim_end().split('\n').flat_map(wrap) {
+    for line in shown.trim_end().split('\n').flat_map(|line| wrap(line, WIDTH)) {
         out.push_str(format!("{MARGIN}{line}").trim_end());
         out.push('\n');
     }
     out
 }
 
-/// Breaks a line at spaces, and where there are none, wherever it is too wide.
-fn wrap(line: &str) -> Vec<String> {
+/// Breaks a line at spaces, and where there are none, wherever it is wider than `most` columns.
+pub fn wrap(line: &str, most: usize) -> Vec<String> {
     let (mut lines, mut current, mut width, mut space) = (Vec::new(), String::new(), 0, None);
     for c in line.chars() {
         let columns = c.width().unwrap_or(0);
-        if width + columns > WIDTH {
+        if width + columns > most {
             let rest = space.map_or_else(String::new, |at| current.split_off(at));
             lines.push(std::mem::replace(&mut current, rest.trim_start().to_owned()));
             (width, space) = (current.width(), None);
@@ -57,6 +57,23 @@ fn wrap(line: &str) -> Vec<String> {
     }
     lines.push(current);
     lines
+}
+
+/// Returns a text of at most so many columns.
+pub fn shorten(text: &str, room: usize) -> String {
+    if text.width() <= room {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut width = 0;
+    for c in text.chars() {
+        width += c.width().unwrap_or(0);
+        if width + 1 > room {
+            break;
+        }
+        short.push(c);
+    }
+    short.trim_end().to_owned() + "…"
 }
 
 /// A value as JSON for programs, by lines, which does nothing to a terminal either.
@@ -119,10 +136,18 @@ mod tests {
     #[test]
     fn long_lines_break_at_spaces_and_long_words_anywhere() {
         let sentence = ["word"; 30].join(" ");
-        let lines = wrap(&sentence);
+        let lines = wrap(&sentence, WIDTH);
         assert_eq!(lines.join(" "), sentence);
         assert!(lines.iter().all(|line| line.width() <= WIDTH));
-        assert_eq!(wrap(&"x".repeat(100)).iter().map(String::len).collect::<Vec<_>>(), [74, 26]);
+        assert_eq!(wrap(&"x".repeat(100), WIDTH).iter().map(String::len).collect::<Vec<_>>(), [74, 26]);
+    }
+
+    #[test]
+    fn a_shortened_text_has_at_most_so_many_columns() {
+        assert_eq!(shorten("abcdef", 6), "abcdef");
+        assert_eq!(shorten("abc def", 5), "abc…");
+        assert_eq!(shorten(&"審".repeat(9), 6), "審審…");
+        assert_eq!(shorten("abc", 0), "…");
     }
 
     #[test]

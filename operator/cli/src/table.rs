@@ -1,8 +1,16 @@
 //! Tables as kubectl prints them: upper-case headers, no borders, three spaces between columns.
 //!
-//! It must not shorten or clean a cell: what it is given is printed.
+//! It must not clean a cell, and shortens cells only to fit a width.
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use unicode_width::UnicodeWidthStr;
+
+use crate::sanitize::shorten;
+
+/// The spaces between columns.
+const GAP: usize = 3;
+/// The narrowest last column; before it becomes narrower, other columns are left out.
+const NARROWEST: usize = 16;
 
 /// The table with a line end after every row.
 pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
@@ -19,6 +27,35 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     text
 }
 
+/// Returns the table at most so many columns wide: the last column is shortened, then the columns of `droppable` are left
+/// out in this order. `None`: as wide as it is.
+pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
+    let Some(width) = width else { return table(headers, rows) };
+    let mut headers = headers.to_vec();
+    let mut droppable = droppable.iter();
+    loop {
+        let natural = natural(&headers, &rows);
+        let Some((last, others)) = natural.split_last() else { return String::new() };
+        let others: usize = others.iter().map(|width| width + GAP).sum();
+        if others + last.min(&NARROWEST) <= width {
+            let room = width - others;
+            rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| *cell = shorten(cell, room));
+            return table(&headers, rows);
+        }
+        let Some(name) = droppable.next() else { return table(&headers, rows) };
+        if let Some(at) = headers.iter().position(|header| header == name) {
+            headers.remove(at);
+            rows.iter_mut().filter(|row| row.len() > at).for_each(|row| drop(row.remove(at)));
+        }
+    }
+}
+
+/// Returns the width of each column.
+fn natural(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let cell = |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| cell.width());
+    headers.iter().enumerate().map(|(at, header)| cell(at).max().unwrap_or(0).max(header.width())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +64,37 @@ mod tests {
     fn columns_stand_three_spaces_apart_and_lines_end_without_any() {
         let rows = vec![vec!["a-long-name".into(), "1/2".into()], vec!["b".into(), String::new()]];
         assert_eq!(table(&["NAME", "VOTES"], rows), "NAME          VOTES\na-long-name   1/2\nb\n");
+    }
+
+    fn letters() -> Vec<Vec<String>> {
+        vec![
+            ["refund-4711", "Waiting", "in 23h", "Send this letter to ACME and to its lawyers?"]
+                .map(str::to_owned)
+                .to_vec(),
+        ]
+    }
+
+    const HEADERS: [&str; 4] = ["NAME", "PHASE", "DEADLINE", "PROMPT"];
+
+    #[test]
+    fn the_last_column_is_shortened_first() {
+        let text = fitted(&HEADERS, letters(), Some(60), &["PHASE"]);
+        assert_eq!(
+            text,
+            "NAME          PHASE     DEADLINE   PROMPT\nrefund-4711   Waiting   in 23h     Send this letter to ACME…\n"
+        );
+    }
+
+    #[test]
+    fn columns_are_left_out_before_the_last_one_becomes_too_narrow() {
+        let text = fitted(&HEADERS, letters(), Some(45), &["PHASE"]);
+        assert_eq!(text, "NAME          DEADLINE   PROMPT\nrefund-4711   in 23h     Send this letter to\u{2026}\n");
+        let text = fitted(&HEADERS, letters(), Some(26), &["PHASE", "PROMPT"]);
+        assert_eq!(text, "NAME          DEADLINE\nrefund-4711   in 23h\n");
+    }
+
+    #[test]
+    fn a_table_without_a_width_is_as_wide_as_it_is() {
+        assert_eq!(fitted(&HEADERS, letters(), None, &["PHASE"]), table(&HEADERS, letters()));
     }
 }

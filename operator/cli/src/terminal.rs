@@ -4,7 +4,17 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice, adapter::strip_str};
+use rustix::termios::{Winsize, tcgetwinsize};
 use signoff_api::verdict::{Verdict, Word};
+use unicode_width::UnicodeWidthStr;
+
+use crate::style::{PLAIN_WIDTH, Style, Tone};
+
+/// Moves the cursor to the start of the row that is so many rows above (CPL), and clears the screen from there (ED).
+fn rewind(rows: usize) -> String {
+    if rows == 0 { String::new() } else { format!("\u{1b}[{rows}F\u{1b}[J") }
+}
 
 /// Writes results to standard output. A reader that went away (`| head`) has read all it wanted: what the program did,
 /// and how it ends, is the same.
@@ -21,7 +31,16 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Says something beside the result, on standard error. Whether anybody reads it changes nothing.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+    let colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
+    let text = with_prefix(text.trim_end(), Style { colour, ..Style::PLAIN });
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Colours the prefix of an error or a refusal.
+fn with_prefix(text: &str, style: Style) -> String {
+    const PREFIXES: [&str; 2] = ["error:", "refused:"];
+    let prefixed = PREFIXES.iter().find_map(|prefix| Some((prefix, text.strip_prefix(prefix)?)));
+    prefixed.map_or_else(|| text.to_owned(), |(prefix, rest)| style.paint(Tone::Bad, prefix) + rest)
 }
 
 /// Writes the beginning of a line on standard error, behind which somebody types.
@@ -49,6 +68,77 @@ pub fn is_shown() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Returns the look of standard output. Honours NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
+pub fn style() -> Style {
+    let colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+    let width = size().map_or(PLAIN_WIDTH, |size| usize::from(size.ws_col));
+    Style { width, colour, signs: can_move(), ..Style::PLAIN }
+}
+
+/// Returns the columns of the terminal that shows standard output.
+pub fn width() -> Option<usize> {
+    size().map(|size| usize::from(size.ws_col))
+}
+
+fn size() -> Option<Winsize> {
+    let stdout = io::stdout();
+    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
+    size.filter(|size| size.ws_col > 0 && size.ws_row > 0)
+}
+
+/// Whether standard output is a terminal that is more than a printer.
+fn can_move() -> bool {
+    is_shown() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// A page that is printed again and again: in place on a terminal, else each time below the last one.
+#[derive(Debug, Default)]
+pub struct Screen {
+    /// The rows of the page that is shown, if there is one.
+    shown: Option<usize>,
+}
+
+impl Screen {
+    /// Whether pages replace one another.
+    pub fn is_in_place() -> bool {
+        can_move() && size().is_some()
+    }
+
+    /// Prints the page in the place of the one before.
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub fn redraw(&mut self, page: &str) -> io::Result<()> {
+        let Some(size) = size().filter(|_| can_move()) else {
+            let gap = if self.shown.replace(0).is_some() { "\n" } else { "" };
+            return print(&format!("{gap}{page}"));
+        };
+        let (text, rows) = cropped(page, usize::from(size.ws_col), usize::from(size.ws_row).saturating_sub(1));
+        let text = rewind(self.shown.replace(rows).unwrap_or(0)) + &text;
+        print(&text)
+    }
+}
+
+/// Returns at most so many rows of a page, and their number; what scrolls out of a terminal cannot be replaced.
+fn cropped(page: &str, columns: usize, most: usize) -> (String, usize) {
+    // A line that is too wide takes several rows.
+    let rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
+    let all: usize = page.lines().map(rows).sum();
+    if all <= most {
+        return (page.to_owned(), all);
+    }
+    let (mut text, mut taken, mut lines) = (String::new(), 0, 0);
+    for line in page.lines() {
+        if taken + rows(line) >= most {
+            break;
+        }
+        (taken, lines) = (taken + rows(line), lines + 1);
+        text += &format!("{line}\n");
+    }
+    let more = page.lines().count() - lines;
+    (format!("{text}… {more} more lines\n"), taken + 1)
+}
+
 /// Asks a question whose answer is no unless the person says yes.
 ///
 /// # Errors
@@ -69,6 +159,23 @@ fn is_yes(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_prefix_of_an_error_is_coloured() {
+        let style = Style { colour: true, ..Style::PLAIN };
+        assert_eq!(with_prefix("refused: no", style), "\u{1b}[1m\u{1b}[31mrefused:\u{1b}[0m no");
+        assert_eq!(with_prefix("refused: no", Style::PLAIN), "refused: no");
+        assert_eq!(with_prefix("an error: no", style), "an error: no");
+    }
+
+    #[test]
+    fn a_page_is_cropped_to_the_lines_of_the_terminal() {
+        assert_eq!(cropped("a\nb\nc\n", 80, 3), ("a\nb\nc\n".into(), 3));
+        assert_eq!(cropped("a\nb\nc\n", 80, 2), ("a\n… 2 more lines\n".into(), 2));
+        assert_eq!(cropped("a\n\u{1b}[2mwide\u{1b}[0m\n\n", 2, 5), ("a\n\u{1b}[2mwide\u{1b}[0m\n\n".into(), 4));
+        assert_eq!(cropped("a\nwide\nc\n", 2, 3), ("a\n… 2 more lines\n".into(), 2));
+        assert_eq!(rewind(0), "");
+    }
 
     #[test]
     fn only_a_whole_word_for_yes_is_a_yes() {

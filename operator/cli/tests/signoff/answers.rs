@@ -335,6 +335,9 @@ fn sessions_are_listed_shown_and_removed() {
     assert_eq!(home.run(&["sessions", "list", "--status", "failed"]).with(0).out, "no sessions\n");
     let shown = home.run(&["sessions", "show", &id]).with(0);
     assert!(shown.out.contains("--verdict approve") && shown.out.contains("draft"), "{shown:?}");
+    let row = |name: &str, state: &str| shown.out.lines().any(|line| line.starts_with(name) && line.contains(state));
+    assert!(row("draft ", " Succeeded ") && row("review ", " Waiting ") && row("done ", " Pending"), "{shown:?}");
+    assert!(shown.out.contains("\n    can decide: group finance; 0 of 1 agree\n"), "{shown:?}");
     let last = |shown: &str| shown.lines().last().unwrap().to_owned();
     assert_eq!(last(&shown.out), format!("Next: signoff run --resume {id} goes on, and asks on a terminal"));
     assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, "", "what waits is not over");

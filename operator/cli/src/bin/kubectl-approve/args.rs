@@ -14,7 +14,8 @@ use signoff_api::Verdict;
     bin_name = "kubectl approve",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    after_help = crate::exit::table()
 )]
 pub struct Arguments {
     /// Which cluster, and as whom.
@@ -61,6 +62,8 @@ pub enum Command {
     List(List),
     /// Show an Approval with everything you need to decide it
     Show(Show),
+    /// Show a run as a tree: its steps, gates, votes, deadlines and errors
+    Status(StatusArgs),
     /// Show who you are in this cluster and what you can decide
     Whoami,
     /// Check the admission policies and the operator, and what a run waits for
@@ -92,6 +95,71 @@ pub enum Command {
     ///
     /// At a gate about the results of workers, you can name the workers that run again: --set workers=[0,2]
     Retry(Parameters),
+    /// Suspend runs: nothing new starts, gates can still be decided
+    Suspend(Runs),
+    /// Resume suspended runs
+    Resume(Runs),
+    /// Cancel runs: they end, and their open gates are closed
+    Cancel(FinalRuns),
+    /// Delete runs with their Approvals, decisions and values
+    Delete(FinalRuns),
+    /// Create runs again under new names, with the spec of the named ones
+    Rerun(Runs),
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The Workflow
+    #[arg(value_name = "WORKFLOW", value_parser = workflow)]
+    pub name: String,
+    /// Print it again at every change, until the run ends
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print every row of a long run
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `suspend`, `resume` and `rerun`.
+#[derive(Args, Debug)]
+pub struct Runs {
+    /// The Workflows
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    pub names: Vec<String>,
+}
+
+/// `cancel` and `delete`.
+#[derive(Args, Debug)]
+pub struct FinalRuns {
+    /// The Workflows
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    pub names: Vec<String>,
+    /// Skip the confirmation prompt
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// A verb for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunVerb {
+    /// Nothing new starts.
+    Suspend,
+    /// The run continues.
+    Resume,
+    /// The run ends.
+    Cancel,
+    /// The run is removed.
+    Delete,
+    /// The run is created again.
+    Rerun,
+}
+
+impl RunVerb {
+    /// Whether the verb cannot be undone.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Cancel | Self::Delete)
+    }
 }
 
 /// `list`.
@@ -106,6 +174,9 @@ pub struct List {
     /// The output format. Default: a table
     #[arg(short, long, value_name = "FORM")]
     pub output: Option<Form>,
+    /// Print it again at every change, until the command is interrupted
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// The forms of a list.
@@ -315,6 +386,18 @@ pub enum Payload {
 }
 
 impl Command {
+    /// Returns the verb for runs, their names, and whether nothing is asked, if the command is such a verb.
+    pub fn run_verb(&self) -> Option<(RunVerb, &[String], bool)> {
+        Some(match self {
+            Self::Suspend(runs) => (RunVerb::Suspend, &runs.names, true),
+            Self::Resume(runs) => (RunVerb::Resume, &runs.names, true),
+            Self::Rerun(runs) => (RunVerb::Rerun, &runs.names, true),
+            Self::Cancel(runs) => (RunVerb::Cancel, &runs.names, runs.yes),
+            Self::Delete(runs) => (RunVerb::Delete, &runs.names, runs.yes),
+            _ => return None,
+        })
+    }
+
     /// The decision, if the command is one.
     pub fn decision_args(self) -> Option<DecisionArgs> {
         let plain = |verdict, plain: Plain| DecisionArgs {
@@ -324,7 +407,8 @@ impl Command {
             common: plain.common,
         };
         Some(match self {
-            Self::List(_) | Self::Show(_) | Self::Whoami | Self::Doctor(_) => return None,
+            Self::List(_) | Self::Show(_) | Self::Status(_) | Self::Whoami | Self::Doctor(_) => return None,
+            Self::Suspend(_) | Self::Resume(_) | Self::Cancel(_) | Self::Delete(_) | Self::Rerun(_) => return None,
             Self::Approve(typed) => plain(Verdict::Approve, typed),
             Self::Reject(typed) => plain(Verdict::Reject, typed),
             Self::Abort(typed) => plain(Verdict::Abort, typed),
@@ -389,6 +473,17 @@ fn named(typed: &str) -> Result<Named, String> {
     }
 }
 
+/// A Workflow's name, also as `-o name` and kubectl write it.
+fn workflow(typed: &str) -> Result<String, String> {
+    const KINDS: [&str; 5] = ["workflow", "workflows", "wf", "workflow.signoff.dev", "workflows.signoff.dev"];
+    match typed.split_once('/') {
+        None if typed.is_empty() => Err("the name is empty".into()),
+        None => Ok(typed.to_owned()),
+        Some((kind, name)) if KINDS.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
+        Some((kind, _)) => Err(format!("{kind} is not workflow: write NAME or workflow/NAME")),
+    }
+}
+
 fn pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -438,6 +533,16 @@ mod tests {
         assert!(named("pod/x").is_err() && named("").is_err() && named("wf/").is_err());
         let typed = parse("doctor -n finance refund --verbose").unwrap().command.unwrap();
         assert!(matches!(typed, Command::Doctor(Doctor { name: Some(_), verbose: true, .. })));
+    }
+
+    #[test]
+    fn runs_are_named_as_kubectl_prints_them_and_only_final_verbs_ask() {
+        assert_eq!(workflow("wf/x").unwrap(), "x");
+        assert!(workflow("approval/x").unwrap_err().contains("approval is not workflow"));
+        let command = parse("cancel a workflow.signoff.dev/b").unwrap().command.unwrap();
+        assert_eq!(command.run_verb(), Some((RunVerb::Cancel, &["a".to_owned(), "b".to_owned()][..], false)));
+        assert!(parse("suspend a -y").is_err() && parse("rerun").is_err());
+        assert!(parse("status a --watch --all -n x").unwrap().command.unwrap().decision_args().is_none());
     }
 
     #[test]

@@ -14,17 +14,20 @@ pub enum Failure {
     /// The API server, or the person, said no.
     #[error("refused: {0}")]
     Refused(String),
-    /// There is no such Approval.
-    #[error("{0}")]
+    /// There is no such object.
+    #[error("error: {0}")]
     NotFound(String),
     /// The command makes no sense.
     #[error("error: {0}")]
     Usage(String),
     /// The person was asked and did not say yes.
-    #[error("nothing was decided")]
+    #[error("refused: nothing was decided")]
     Declined,
+    /// The person was asked about a run and did not say yes.
+    #[error("refused: nothing was changed")]
+    Unchanged,
     /// The rules that vouch for decisions are not in force.
-    #[error("nothing that is decided now is honoured")]
+    #[error("error: nothing that is decided now is honoured")]
     Unguarded,
     /// Anything else: the connection, the kubeconfig, an answer nobody expected.
     #[error("error: {0}")]
@@ -35,7 +38,7 @@ impl Failure {
     /// The exit code: 1 refused and everything else, 2 usage, 3 not found.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Refused(_) | Self::Declined | Self::Unguarded | Self::Other(_) => 1,
+            Self::Refused(_) | Self::Declined | Self::Unchanged | Self::Unguarded | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
         }
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_not_there_has_an_exit_code_of_its_own() {
         let status = json!({"code": 404, "reason": "NotFound", "message": "approvals.signoff.dev \"x\" not found", "details": {"name": "x", "kind": "approvals"}});
-        assert_eq!(failure(status), (3, "approvals.signoff.dev \"x\" not found".into()));
+        assert_eq!(failure(status), (3, "error: approvals.signoff.dev \"x\" not found".into()));
         let (code, text) = failure(json!({"code": 404, "message": "404 page not found"}));
         assert_eq!(code, 1);
         assert!(text.contains("https://127.0.0.1:6443 (context prod) has no approvals.signoff.dev"), "{text}");

@@ -11,7 +11,7 @@ use crate::{
     clock,
     error::Failure,
     sanitize::{self, hides, one_line},
-    table::table,
+    table::fitted,
     terminal,
 };
 
@@ -30,11 +30,33 @@ const ENDS: [ApprovalPhase; 11] = [
     ApprovalPhase::Superseded,
 ];
 
-/// Fetches the list and returns it in the form that was asked for.
+/// The columns that a narrow terminal lacks, in this order.
+const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
+
+/// Fetches the list and returns it in the form that was asked for. An empty table is a note instead.
 ///
 /// # Errors
 /// As every request.
 pub async fn list(session: &Session, options: &List) -> Result<String, Failure> {
+    let page = page(session, options).await?;
+    page.note.iter().for_each(|note| terminal::note(note));
+    Ok(page.text)
+}
+
+/// A list as it is printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The result.
+    pub text: String,
+    /// The sentence that is printed instead of an empty table.
+    pub note: Option<String>,
+}
+
+/// Fetches the list and returns it, printing nothing but what cannot be read.
+///
+/// # Errors
+/// As every request.
+pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
     let ((mut found, unreadable), me) = tokio::try_join!(session.list(options.all_namespaces, &fields), session.me())?;
     for problem in unreadable {
@@ -48,18 +70,18 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
         (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
     });
     if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
-        terminal::note(&nothing(session, options, &me));
-        return Ok(String::new());
+        return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
     }
-    match options.output {
-        None => Ok(rows(&found, options.all_namespaces, false, now)),
-        Some(Form::Wide) => Ok(rows(&found, options.all_namespaces, true, now)),
+    let text = match options.output {
+        None => rows(&found, options.all_namespaces, false, now, terminal::width()),
+        Some(Form::Wide) => rows(&found, options.all_namespaces, true, now, None),
         Some(Form::Name) => {
-            Ok(found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect())
+            found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect()
         }
-        Some(Form::Json) => json(&found),
-        Some(Form::Yaml) => yaml(&found),
-    }
+        Some(Form::Json) => json(&found)?,
+        Some(Form::Yaml) => yaml(&found)?,
+    };
+    Ok(Page { text, note: None })
 }
 
 /// The field selector for what has not ended.
@@ -82,14 +104,15 @@ fn nothing(session: &Session, options: &List, me: &Me) -> String {
     )
 }
 
-fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment) -> String {
+/// Renders the table. `width`: the columns of the terminal, if it must fit one.
+fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
     let mut headers = Vec::new();
     headers.extend(namespaces.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);
     headers.extend(wide.then_some(["REQUESTER", "APPROVERS", "VERDICTS", "DIGEST"]).into_iter().flatten());
     headers.push("PROMPT");
     let rows = found.iter().map(|seen| row(&seen.approval, namespaces, wide, now)).collect();
-    table(&headers, rows)
+    fitted(&headers, rows, width, &DROPPABLE)
 }
 
 fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<String> {
@@ -159,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_table_looks_as_kubectls_does() {
-        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now());
+        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), None);
         assert_eq!(
             shown,
             "NAME                            WORKFLOW      GATE     PHASE     VOTES   DEADLINE   AGE   PROMPT\n\
@@ -168,8 +191,18 @@ mod tests {
     }
 
     #[test]
+    fn the_table_fits_a_narrow_terminal_and_keeps_names_whole() {
+        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), Some(80));
+        assert_eq!(
+            shown,
+            "NAME                            GATE     PHASE     DEADLINE   PROMPT\n\
+             refund-4711-review-0a1b2c3d4e   review   Pending   in 23h     Send this letter…\n"
+        );
+    }
+
+    #[test]
     fn the_wide_table_says_who_and_what() {
-        let shown = rows(&[seen("Send?")], true, true, sample::now());
+        let shown = rows(&[seen("Send?")], true, true, sample::now(), None);
         let lines: Vec<Vec<&str>> = shown
             .lines()
             .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
@@ -183,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_hostile_prompt_makes_no_second_row_and_no_colour() {
-        let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now());
+        let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.contains("x fake-row   done[31m⟨U+202E⟩") && !shown.contains('\u{1b}'));
     }

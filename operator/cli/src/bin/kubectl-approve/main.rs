@@ -9,15 +9,20 @@ mod decide;
 mod deciders;
 mod doctor;
 mod error;
+mod exit;
 mod impersonators;
 mod list;
+mod list_watch;
 mod operator_status;
 mod payload;
 mod rbac;
+mod run_verbs;
 #[cfg(test)]
 mod sample;
 mod show;
+mod status;
 mod waiting;
+mod watch_problem;
 mod whoami;
 mod whole;
 mod wrap;
@@ -43,7 +48,9 @@ async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(&format!("{error:#}"));
+            // A failure has its prefix already.
+            let prefix = if error.is::<Failure>() { "" } else { "error: " };
+            terminal::note(&format!("{prefix}{error:#}"));
             ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))
         }
     }
@@ -52,7 +59,12 @@ async fn main() -> ExitCode {
 async fn run(typed: Arguments) -> anyhow::Result<()> {
     refuse_mixtures(&typed);
     let session = Session::open(&typed.connection).await?;
+    if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {
+        return Ok(run_verbs::run(&session, &typed.connection, verb, names, yes).await?);
+    }
     let text = match typed.command {
+        Some(Command::List(options)) if options.watch => return Ok(list_watch::watch(&session, &options).await?),
+        Some(Command::Status(args)) => return Ok(status::status(&session, &typed.connection, &args).await?),
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(options)) => show::show(&session, &options).await?,
         Some(Command::Doctor(options)) => {

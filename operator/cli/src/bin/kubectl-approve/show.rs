@@ -6,10 +6,11 @@ use serde_json::Value;
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
-    gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject},
     journal::BlobRef,
 };
 
+use signoff_cli::status::consequence;
 use signoff_engine::{approval::eligibility::ineligible, gate::parameters};
 
 use crate::{
@@ -229,7 +230,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     if !status.phase.is_end() {
         let deadline = approval.deadline();
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
-        page.fact("After that", &after_that(request, &status));
+        page.fact("After that", &consequence(request, &status));
     }
 }
 
@@ -269,27 +270,6 @@ fn first(own: &Quorum, status: &ApprovalStatus) -> String {
 fn and(quorum: &Quorum) -> String {
     let (count, rules) = (people(quorum.threshold), rules(quorum));
     format!("{count}{rules} out of {} (required by {})", subjects(&quorum.approvers), one_line(&quorum.source, 253))
-}
-
-/// Describes what happens at the deadline.
-pub fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
-    let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
-    match request.timeout.action.unwrap_or_default() {
-        TimeoutAction::Reject => "it counts as rejected".into(),
-        TimeoutAction::Approve => "it counts as APPROVED".into(),
-        TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
-        TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
-            Some(next) => format!("{} will be asked too", subjects(&next.to)),
-            None => "it counts as rejected: there are no further approvers".into(),
-        },
-        TimeoutAction::Abort => "the whole run is aborted".into(),
-        TimeoutAction::Skip => "the run goes on without an answer".into(),
-        TimeoutAction::Default => match &request.timeout.default {
-            Some(answer) => format!("the answer is: {}", one_line(answer, 200)),
-            None => "every question's default is the answer".into(),
-        },
-        TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
-    }
 }
 
 fn warnings(page: &mut Page, status: &ApprovalStatus) {

@@ -223,7 +223,7 @@ impl<'a> Gate<'a> {
         }
         page.push_str(&self.remedy());
         let deadline = self.approval.deadline();
-        let after = show::after_that(request, &status);
+        let after = signoff_cli::status::consequence(request, &status);
         let when = format!("Deadline: {} ({}); after that {after}", deadline.ceil_to_second(), distance(deadline, now));
         page + &wrapped(2, &when)
     }

@@ -79,7 +79,10 @@ async fn text(session: &Session, request: &ApprovalRequest, digest: &Digest, wha
 }
 
 /// Returns the text of a Blob if it is the run's and has the digest.
-fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<String, Failure> {
+///
+/// # Errors
+/// It is of another run, or has another digest.
+pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<String, Failure> {
     let name = blob.metadata.name.clone().unwrap_or_default();
     if !blob.is_of_run(&run.name, &run.uid) {
         return Err(mismatch(what, &format!("the Blob {name} belongs to another run")));

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 
 /// Run Workflows on this machine, with the same engine as on a cluster.
 #[derive(Debug, Parser)]
-#[command(name = "signoff", version, arg_required_else_help = true, after_long_help = exit::table())]
+#[command(name = "signoff", version, arg_required_else_help = true, after_help = exit::table())]
 struct Arguments {
     /// The command.
     #[command(subcommand)]
@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
     match obey(Arguments::parse().command).await {
         Ok(exit) => exit.into(),
         Err(error) => {
-            terminal::note(&format!("{error:#}"));
+            terminal::note(&format!("error: {error:#}"));
             Exit::of(&error).into()
         }
     }

@@ -11,7 +11,9 @@ use signoff_api::{Moment, Span, workflow::WorkflowPhase};
 use signoff_cli::{
     clock,
     sanitize::{self, one_line},
-    table::table,
+    status,
+    style::Style,
+    table::fitted,
     terminal,
 };
 use signoff_local::{Error, Sessions, Snapshot};
@@ -59,6 +61,9 @@ struct List {
 struct Show {
     /// The ID of the session
     id: String,
+    /// Print every row of a long run
+    #[arg(long)]
+    all: bool,
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -130,7 +135,10 @@ fn list(options: &List) -> anyhow::Result<Exit> {
     let page = match options.format {
         Format::Json => sanitize::json(&objects)?,
         Format::Text if rows.is_empty() => "no sessions\n".to_owned(),
-        Format::Text => table(&["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"], rows),
+        Format::Text => {
+            let headers = ["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"];
+            fitted(&headers, rows, terminal::width(), &["BEGAN"])
+        }
     };
     terminal::print(&page)?;
     Ok(exit)
@@ -169,32 +177,20 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
     let decider = whoami::username().context("finding out who asks")?;
     let report = output::RunReport { snapshot: &session, sessions: place, decider: &decider, artifacts: &artifacts };
     let result = output::result(&sessions, &report, options.format).await?;
+    let style = terminal::style();
+    let style = if options.all { Style { fold_above: None, ..style } } else { style };
     let page = match options.format {
         Format::Json => result,
-        Format::Text => format!("{}{result}\n{}", steps(&session), output::next(&report)),
+        Format::Text => {
+            // Without a cluster the namespace means nothing.
+            let mut workflow = session.workflow.clone();
+            workflow.metadata.namespace = None;
+            let run = status::render(&workflow, &session.approvals, clock::now(), style);
+            format!("{:<14}{}\n{run}\n{result}\n{}", "Session:", session.id, output::next(&report))
+        }
     };
     terminal::print(&page)?;
     Ok(Exit::Ok)
-}
-
-/// The run so far, a line an activity.
-fn steps(session: &Snapshot) -> String {
-    let status = session.workflow.status.clone().unwrap_or_default();
-    let rows = status.steps.iter().map(|record| {
-        let report = record.error.as_ref().map(|error| error.message.clone()).or_else(|| {
-            let outcome = record.decision.as_ref()?;
-            Some(format!("{} by {}", outcome.phase.name(), outcome.decided_by.join(", ")))
-        });
-        let attempt = if record.attempt > 1 { format!(" ({})", record.attempt) } else { String::new() };
-        vec![
-            format!("{}{attempt}", one_line(&record.path, 120)),
-            record.kind.name().to_owned(),
-            record.phase.name().to_owned(),
-            one_line(&report.unwrap_or_default(), 100),
-        ]
-    });
-    let title = format!("Session {}: {}\n\n", session.id, status.phase.name());
-    title + &table(&["STEP", "KIND", "PHASE", "NOTE"], rows.collect()) + "\n"
 }
 
 fn delete(options: &Delete) -> anyhow::Result<Exit> {

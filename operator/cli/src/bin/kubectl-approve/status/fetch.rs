@@ -1,0 +1,80 @@
+//! The objects of a run: its Workflow with the whole journal, and the Approvals of its gates.
+//!
+//! It must not use bytes of a Blob that do not have the digest that the Workflow names.
+
+use std::collections::BTreeMap;
+
+use kube::{Api, ResourceExt, api::ListParams};
+use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names};
+
+use crate::{client::Session, error::Failure, whole};
+
+/// The records of segments, by the digest of the segment.
+pub type Segments = BTreeMap<Digest, Vec<StepRecord>>;
+
+/// A run as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunState {
+    /// The Workflow; records of segments that could be read are in `status.steps`.
+    pub workflow: Workflow,
+    /// The Approvals of its gates.
+    pub approvals: Vec<Approval>,
+}
+
+/// Returns a run of the namespace.
+///
+/// # Errors
+/// As every request. Segments that cannot be read are no error: the page says how many records are missing.
+pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Result<RunState, Failure> {
+    let mut workflow = workflow(session, name).await?;
+    let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
+    let listed = api.list(&ListParams::default().labels(&selector(&workflow))).await;
+    let approvals = listed.map_err(|error| session.explain(error))?.items;
+    complete(session, &mut workflow, segments).await;
+    Ok(RunState { workflow, approvals })
+}
+
+/// Returns a Workflow of the namespace as it is stored.
+///
+/// # Errors
+/// As every request.
+pub async fn workflow(session: &Session, name: &str) -> Result<Workflow, Failure> {
+    let api = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
+    api.get(name).await.map_err(|error| session.explain(error))
+}
+
+/// Returns the label selector for the Approvals of a run.
+pub fn selector(workflow: &Workflow) -> String {
+    format!("{}={}", names::LABEL_WORKFLOW_UID, workflow.uid().unwrap_or_default())
+}
+
+/// Moves the records of segments back into `status.steps`. A segment that cannot be read stays in `status.segments`.
+pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Segments) {
+    let run = WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() };
+    let Some(status) = &mut workflow.status else { return };
+    let mut records = Vec::new();
+    let mut unread = Vec::new();
+    for segment in std::mem::take(&mut status.segments) {
+        if !cache.contains_key(&segment.digest) {
+            let other = status.value_names.get(&segment.digest).map(String::as_str);
+            cache.extend(read(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)));
+        }
+        match cache.get(&segment.digest) {
+            Some(found) => records.extend(found.iter().cloned()),
+            None => unread.push(segment),
+        }
+    }
+    status.segments = unread;
+    records.append(&mut status.steps);
+    status.steps = records;
+}
+
+/// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not the
+/// usual one.
+async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
+    let usual = names::blob(&run.name, &run.uid, digest);
+    let name = other.filter(|other| names::is_blob(&usual, other)).unwrap_or(&usual);
+    let blob = session.blob(name).await.ok()?;
+    let text = whole::verified(blob, run, digest, "a part of the journal").ok()?;
+    serde_json::from_str(&text).ok()
+}

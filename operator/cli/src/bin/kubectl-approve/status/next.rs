@@ -1,0 +1,108 @@
+//! The commands to go on with after a status.
+//!
+//! It must not suggest a verdict: `show` does, after the request was read.
+
+use kube::ResourceExt;
+use signoff_api::{journal::StepPhase, workflow::WorkflowPhase};
+
+use super::fetch::RunState;
+use crate::{args::Connection, sanitize::quoted};
+
+/// The most gates whose command is printed.
+const MOST: usize = 5;
+
+/// Returns the lines with the next commands for a run.
+pub fn next(state: &RunState, connection: &Connection) -> String {
+    let workflow = &state.workflow;
+    let (name, namespace) = (workflow.name_any(), workflow.namespace().unwrap_or_default());
+    let command = |words: &[&str]| suggested(connection, &namespace, words);
+    let status = workflow.status.clone().unwrap_or_default();
+    let open: Vec<&str> = status
+        .steps
+        .iter()
+        .filter(|record| record.phase == StepPhase::Waiting)
+        .filter_map(|record| record.object.as_deref())
+        .collect();
+    let mut commands: Vec<String> = Vec::new();
+    match status.phase {
+        WorkflowPhase::Succeeded if status.outputs.is_some() => {
+            commands.push(command(&["get", "workflow", &name, "-o", "jsonpath={.status.outputs}"]));
+        }
+        WorkflowPhase::Succeeded => commands.push(command(&["get", "workflow", &name, "-o", "yaml"])),
+        phase if phase.is_end() => commands.push(command(&["approve", "rerun", &name])),
+        phase => {
+            commands.extend(open.iter().take(MOST).map(|gate| command(&["approve", "show", gate])));
+            if open.len() > MOST {
+                commands.push(command(&["approve", "list", "--all"]));
+            }
+            if phase == WorkflowPhase::Suspended || workflow.spec.suspend == Some(true) {
+                commands.push(command(&["approve", "resume", &name]));
+            } else if open.is_empty() && workflow.status.is_some() {
+                commands.push(command(&["approve", "status", &name, "--watch"]));
+            } else if open.is_empty() {
+                commands.push(command(&["approve", "doctor"]));
+            }
+        }
+    }
+    let lines: String = commands.iter().map(|command| format!("  {command}\n")).collect();
+    format!("\nNext:\n{lines}")
+}
+
+/// Returns a kubectl command with the flags of this call, quoted for a shell.
+pub fn suggested(connection: &Connection, namespace: &str, words: &[&str]) -> String {
+    let kubeconfig = connection.kubeconfig.as_ref().map(|path| path.display().to_string());
+    let flags = [
+        ("-n", Some(namespace)),
+        ("--kubeconfig", kubeconfig.as_deref()),
+        ("--context", connection.context.as_deref()),
+        ("--as", connection.impersonate.as_deref()),
+    ];
+    let flags = flags.into_iter().filter_map(|(flag, value)| Some([flag, value?])).flatten();
+    let groups = connection.impersonate_group.iter().flat_map(|group| ["--as-group", group.as_str()]);
+    let all: Vec<&str> = std::iter::once("kubectl").chain(words.iter().copied()).chain(flags).chain(groups).collect();
+    quoted(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn state(spec: &Value, status: &Value) -> RunState {
+        let workflow = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "refund-4711", "namespace": "finance", "uid": "u"},
+            "spec": spec, "status": status,
+        });
+        RunState { workflow: serde_json::from_value(workflow).unwrap(), approvals: Vec::new() }
+    }
+
+    fn spec() -> Value {
+        json!({"requestedBy": "dana@example.com", "steps": [{"name": "one", "set": {"value": "x"}}]})
+    }
+
+    #[test]
+    fn the_next_commands_have_the_flags_of_the_call() {
+        let gate = |name: &str, seq: i64| json!({"path": name, "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": seq, "object": name, "at": "2026-11-22T09:30:00Z"});
+        let connection = Connection { context: Some("prod eu".into()), ..Connection::default() };
+        let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
+        let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
+        assert_eq!(next(&waits, &connection), expected);
+    }
+
+    #[test]
+    fn each_phase_has_its_next_command() {
+        let of = |phase: &str| {
+            let page = next(&state(&spec(), &json!({"phase": phase})), &Connection::default());
+            page.lines().last().unwrap().trim().to_owned()
+        };
+        assert_eq!(of("Running"), "kubectl approve status refund-4711 --watch -n finance");
+        assert_eq!(of("Suspended"), "kubectl approve resume refund-4711 -n finance");
+        assert_eq!(of("Failed"), "kubectl approve rerun refund-4711 -n finance");
+        assert_eq!(of("Succeeded"), "kubectl get workflow refund-4711 -o yaml -n finance");
+        let unread = next(&state(&spec(), &Value::Null), &Connection::default());
+        assert_eq!(unread, "\nNext:\n  kubectl approve doctor -n finance\n");
+    }
+}

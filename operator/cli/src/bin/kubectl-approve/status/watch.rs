@@ -1,0 +1,120 @@
+//! `status --watch`: watch events *(I/O)* -> run -> page *(pure)*, until the run ends.
+//!
+//! It must not poll: only watch events lead to requests, and only for segments that are new.
+
+use std::{collections::BTreeMap, pin::pin, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watch_object, watcher},
+    },
+};
+use signoff_api::{Approval, Workflow};
+use signoff_cli::{status::render, terminal::Screen};
+
+use super::{
+    fetch::{self, RunState, Segments},
+    page, style,
+};
+use crate::{
+    args::{Connection, StatusArgs},
+    client::Session,
+    clock,
+    error::Failure,
+    sanitize::one_line,
+    watch_problem,
+};
+
+/// The time after which a page in place is drawn again, because the times on it are relative. Sends no request.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// Prints the status at every change, in place on a terminal, until the run ends.
+///
+/// # Errors
+/// The run is deleted; a watch cannot start.
+pub async fn watch(
+    session: &Session,
+    connection: &Connection,
+    args: &StatusArgs,
+    mut state: RunState,
+    mut segments: Segments,
+) -> Result<(), Failure> {
+    let workflows = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
+    let approvals = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
+    let of_run = watcher::Config::default().labels(&fetch::selector(&state.workflow));
+    let mut workflows = pin!(watch_object(workflows, &args.name).default_backoff());
+    let mut approvals = pin!(watcher(approvals, of_run).default_backoff());
+    let mut listed: BTreeMap<String, Approval> = BTreeMap::new();
+    let mut redraw = tokio::time::interval(REDRAW);
+    let mut screen = Screen::default();
+    let uid = state.workflow.uid();
+    draw(&mut screen, &state, connection, args)?;
+    while !has_ended(&state) {
+        let before = state.clone();
+        tokio::select! {
+            Some(event) = workflows.next() => match event {
+                Ok(Some(mut workflow)) if workflow.uid() == uid => {
+                    fetch::complete(session, &mut workflow, &mut segments).await;
+                    state.workflow = workflow;
+                }
+                Ok(_) => return Err(Failure::NotFound(format!("workflow {} was deleted", one_line(&args.name, 253)))),
+                Err(error) => watch_problem::report(&error),
+            },
+            Some(event) = approvals.next() => match event {
+                Ok(event) => {
+                    if apply(&mut listed, event) {
+                        state.approvals = listed.values().cloned().collect();
+                    }
+                }
+                Err(error) => watch_problem::report(&error),
+            },
+            _ = redraw.tick(), if Screen::is_in_place() => {
+                draw(&mut screen, &state, connection, args)?;
+                continue;
+            }
+        }
+        if is_changed(&before, &state, args) {
+            draw(&mut screen, &state, connection, args)?;
+        }
+    }
+    Ok(())
+}
+
+fn draw(screen: &mut Screen, state: &RunState, connection: &Connection, args: &StatusArgs) -> Result<(), Failure> {
+    let page = page(state, connection, style(args));
+    screen.redraw(&page).map_err(|error| Failure::Other(error.to_string()))
+}
+
+fn has_ended(state: &RunState) -> bool {
+    state.workflow.status.as_ref().is_some_and(|status| status.phase.is_end())
+}
+
+/// Whether two states differ on the page. Times pass, and some writes change nothing that is shown.
+fn is_changed(before: &RunState, after: &RunState, args: &StatusArgs) -> bool {
+    let now = clock::now();
+    let page = |state: &RunState| render(&state.workflow, &state.approvals, now, style(args));
+    before != after && page(before) != page(after)
+}
+
+/// Applies a watch event. Returns whether the list is complete: it is not while a watch begins.
+fn apply(listed: &mut BTreeMap<String, Approval>, event: Event<Approval>) -> bool {
+    match event {
+        Event::Init => {
+            listed.clear();
+            false
+        }
+        Event::InitApply(approval) => {
+            listed.insert(approval.name_any(), approval);
+            false
+        }
+        Event::InitDone => true,
+        Event::Apply(approval) => {
+            listed.insert(approval.name_any(), approval);
+            true
+        }
+        Event::Delete(approval) => listed.remove(&approval.name_any()).is_some(),
+    }
+}

@@ -1,0 +1,160 @@
+//! The status of a run as a page: a header, and the tree of its steps. Both programs print it.
+//!
+//! It must not fetch anything: what it is given is all that it knows.
+
+mod gate;
+mod layout;
+mod planned;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use signoff_api::{
+    Approval, Moment, Workflow, WorkflowStatus, conditions,
+    journal::{StepPhase, StepRecord},
+    workflow::WorkflowPhase,
+};
+
+use crate::{
+    clock::{self, distance},
+    sanitize::{one_line, wrap},
+    style::{Style, Tone},
+};
+
+pub use gate::consequence;
+
+/// The columns of the labels of the header.
+const LABELS: usize = 14;
+
+/// Conditions that the header does not repeat: the phase, the journal and the message say the same.
+const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions::COMPLETE, conditions::FAILED];
+
+/// Returns the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records that
+/// were moved to segments must be in `status.steps` already; the header says how many are missing.
+#[must_use]
+pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
+    let nodes = tree::tree(workflow, approvals, now);
+    let mut page = header(workflow, approvals, now, style);
+    if !nodes.is_empty() {
+        page.push('\n');
+        page += &layout::lines(&nodes, now, style);
+    }
+    page
+}
+
+fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
+    let mut page = Header { text: String::new(), style };
+    let meta = &workflow.metadata;
+    let namespace = meta.namespace.as_ref().map(|name| format!(" in namespace {}", one_line(name, 63)));
+    let name = one_line(meta.name.as_deref().unwrap_or_default(), 253);
+    page.fact("Workflow", Tone::Strong, &(name + &namespace.unwrap_or_default()));
+    let Some(status) = &workflow.status else {
+        let created = meta.creation_timestamp.as_ref().map(|at| distance(Moment::from(at.0), now));
+        let created = created.map(|ago| format!(", created {ago}")).unwrap_or_default();
+        page.fact("Phase", Tone::Attention, &format!("Pending: no operator has read it yet{created}"));
+        page.fact("Requester", Tone::Quiet, &requester(workflow));
+        return page.text;
+    };
+    page.fact("Phase", tone(status.phase), status.phase.name());
+    let is_told = status.phase != WorkflowPhase::Succeeded && status.phase != WorkflowPhase::Waiting;
+    if let Some(why) = status.message.as_ref().filter(|why| is_told && !why.trim().is_empty()) {
+        page.fact("Reason", Tone::Quiet, &one_line(why, 1024));
+    }
+    let accepted = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
+    for condition in &status.conditions {
+        let is_bad = match condition.type_.as_str() {
+            conditions::GUARDED => condition.status == "False",
+            type_ if accepted(type_) => condition.status == "False",
+            conditions::ACCEPTED => false,
+            type_ => condition.status == "True" && !USUAL.contains(&type_),
+        };
+        if is_bad {
+            let said = format!("{}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
+            page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &said);
+        }
+    }
+    page.fact("Requester", Tone::Quiet, &requester(workflow));
+    if let Some(started) = status.started_at {
+        page.fact("Started", Tone::Quiet, &format!("{} ({})", started.ceil_to_second(), distance(started, now)));
+    }
+    if let Some(finished) = status.finished_at {
+        let took = status.started_at.map(|from| format!(", after {}", clock::length(finished.since(from))));
+        let ago = distance(finished, now);
+        page.fact(
+            "Finished",
+            Tone::Quiet,
+            &format!("{} ({ago}{})", finished.ceil_to_second(), took.unwrap_or_default()),
+        );
+    }
+    for (label, list) in [("Waiting for", open_gates(status, approvals)), ("Running", running(status))] {
+        if !list.is_empty() && !status.phase.is_end() {
+            page.fact(label, Tone::Quiet, &list.join("; "));
+        }
+    }
+    if let Some(usage) = status.usage {
+        page.fact("Tokens", Tone::Quiet, &format!("{} read, {} written", usage.input_tokens, usage.output_tokens));
+    }
+    let moved: i64 = status.segments.iter().map(|segment| i64::from(segment.records)).sum();
+    if moved > 0 {
+        page.fact("Not shown", Tone::Quiet, &format!("{moved} earlier records, which could not be read"));
+    }
+    page.text
+}
+
+/// Lines of `Label:   text`.
+struct Header {
+    text: String,
+    style: Style,
+}
+
+impl Header {
+    /// Adds a fact, wrapped to the width. `Tone::Quiet`: without colour.
+    fn fact(&mut self, label: &str, tone: Tone, text: &str) {
+        let label = format!("{:<LABELS$}", format!("{label}:"));
+        // A label of a condition may be longer than the column.
+        let label = if label.ends_with(' ') { label } else { label + " " };
+        let room = self.style.width.saturating_sub(LABELS).max(1);
+        let first = self.style.width.saturating_sub(label.chars().count()).max(1).min(room);
+        for (at, line) in wrap(text, first).into_iter().enumerate() {
+            let line = line.trim_start();
+            let line = if tone == Tone::Quiet { line.to_owned() } else { self.style.paint(tone, line) };
+            let lead = if at == 0 { label.clone() } else { " ".repeat(LABELS) };
+            self.text += format!("{lead}{line}").trim_end();
+            self.text.push('\n');
+        }
+    }
+}
+
+fn requester(workflow: &Workflow) -> String {
+    let spec = &workflow.spec;
+    let person = spec.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
+    one_line(&spec.requested_by, 512) + &person.unwrap_or_default()
+}
+
+fn tone(phase: WorkflowPhase) -> Tone {
+    match phase {
+        WorkflowPhase::Succeeded => Tone::Good,
+        WorkflowPhase::Failed | WorkflowPhase::Rejected | WorkflowPhase::Aborted => Tone::Bad,
+        WorkflowPhase::Running => Tone::Busy,
+        WorkflowPhase::Waiting | WorkflowPhase::Suspended => Tone::Attention,
+        WorkflowPhase::Pending | WorkflowPhase::Cancelled => Tone::Strong,
+    }
+}
+
+/// Returns the open gates, with their approvers where the Approval is given.
+fn open_gates(status: &WorkflowStatus, approvals: &[Approval]) -> Vec<String> {
+    let waits = status.steps.iter().filter(|record| record.phase == StepPhase::Waiting);
+    waits
+        .map(|record| {
+            let approval = approvals.iter().find(|approval| approval.metadata.name == record.object);
+            let whom = approval.map(|approval| format!(" ({})", gate::subjects(approval.approvers())));
+            one_line(&record.path, 512) + &whom.unwrap_or_default()
+        })
+        .collect()
+}
+
+fn running(status: &WorkflowStatus) -> Vec<String> {
+    let is_open = |record: &&StepRecord| matches!(record.phase, StepPhase::Started | StepPhase::Pending);
+    status.steps.iter().filter(is_open).map(|record| one_line(&record.path, 512)).collect()
+}

@@ -1,0 +1,119 @@
+//! The details of a gate: its Approval, the approvers, the votes, the deadline, the outcome.
+//!
+//! It must not judge who can decide: it says what the request and the status say.
+
+use signoff_api::{
+    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
+    approval::{ApprovalPhase, Outcome, Source},
+    gate::{Quorum, Subject, TimeoutAction},
+    journal::StepRecord,
+};
+
+use crate::{clock::distance, sanitize::one_line};
+
+/// The most characters of a text of others in one detail.
+const LONGEST: usize = 300;
+
+/// Returns the details of an open gate. Without its Approval they are what the journal says.
+pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<String> {
+    let name = one_line(record.object.as_deref().unwrap_or("(no Approval yet)"), 253);
+    let Some(approval) = approval else {
+        let deadline = record.request.as_ref().map(|facts| until(facts.deadline, now));
+        return std::iter::once(name).chain(deadline).collect();
+    };
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    let mut details = vec![name, format!("asks: {}", one_line(&request.prompt, LONGEST)), quorum(approval, &status)];
+    details.extend(request.quorums.iter().skip(1).map(further));
+    details.extend(votes(approval, &status));
+    details.push(match status.phase {
+        ApprovalPhase::Overdue => {
+            format!("overdue since {}: open for Retry, Reject and Abort only", approval.deadline().ceil_to_second())
+        }
+        _ => format!("{}; then {}", until(approval.deadline(), now), consequence(request, &status)),
+    });
+    details
+}
+
+/// Returns who decided a gate, and the reason.
+pub fn decided(outcome: &Outcome) -> Vec<String> {
+    let by = match outcome.source {
+        Source::Timeout => "by its timeout".to_owned(),
+        Source::Policy => "by the operator".to_owned(),
+        Source::Grant => "by an earlier grant".to_owned(),
+        Source::Human => format!("by {}", one_line(&outcome.decided_by.join(", "), LONGEST)),
+    };
+    // The phase of an expired gate does not name what counts.
+    let verdict = outcome.verdict.filter(|_| outcome.phase == ApprovalPhase::Expired).map(Verdict::name);
+    let verdict = verdict.map(|name| format!(", counts as {name}")).unwrap_or_default();
+    let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, LONGEST)));
+    vec![format!("{by}{verdict}{}", reason.unwrap_or_default())]
+}
+
+/// Returns subjects as one line.
+pub fn subjects(list: &[Subject]) -> String {
+    list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
+}
+
+fn until(deadline: Moment, now: Moment) -> String {
+    format!("until {} ({})", deadline.ceil_to_second(), distance(deadline, now))
+}
+
+/// Returns the approvers of the first quorum and the count of votes: `alice, group finance can decide: 0 of 1 agree`.
+fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
+    let request = &approval.spec.request;
+    let tally = status.tally.unwrap_or_default();
+    let needed = if tally.needed > 0 { tally.needed } else { request.threshold() };
+    let rules: String =
+        request.quorums.first().into_iter().flat_map(|own| &own.required_from).fold(String::new(), |text, rule| {
+            text + &format!(", {} of group {}", rule.min, one_line(&rule.group, 253))
+        });
+    let excluded = if request.bars_requester() { ", not the requester" } else { "" };
+    format!("can decide: {}{excluded}; {} of {needed} agree{rules}", subjects(approval.approvers()), tally.have)
+}
+
+fn further(quorum: &Quorum) -> String {
+    format!(
+        "and {} of: {} (required by {})",
+        quorum.threshold,
+        subjects(&quorum.approvers),
+        one_line(&quorum.source, 253)
+    )
+}
+
+/// Returns the decisions so far: those that count, and those that the operator has not counted.
+fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
+    let said = approval.spec.decisions.iter().map(|(key, decision)| {
+        let counted = status.votes.iter().any(|vote| vote.key == *key);
+        let invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
+        let state = match (counted, invalid) {
+            (_, true) => " (invalid)",
+            (true, false) => "",
+            (false, false) => " (not counted yet)",
+        };
+        format!("{} {}{state}", one_line(key, 320), decision.verdict)
+    });
+    let said: Vec<_> = said.collect();
+    (!said.is_empty()).then(|| format!("votes: {}", said.join(", ")))
+}
+
+/// Returns the consequence of the next timeout. Completes the sentence "then …".
+pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
+    let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
+    match request.timeout.action.unwrap_or_default() {
+        TimeoutAction::Reject => "it counts as rejected".into(),
+        TimeoutAction::Approve => "it counts as APPROVED".into(),
+        TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
+        TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
+            Some(next) => format!("{} will be asked too", subjects(&next.to)),
+            None => "it counts as rejected: there are no further approvers".into(),
+        },
+        TimeoutAction::Abort => "the whole run is aborted".into(),
+        TimeoutAction::Skip => "the run goes on without an answer".into(),
+        TimeoutAction::Default => match &request.timeout.default {
+            Some(answer) => format!("the answer is: {}", one_line(answer, 200)),
+            None => "every question's default is the answer".into(),
+        },
+        TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
+    }
+}

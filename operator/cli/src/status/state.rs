@@ -1,0 +1,79 @@
+//! The states of the rows of a tree: their words, signs and tones.
+
+use signoff_api::{approval::ApprovalPhase, journal::StepPhase};
+
+use crate::style::Tone;
+
+/// The state of a step, a gate or a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not begun, and the run continues.
+    Pending,
+    /// Not begun, and the run has ended.
+    NotRun,
+    /// An attempt in the journal.
+    Record(StepPhase),
+    /// A gate with an outcome.
+    Decided(ApprovalPhase),
+}
+
+impl State {
+    /// Returns the word of the column STATE.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::NotRun => "Not run",
+            Self::Record(StepPhase::Pending) => "Queued",
+            Self::Record(StepPhase::Started) => "Running",
+            Self::Record(phase) => phase.name(),
+            Self::Decided(phase) => phase.name(),
+        }
+    }
+
+    /// Returns the sign of the state on a terminal.
+    pub fn sign(self) -> &'static str {
+        match self.tone() {
+            Tone::Good => "✔",
+            Tone::Bad => "✖",
+            Tone::Busy => "●",
+            Tone::Attention => "◷",
+            Tone::Quiet | Tone::Strong => "·",
+        }
+    }
+
+    /// Returns the tone of the state.
+    pub fn tone(self) -> Tone {
+        match self {
+            Self::Pending | Self::NotRun | Self::Record(StepPhase::Skipped) => Tone::Quiet,
+            Self::Record(StepPhase::Pending | StepPhase::Started) => Tone::Busy,
+            Self::Record(StepPhase::Waiting) => Tone::Attention,
+            Self::Record(StepPhase::Succeeded) => Tone::Good,
+            Self::Record(StepPhase::Failed | StepPhase::Unknown) => Tone::Bad,
+            Self::Decided(phase) => match phase {
+                ApprovalPhase::Pending | ApprovalPhase::Overdue => Tone::Attention,
+                ApprovalPhase::Approved | ApprovalPhase::Modified | ApprovalPhase::Responded => Tone::Good,
+                ApprovalPhase::Rejected | ApprovalPhase::Aborted => Tone::Bad,
+                ApprovalPhase::Deferred
+                | ApprovalPhase::Skipped
+                | ApprovalPhase::Retried
+                | ApprovalPhase::Expired
+                | ApprovalPhase::Cancelled
+                | ApprovalPhase::Superseded => Tone::Quiet,
+            },
+        }
+    }
+
+    /// Whether the step has not begun.
+    pub fn is_unbegun(self) -> bool {
+        matches!(self, Self::Pending | Self::NotRun)
+    }
+
+    /// Whether the step has ended and nobody needs to know how.
+    pub fn is_uneventful(self) -> bool {
+        match self {
+            Self::Record(phase) => matches!(phase, StepPhase::Succeeded | StepPhase::Skipped),
+            Self::Decided(phase) => phase.is_end() && self.tone() != Tone::Bad,
+            Self::Pending | Self::NotRun => false,
+        }
+    }
+}

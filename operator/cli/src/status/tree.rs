@@ -1,0 +1,204 @@
+//! The tree of a run: branches, steps, visits and attempts from the journal, and the steps of the spec that have not
+//! begun. records -> nodes -> parents *(pure)*.
+//!
+//! It must not choose a layout.
+
+use std::collections::BTreeSet;
+
+use signoff_api::{
+    Approval, Moment, Workflow, WorkflowStatus,
+    journal::{StepKind, StepPhase, StepRecord, Usage},
+};
+
+use super::{gate, planned::planned, state::State};
+use crate::sanitize::one_line;
+
+/// The kind of a row that has steps below it and no record of its own.
+const BRANCH: &str = "branch";
+
+/// One row of the tree and the rows below it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The last part of the path, as in the journal.
+    pub label: String,
+    /// The word of the column KIND.
+    pub kind: &'static str,
+    /// The state.
+    pub state: State,
+    /// The start of the latest attempt.
+    pub started: Option<Moment>,
+    /// The end of the latest attempt.
+    pub finished: Option<Moment>,
+    /// The tokens of the latest attempt.
+    pub usage: Option<Usage>,
+    /// Sentences on a gate or a failure, each one line.
+    pub details: Vec<String>,
+    /// Whether the row is an attempt that others followed.
+    pub is_earlier_attempt: bool,
+    /// The rows below.
+    pub children: Vec<Node>,
+}
+
+/// A node with its place: where it belongs, and its order among its siblings.
+struct Placed {
+    /// The path without the number of the visit.
+    base: String,
+    seq: i64,
+    parent: Option<usize>,
+    node: Node,
+}
+
+/// Returns the rows of a run.
+pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Node> {
+    let empty = WorkflowStatus::default();
+    let status = workflow.status.as_ref().unwrap_or(&empty);
+    let mut rows: Vec<Placed> = Vec::new();
+    for records in activities(status) {
+        let Some((latest, earlier)) = records.split_last() else { continue };
+        let at = add(&mut rows, &latest.path, records[0].seq, node(latest, approvals, now));
+        if !earlier.is_empty() {
+            rows[at].node.label += &format!(" (attempt {})", latest.attempt);
+        }
+        for record in earlier {
+            let attempt = Node {
+                label: format!("attempt {}", record.attempt),
+                is_earlier_attempt: true,
+                ..node(record, approvals, now)
+            };
+            rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
+        }
+    }
+    let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
+    let state = if status.phase.is_end() { State::NotRun } else { State::Pending };
+    for step in planned(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
+        add(
+            &mut rows,
+            &step.path,
+            i64::MAX,
+            Node { kind: step.kind, details: step.details, ..unbegun(&step.path, state) },
+        );
+    }
+    let mut roots = take_children(&rows, None);
+    roots.iter_mut().for_each(summarize);
+    roots
+}
+
+/// Returns the records of each activity in the order of their attempts, in the order in which the activities began.
+/// Conditions that were evaluated without an error are left out.
+fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
+    let is_shown = |record: &&StepRecord| {
+        record.kind != StepKind::Condition || !matches!(record.phase, StepPhase::Succeeded | StepPhase::Skipped)
+    };
+    let mut records: Vec<&StepRecord> = status.steps.iter().filter(is_shown).collect();
+    records.sort_by(|a, b| (&a.path, a.attempt).cmp(&(&b.path, b.attempt)));
+    let mut activities: Vec<Vec<&StepRecord>> =
+        records.chunk_by(|a, b| a.path == b.path).map(<[&StepRecord]>::to_vec).collect();
+    activities.sort_by_key(|records| records.first().map(|first| first.seq));
+    activities
+}
+
+/// Adds a row, and rows for the branches above it that have none. Returns its index.
+fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
+    let base = base(path);
+    let parent = base.rsplit_once('/').map(|(parent, _)| match rows.iter().rposition(|row| row.base == parent) {
+        Some(at) => at,
+        None => add(rows, parent, seq, Node { kind: BRANCH, ..unbegun(parent, State::Pending) }),
+    });
+    rows.push(Placed { base, seq, parent, node });
+    rows.len() - 1
+}
+
+/// Returns a path without the numbers of visits.
+pub fn base(path: &str) -> String {
+    path.split('/').map(|name| name.split_once('#').map_or(name, |(name, _)| name)).collect::<Vec<_>>().join("/")
+}
+
+fn take_children(rows: &[Placed], parent: Option<usize>) -> Vec<Node> {
+    let mut below: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].parent == parent).collect();
+    below.sort_by_key(|at| rows[*at].seq);
+    below.iter().map(|at| Node { children: take_children(rows, Some(*at)), ..rows[*at].node.clone() }).collect()
+}
+
+fn unbegun(path: &str, state: State) -> Node {
+    Node {
+        label: label(path),
+        kind: "",
+        state,
+        started: None,
+        finished: None,
+        usage: None,
+        details: Vec::new(),
+        is_earlier_attempt: false,
+        children: Vec::new(),
+    }
+}
+
+fn label(path: &str) -> String {
+    one_line(path.rsplit('/').next().unwrap_or(path), 128)
+}
+
+/// Returns the row of one attempt.
+fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
+    let state = match &record.decision {
+        Some(outcome) => State::Decided(outcome.phase),
+        None => State::Record(record.phase),
+    };
+    Node {
+        kind: if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() },
+        started: Some(record.at),
+        finished: record.finished_at,
+        usage: record.usage,
+        details: details(record, approvals, now),
+        ..unbegun(&record.path, state)
+    }
+}
+
+fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<String> {
+    let mut details = Vec::new();
+    if record.phase == StepPhase::Waiting {
+        let approval = approvals.iter().find(|approval| approval.metadata.name == record.object);
+        details.extend(gate::open(record, approval, now));
+    }
+    if record.phase == StepPhase::Started && record.kind == StepKind::Pod {
+        details.extend(record.object.as_ref().map(|pod| format!("Pod {}", one_line(pod, 253))));
+    }
+    details.extend(record.decision.iter().flat_map(gate::decided));
+    if let Some(error) = &record.error {
+        details.push(format!("{}: {}", one_line(&error.class, 63), last_line(&error.message)));
+        let log = record.log.as_ref().map(|log| last_line(&log.tail)).filter(|line| !line.is_empty());
+        details.extend(log.map(|line| format!("last line of its log: {line}")));
+    }
+    details
+}
+
+/// Returns the last line of a text that is not empty.
+pub fn last_line(text: &str) -> String {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    one_line(line, 1024)
+}
+
+/// Gives a branch the state and the times of the steps in it.
+fn summarize(node: &mut Node) {
+    node.children.iter_mut().for_each(summarize);
+    if node.kind != BRANCH {
+        return;
+    }
+    let has = |phase| move |child: &&Node| child.state == State::Record(phase);
+    let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending];
+    let open = open.into_iter().find_map(|phase| node.children.iter().find(has(phase)));
+    let begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
+    let unbegun = node.children.iter().find(|child| child.state.is_unbegun());
+    node.state = match (open, begun, unbegun) {
+        (Some(open), ..) => open.state,
+        (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
+            State::Record(StepPhase::Started)
+        }
+        (None, Some(last), _) if last.state.is_uneventful() => State::Record(StepPhase::Succeeded),
+        (None, Some(last), _) => last.state,
+        (None, None, Some(next)) => next.state,
+        (None, None, None) => node.state,
+    };
+    node.started = node.children.iter().filter_map(|child| child.started).min();
+    let ends = matches!(node.state, State::Record(phase) if phase.is_end()) || matches!(node.state, State::Decided(_));
+    node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
+}
