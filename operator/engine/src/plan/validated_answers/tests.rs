@@ -1,3 +1,5 @@
+//! Answers are validated once for each step, and what was found while stopped is not kept.
+
 use std::sync::atomic::AtomicBool;
 
 use super::*;
