@@ -3,6 +3,7 @@
 //! It must not know a command of either program.
 
 pub mod clock;
+pub mod editor;
 pub mod sanitize;
 pub mod status;
 pub mod style;

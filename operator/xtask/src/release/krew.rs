@@ -7,6 +7,14 @@ use url::Url;
 
 use super::programs::{PLUGIN, Platform};
 
+/// The program by which kubectl completes the plugin, as `kubectl approve completion` prints it.
+pub(super) const COMPLETION: &str = "kubectl_complete-approve";
+
+/// Krew links one program into its folder: the other has to be put on `PATH` by the user.
+const CAVEATS: &str = "To complete commands, flags and names, put kubectl_complete-approve on PATH:\n  \
+    ln -s \"${KREW_ROOT:-$HOME/.krew}/store/approve/VERSION/kubectl_complete-approve\" \"${KREW_ROOT:-$HOME/.krew}/bin/\"\n\
+    and let your shell complete kubectl (kubectl completion --help).\n";
+
 /// The archive of the plugin for one platform.
 pub(super) struct Plugin {
     pub(super) platform: Platform,
@@ -26,6 +34,11 @@ pub(super) fn manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<S
                 "uri": format!("{}/{}", url.as_str().trim_end_matches('/'), plugin.archive),
                 "sha256": plugin.digest.trim_start_matches("sha256:"),
                 "bin": PLUGIN.name,
+                "files": [
+                    {"from": PLUGIN.name, "to": "."},
+                    {"from": COMPLETION, "to": "."},
+                    {"from": "LICENSE", "to": "."},
+                ],
             })
         })
         .collect();
@@ -35,9 +48,11 @@ pub(super) fn manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<S
         "metadata": {"name": "approve"},
         "spec": {
             "version": format!("v{version}"),
+            "homepage": url.as_str(),
             "shortDescription": "Decide what Signoff's workflows ask people",
             "description": "Lists, shows and decides Approvals of Signoff, an operator that stops workflows of agents at \
                             human gates. The operator must be installed in the cluster.",
+            "caveats": CAVEATS.replace("VERSION", &format!("v{version}")),
             "platforms": platforms,
         },
     });
@@ -67,6 +82,11 @@ mod tests {
             assert_eq!(platform["uri"], "https://example.com/v1/plugin.tar.gz");
             assert_eq!(platform["sha256"], "0123");
             assert_eq!(platform["bin"], "kubectl-approve");
+            let files: Vec<_> = platform["files"].as_array().unwrap().iter().map(|file| &file["from"]).collect();
+            assert_eq!(files, ["kubectl-approve", "kubectl_complete-approve", "LICENSE"]);
+            assert_eq!(manifest["spec"]["homepage"], url);
+            let caveats = manifest["spec"]["caveats"].as_str().unwrap();
+            assert!(caveats.contains("store/approve/v1.2.3/kubectl_complete-approve"), "{caveats}");
             assert_eq!(platform["selector"]["matchLabels"]["arch"], arch);
         }
     }

@@ -73,6 +73,7 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
         let name = format!("{}-{VERSION}-{}.tar.gz", PLUGIN.name, platform.name());
         let mut archive = Archive::default();
         archive.file(PLUGIN.name, 0o755, &read(&place.join(PLUGIN.name))?)?;
+        archive.file(krew::COMPLETION, 0o755, &read(&root().join("operator/cli").join(krew::COMPLETION))?)?;
         archive.file("LICENSE", 0o644, &read(&root().join("LICENSE"))?)?;
         let bytes = gzip(&archive.finish()?);
         fs::write(folder.join(&name), &bytes)?;

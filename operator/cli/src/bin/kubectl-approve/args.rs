@@ -2,18 +2,24 @@
 //!
 //! It must not read files, the environment or the cluster.
 
+mod decision;
+
+pub use decision::{DecisionArgs, Payload};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use signoff_api::Verdict;
+use clap_complete::aot::Shell;
+
+use crate::output::OutputArgs;
 
 /// List, read and decide Approvals: the questions that agent workflows ask people.
 ///
-/// `kubectl approve NAME` shows that Approval, asks for confirmation, and approves it.
+/// `kubectl approve NAME` shows that Approval, asks for confirmation, and approves it. On a terminal, NAME may be
+/// WORKFLOW/GATE or the beginning of a name. Without NAME it lists what waits for you, to choose from.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-approve",
     bin_name = "kubectl approve",
     version,
-    arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = crate::exit::table()
 )]
@@ -44,9 +50,9 @@ pub struct Connection {
     /// The context to use instead of the current one.
     #[arg(long, global = true, help_heading = CONNECTION)]
     pub context: Option<String>,
-    /// The namespace to use instead of the context's.
+    /// The namespace to use instead of the context's; `list` takes several: -n a -n b
     #[arg(short, long, global = true, help_heading = CONNECTION)]
-    pub namespace: Option<String>,
+    pub namespace: Vec<String>,
     /// The user to act as; needs the verb impersonate.
     #[arg(long = "as", global = true, help_heading = CONNECTION, value_name = "USER")]
     pub impersonate: Option<String>,
@@ -65,7 +71,7 @@ pub enum Command {
     /// Show a run as a tree: its steps, gates, votes, deadlines and errors
     Status(StatusArgs),
     /// Show who you are in this cluster and what you can decide
-    Whoami,
+    Whoami(Whoami),
     /// Check the admission policies and the operator, and what a run waits for
     ///
     /// With a NAME, or with -n alone, it also says what the run or the namespace waits for, who could decide, whether
@@ -80,7 +86,7 @@ pub enum Command {
     /// The parameters depend on the gate; `show` prints an example. {response} replaces the text of a step or a result,
     /// {route} a chosen route, {subtasks} the parts of divided work, {draft} a draft, {workers} the results of workers.
     /// At a gate before a step or after its failure, the parameters are fields of that step.
-    Modify(Parameters),
+    Modify(Modify),
     /// Answer the questions of the gate
     Respond(Respond),
     /// Repeat the reviewed steps with your guidance, then ask again
@@ -105,6 +111,10 @@ pub enum Command {
     Delete(FinalRuns),
     /// Create runs again under new names, with the spec of the named ones
     Rerun(Runs),
+    /// Show the versions of this plugin and of the operator in the cluster
+    Version,
+    /// Print the completion program for kubectl, or the completion script of a shell
+    Completion(Completion),
 }
 
 /// `status`.
@@ -171,25 +181,15 @@ pub struct List {
     /// List all Approvals, including those that wait for others or are decided
     #[arg(long)]
     pub all: bool,
-    /// The output format. Default: a table
-    #[arg(short, long, value_name = "FORM")]
-    pub output: Option<Form>,
+    /// List only Approvals with these labels, such as signoff.dev/workflow=refund-4711
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// The output.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Print it again at every change, until the command is interrupted
     #[arg(short, long)]
     pub watch: bool,
-}
-
-/// The forms of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// More columns.
-    Wide,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
-    /// One `approval.signoff.dev/NAME` per line.
-    Name,
 }
 
 /// `show`.
@@ -201,6 +201,26 @@ pub struct Show {
     /// Print long texts in full, and verify their digests
     #[arg(long)]
     pub full: bool,
+    /// The output.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `whoami`.
+#[derive(Args, Debug)]
+pub struct Whoami {
+    /// The output.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `completion`.
+#[derive(Args, Debug)]
+pub struct Completion {
+    /// The shell that shall complete `kubectl-approve`; without it the program kubectl_complete-approve is printed, by which
+    /// kubectl completes `kubectl approve` in every shell
+    #[arg(value_enum)]
+    pub shell: Option<Shell>,
 }
 
 /// `doctor`.
@@ -240,17 +260,19 @@ pub struct CommonArgs {
     /// Decide on behalf of this user; needs the verb delegate for that user
     #[arg(long, value_name = "USER")]
     pub on_behalf_of: Option<String>,
-    /// Let the API server check the decision without storing it
-    #[arg(long, value_name = "server|none", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
+    /// `server`: let the API server check the decision without storing it; `client`: print the patch and send nothing
+    #[arg(long, value_name = "client|server|none", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
     pub dry_run: Option<DryRun>,
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
 }
 
-/// As kubectl's `--dry-run`, without `client`: only the API server knows what is refused.
+/// As kubectl's `--dry-run`. Without a value it is `server`: only the API server knows what is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
+    /// Print the patch and send nothing.
+    Client,
     /// Check the decision without storing it.
     Server,
     /// Store the decision.
@@ -260,12 +282,23 @@ pub enum DryRun {
 /// A decision without anything of its own.
 #[derive(Args, Debug)]
 pub struct Plain {
-    /// The name of the Approval
-    #[arg(value_parser = name)]
-    pub name: String,
+    /// The names of the Approvals; each is decided on its own, in this order
+    #[arg(value_parser = name, required = true, value_name = "NAME")]
+    pub names: Vec<String>,
     /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// `modify`.
+#[derive(Args, Debug)]
+pub struct Modify {
+    /// The parameters.
+    #[command(flatten)]
+    pub parameters: Parameters,
+    /// Edit the parameters in $KUBE_EDITOR or $EDITOR, see the difference, and confirm it
+    #[arg(short, long, conflicts_with_all = ["set", "set_string", "from_file"])]
+    pub edit: bool,
 }
 
 /// `modify` and `retry`.
@@ -341,50 +374,6 @@ pub struct Escalate {
     pub common: CommonArgs,
 }
 
-/// A decision as it was typed.
-#[derive(Clone, Debug)]
-pub struct DecisionArgs {
-    /// The Approval's name.
-    pub name: String,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The payload of the verdict.
-    pub payload: Payload,
-    /// The common options.
-    pub common: CommonArgs,
-}
-
-/// The payload of a verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// Nothing.
-    Nothing,
-    /// Modify and Retry.
-    Parameters {
-        /// JSON where it reads as JSON.
-        set: Vec<(String, String)>,
-        /// Text.
-        set_string: Vec<(String, String)>,
-        /// A file to begin with.
-        from_file: Option<String>,
-    },
-    /// Respond: the text of the only question.
-    Response(String),
-    /// Respond: a file with that text.
-    ResponseFile(String),
-    /// Respond: by question.
-    Answers {
-        /// Texts by question.
-        texts: Vec<(String, String)>,
-        /// Options by question.
-        options: Vec<(String, String)>,
-    },
-    /// Defer.
-    Guidance(String),
-    /// Escalate.
-    To(Vec<String>),
-}
-
 impl Command {
     /// Returns the verb for runs, their names, and whether nothing is asked, if the command is such a verb.
     pub fn run_verb(&self) -> Option<(RunVerb, &[String], bool)> {
@@ -397,66 +386,19 @@ impl Command {
             _ => return None,
         })
     }
-
-    /// The decision, if the command is one.
-    pub fn decision_args(self) -> Option<DecisionArgs> {
-        let plain = |verdict, plain: Plain| DecisionArgs {
-            name: plain.name,
-            verdict,
-            payload: Payload::Nothing,
-            common: plain.common,
-        };
-        Some(match self {
-            Self::List(_) | Self::Show(_) | Self::Status(_) | Self::Whoami | Self::Doctor(_) => return None,
-            Self::Suspend(_) | Self::Resume(_) | Self::Cancel(_) | Self::Delete(_) | Self::Rerun(_) => return None,
-            Self::Approve(typed) => plain(Verdict::Approve, typed),
-            Self::Reject(typed) => plain(Verdict::Reject, typed),
-            Self::Abort(typed) => plain(Verdict::Abort, typed),
-            Self::Skip(typed) => plain(Verdict::Skip, typed),
-            Self::Modify(typed) => typed.decision_args(Verdict::Modify),
-            Self::Retry(typed) => typed.decision_args(Verdict::Retry),
-            Self::Respond(typed) => {
-                let payload = match (typed.response, typed.from_file) {
-                    (Some(text), _) => Payload::Response(text),
-                    (None, Some(file)) => Payload::ResponseFile(file),
-                    (None, None) => Payload::Answers { texts: typed.answer, options: typed.choose },
-                };
-                DecisionArgs { name: typed.name, verdict: Verdict::Respond, payload, common: typed.common }
-            }
-            Self::Defer(typed) => DecisionArgs {
-                name: typed.name,
-                verdict: Verdict::Defer,
-                payload: Payload::Guidance(typed.guidance),
-                common: typed.common,
-            },
-            Self::Escalate(typed) => DecisionArgs {
-                name: typed.name,
-                verdict: Verdict::Escalate,
-                payload: Payload::To(typed.to),
-                common: typed.common,
-            },
-        })
-    }
 }
 
-impl Parameters {
-    fn decision_args(self, verdict: Verdict) -> DecisionArgs {
-        let payload = Payload::Parameters { set: self.set, set_string: self.set_string, from_file: self.from_file };
-        DecisionArgs { name: self.name, verdict, payload, common: self.common }
-    }
-}
-
-/// An Approval's name, also as `-o name` and kubectl write it.
+/// An Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
 fn name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
-        None => Ok(typed.to_owned()),
-        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name))
-            if !name.is_empty() =>
-        {
+        Some((first, rest)) if first.is_empty() || rest.is_empty() => {
+            Err(format!("{typed} is not a name; write NAME, approval/NAME or WORKFLOW/GATE"))
+        }
+        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name)) => {
             Ok(name.to_owned())
         }
-        Some((kind, _)) => Err(format!("{kind} is not approval: write NAME or approval/NAME")),
+        _ => Ok(typed.to_owned()),
     }
 }
 
@@ -513,7 +455,7 @@ mod tests {
         assert_eq!((typed.name.as_deref(), typed.common.reason.as_deref()), (Some("refund-1"), Some("ok")));
         assert!(typed.command.is_none());
         let typed = parse("--context prod list -A -n finance").unwrap();
-        assert_eq!(typed.connection.namespace.as_deref(), Some("finance"));
+        assert_eq!(typed.connection.namespace, ["finance"]);
         assert_eq!(typed.connection.context.as_deref(), Some("prod"));
         assert!(matches!(typed.command, Some(Command::List(List { all_namespaces: true, .. }))));
     }
@@ -522,7 +464,8 @@ mod tests {
     fn names_are_taken_as_kubectl_prints_them() {
         assert_eq!(name("approval.signoff.dev/x").unwrap(), "x");
         assert_eq!(name("x").unwrap(), "x");
-        assert!(name("pod/x").unwrap_err().contains("pod is not approval"));
+        assert_eq!(name("refund-4711/all/0/review").unwrap(), "refund-4711/all/0/review");
+        assert!(name("approval/").unwrap_err().contains("WORKFLOW/GATE"));
     }
 
     #[test]
@@ -542,16 +485,51 @@ mod tests {
         let command = parse("cancel a workflow.signoff.dev/b").unwrap().command.unwrap();
         assert_eq!(command.run_verb(), Some((RunVerb::Cancel, &["a".to_owned(), "b".to_owned()][..], false)));
         assert!(parse("suspend a -y").is_err() && parse("rerun").is_err());
-        assert!(parse("status a --watch --all -n x").unwrap().command.unwrap().decision_args().is_none());
+        assert!(parse("status a --watch --all -n x").unwrap().command.unwrap().decisions().is_empty());
     }
 
     #[test]
-    fn a_dry_run_is_the_servers() {
-        let typed = parse("approve x --dry-run").unwrap().command.unwrap().decision_args().unwrap();
-        assert_eq!(typed.common.dry_run, Some(DryRun::Server));
-        let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().decision_args().unwrap();
-        assert_eq!(typed.common.dry_run, Some(DryRun::None));
-        assert!(parse("approve --dry-run=client x").is_err());
+    fn a_dry_run_is_the_servers_where_nothing_else_is_said() {
+        for (line, expected) in [
+            ("approve x --dry-run", DryRun::Server),
+            ("approve --dry-run=none x", DryRun::None),
+            ("approve --dry-run=client x", DryRun::Client),
+        ] {
+            assert_eq!(decisions(line)[0].common.dry_run, Some(expected), "{line}");
+        }
+        assert!(parse("approve --dry-run=cluster x").is_err());
+    }
+
+    fn decisions(line: &str) -> Vec<DecisionArgs> {
+        parse(line).unwrap().command.unwrap().decisions()
+    }
+
+    #[test]
+    fn decisions_without_a_payload_take_several_names() {
+        for verb in ["approve", "reject", "abort", "skip"] {
+            let decisions = decisions(&format!("{verb} a approval/b --reason ok c"));
+            let names: Vec<_> = decisions.iter().map(|args| args.name.as_str()).collect();
+            assert_eq!(names, ["a", "b", "c"], "{verb}");
+            assert!(decisions.iter().all(|args| args.common.reason.as_deref() == Some("ok")), "{verb}");
+            assert!(parse(verb).is_err(), "{verb}");
+        }
+        assert!(parse("modify a b --set x=y").is_err());
+    }
+
+    #[test]
+    fn a_list_takes_namespaces_labels_and_formats() {
+        let typed = parse("list -n a -n b -l x=y -o jsonpath={.items[*].metadata.name} --no-headers").unwrap();
+        assert_eq!(typed.connection.namespace, ["a", "b"]);
+        let Some(Command::List(list)) = typed.command else { unreachable!() };
+        assert_eq!((list.selector.as_deref(), list.output.no_headers), (Some("x=y"), true));
+        assert!(parse("list -o xml").unwrap_err().to_string().contains("write wide, name, json"));
+    }
+
+    #[test]
+    fn what_is_edited_is_not_also_given() {
+        assert_eq!(decisions("modify x --edit")[0].payload, Payload::Edited);
+        assert!(parse("modify x --edit --set a=b").is_err());
+        assert!(parse("retry x --edit").is_err());
     }
 
     #[test]

@@ -62,6 +62,19 @@ pub struct Session {
     server: Server,
     /// The namespace that was named, or the context's.
     pub namespace: String,
+    /// All namespaces that were named, else that one.
+    pub namespaces: Vec<String>,
+}
+
+/// The choice of Approvals for a list.
+#[derive(Clone, Debug, Default)]
+pub struct Selection<'s> {
+    /// Whether it is of every namespace.
+    pub everywhere: bool,
+    /// The field selector.
+    pub fields: String,
+    /// The label selector.
+    pub labels: Option<&'s str>,
 }
 
 /// The most Approvals in one answer of the API server.
@@ -81,9 +94,15 @@ impl Session {
             config.auth_info.impersonate_groups = Some(options.impersonate_group.clone());
         }
         let server = Server { url: config.cluster_url.to_string(), context: options.context.clone() };
-        let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let mut namespaces = options.namespace.clone();
+        let namespace = namespaces.first().unwrap_or(&config.default_namespace).clone();
+        if namespaces.is_empty() {
+            namespaces.push(namespace.clone());
+        }
+        namespaces.sort();
+        namespaces.dedup();
         let client = signoff_cluster::connect(config).map_err(|error| server.explain(error))?;
-        Ok(Self { client, server, namespace })
+        Ok(Self { client, server, namespace, namespaces })
     }
 
     /// The connection itself, for questions about other things than Approvals.
@@ -156,15 +175,50 @@ impl Session {
         seen(&found)
     }
 
-    /// All Approvals that a field selector picks, of the namespace or of all. What cannot be read as an Approval is
-    /// returned by name with the reason, and does not hide the others.
+    /// Returns all Approvals that a field selector picks, of the first namespace or of all. What cannot be read as an
+    /// Approval is returned by name with the reason, and does not hide the others.
     ///
     /// # Errors
     /// As every request.
     pub async fn list(&self, everywhere: bool, fields: &str) -> Result<(Vec<Seen>, Vec<String>), Failure> {
-        let api = self.approvals(everywhere);
         let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
-        let mut page = ListParams::default().limit(PAGE).fields(fields);
+        let page = ListParams::default().fields(fields);
+        self.pages(self.approvals(everywhere), page, &mut readable, &mut unreadable).await?;
+        Ok((readable, unreadable))
+    }
+
+    /// Returns the Approvals of a selection, as [`Session::list`] does, of every namespace that was named.
+    ///
+    /// # Errors
+    /// As every request. Where the whole cluster may not be listed, the error says how to list namespaces.
+    pub async fn select(&self, selection: &Selection<'_>) -> Result<(Vec<Seen>, Vec<String>), Failure> {
+        let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+        let mut page = ListParams::default().fields(&selection.fields);
+        page.label_selector = selection.labels.map(str::to_owned);
+        if selection.everywhere {
+            let listed = self.pages(self.approvals(true), page, &mut readable, &mut unreadable).await;
+            listed.map_err(|failure| match failure {
+                Failure::Refused(why) => Failure::Refused(format!(
+                    "{why}; name the namespaces that you may list: kubectl approve list -n NAMESPACE -n NAMESPACE"
+                )),
+                other => other,
+            })?;
+        } else {
+            for namespace in &self.namespaces {
+                self.pages(self.approvals_in(namespace), page.clone(), &mut readable, &mut unreadable).await?;
+            }
+        }
+        Ok((readable, unreadable))
+    }
+
+    async fn pages(
+        &self,
+        api: Api<DynamicObject>,
+        page: ListParams,
+        readable: &mut Vec<Seen>,
+        unreadable: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let mut page = page.limit(PAGE);
         loop {
             let found = api.list(&page).await.map_err(|error| self.server.explain(error))?;
             for object in &found.items {
@@ -175,7 +229,7 @@ impl Session {
             }
             match found.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok((readable, unreadable)),
+                None => return Ok(()),
             }
         }
     }
@@ -193,11 +247,11 @@ impl Session {
     fn approvals(&self, everywhere: bool) -> Api<DynamicObject> {
         // As bare objects: whatever a later version adds to them is still there to be compared and printed.
         let resource = ApiResource::erase::<Approval>(&());
-        if everywhere {
-            Api::all_with(self.client.clone(), &resource)
-        } else {
-            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
-        }
+        if everywhere { Api::all_with(self.client.clone(), &resource) } else { self.approvals_in(&self.namespace) }
+    }
+
+    fn approvals_in(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     client::{Me, Seen, Session},
     clock,
     error::Failure,
+    output,
     payload::{self, Entry},
     sanitize::{fenced, one_line, quoted},
     show, terminal, whole,
@@ -101,6 +102,11 @@ async fn record(session: &Session, args: &DecisionArgs, seen: &Seen, me: &Me) ->
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(format!("{resource} unchanged ({} already)", done(entry.decision.verdict)));
     }
+    if args.common.dry_run == Some(DryRun::Client) {
+        usable(&seen.approval, &entry, clock::now())?;
+        terminal::note(&format!("{resource} not sent (client dry run); the patch of kubectl patch --type=merge:"));
+        return output::json(&patch).map(|text| text.trim_end().to_owned());
+    }
     let dry_run = args.common.dry_run == Some(DryRun::Server);
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
         // Where a policy has a sentence for it, that one is said.
@@ -121,7 +127,10 @@ fn stored<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 /// A digest that is not that of the request would make the decision count for something else than what was shown.
-fn trusted(seen: &Seen) -> Result<(), Failure> {
+///
+/// # Errors
+/// The digest of the request is another.
+pub fn trusted(seen: &Seen) -> Result<(), Failure> {
     if seen.digest_holds() {
         return Ok(());
     }
@@ -178,7 +187,10 @@ fn foreseen(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure>
 }
 
 /// Refuses what the operator would find unusable: it would only cost one of few attempts.
-fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
+///
+/// # Errors
+/// The decision is unusable.
+pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let mut with = approval.clone();
     with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
     let found =

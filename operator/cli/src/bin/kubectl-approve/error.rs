@@ -26,6 +26,16 @@ pub enum Failure {
     /// The person was asked about a run and did not say yes.
     #[error("refused: nothing was changed")]
     Unchanged,
+    /// Of several decisions, some could not be recorded; each said why.
+    #[error("{failed} of {of} could not be decided")]
+    Several {
+        /// The number of those that failed.
+        failed: usize,
+        /// The number of all.
+        of: usize,
+        /// The exit code of the first that failed.
+        code: u8,
+    },
     /// The rules that vouch for decisions are not in force.
     #[error("error: nothing that is decided now is honoured")]
     Unguarded,
@@ -41,6 +51,7 @@ impl Failure {
             Self::Refused(_) | Self::Declined | Self::Unchanged | Self::Unguarded | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
+            Self::Several { code, .. } => *code,
         }
     }
 }

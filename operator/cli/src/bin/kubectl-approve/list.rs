@@ -6,11 +6,12 @@ use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
 use signoff_engine::approval::eligibility::ineligible;
 
 use crate::{
-    args::{Form, List},
-    client::{Me, Seen, Session},
+    args::List,
+    client::{Me, Seen, Selection, Session},
     clock,
     error::Failure,
-    sanitize::{self, hides, one_line},
+    output::Format,
+    sanitize::one_line,
     table::fitted,
     terminal,
 };
@@ -58,7 +59,8 @@ pub struct Page {
 /// As every request.
 pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
-    let ((mut found, unreadable), me) = tokio::try_join!(session.list(options.all_namespaces, &fields), session.me())?;
+    let selection = Selection { everywhere: options.all_namespaces, fields, labels: options.selector.as_deref() };
+    let ((mut found, unreadable), me) = tokio::try_join!(session.select(&selection), session.me())?;
     for problem in unreadable {
         terminal::note(&problem);
     }
@@ -66,22 +68,25 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     if !options.all {
         found.retain(|seen| ineligible(&seen.approval, &me.voter(), now).is_none());
     }
+    sort(&mut found);
+    let output = &options.output;
+    if found.is_empty() && matches!(output.output, None | Some(Format::Wide | Format::Name)) {
+        return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
+    }
+    if let Some(text) = output.document(document(&found))? {
+        return Ok(Page { text, note: None });
+    }
+    let namespaces = options.all_namespaces || session.namespaces.len() > 1;
+    let wide = output.output == Some(Format::Wide);
+    let width = if wide { None } else { terminal::width() };
+    Ok(Page { text: output.table(rows(&found, namespaces, wide, now, width)), note: None })
+}
+
+/// Sorts by deadline, the soonest first.
+pub fn sort(found: &mut [Seen]) {
     found.sort_by_cached_key(|seen| {
         (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
     });
-    if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
-        return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
-    }
-    let text = match options.output {
-        None => rows(&found, options.all_namespaces, false, now, terminal::width()),
-        Some(Form::Wide) => rows(&found, options.all_namespaces, true, now, None),
-        Some(Form::Name) => {
-            found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect()
-        }
-        Some(Form::Json) => json(&found)?,
-        Some(Form::Yaml) => yaml(&found)?,
-    };
-    Ok(Page { text, note: None })
 }
 
 /// The field selector for what has not ended.
@@ -90,22 +95,31 @@ pub fn still_open() -> String {
 }
 
 fn nothing(session: &Session, options: &List, me: &Me) -> String {
-    let place = if options.all_namespaces {
-        "any namespace".to_owned()
-    } else {
-        format!("namespace {}", one_line(&session.namespace, 63))
-    };
     if options.all {
-        return format!("There are no approvals in {place}.");
+        return format!("There are no approvals in {}.", place(session, options.all_namespaces));
     }
+    nothing_waits(session, options.all_namespaces, me)
+}
+
+/// Returns the sentence that nothing waits for the user.
+pub fn nothing_waits(session: &Session, everywhere: bool, me: &Me) -> String {
     format!(
-        "No approvals wait for {} in {place} (--all lists those of others and those already decided).",
-        one_line(&me.user, 253)
+        "No approvals wait for {} in {} (--all lists those of others and those already decided).",
+        one_line(&me.user, 253),
+        place(session, everywhere)
     )
 }
 
+fn place(session: &Session, everywhere: bool) -> String {
+    if everywhere {
+        return "any namespace".to_owned();
+    }
+    let names: Vec<_> = session.namespaces.iter().map(|name| one_line(name, 63)).collect();
+    format!("namespace {}", names.join(" or "))
+}
+
 /// Renders the table. `width`: the columns of the terminal, if it must fit one.
-fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
+pub fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
     let mut headers = Vec::new();
     headers.extend(namespaces.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);
@@ -155,16 +169,6 @@ fn name(approval: &Approval) -> String {
 fn document(found: &[Seen]) -> serde_json::Value {
     let items: Vec<_> = found.iter().map(|seen| &seen.raw).collect();
     serde_json::json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
-}
-
-fn json(found: &[Seen]) -> Result<String, Failure> {
-    sanitize::json(&document(found)).map_err(|error| Failure::Other(error.to_string()))
-}
-
-fn yaml(found: &[Seen]) -> Result<String, Failure> {
-    let text = serde_saphyr::to_string(&document(found)).map_err(|error| Failure::Other(error.to_string()))?;
-    // YAML's plain and block styles have no escapes. JSON is YAML too, and has.
-    if hides(&text) { json(found) } else { Ok(text) }
 }
 
 #[cfg(test)]
@@ -219,19 +223,6 @@ mod tests {
         let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.contains("x fake-row   done[31m⟨U+202E⟩") && !shown.contains('\u{1b}'));
-    }
-
-    #[test]
-    fn machine_readable_forms_keep_the_object_and_hide_nothing() {
-        let plain = [seen("Send?")];
-        let back: serde_json::Value = serde_saphyr::from_str(&yaml(&plain).unwrap()).unwrap();
-        assert_eq!(back, document(&plain));
-        assert!(yaml(&plain).unwrap().starts_with("apiVersion: v1\nkind: List\n"));
-        let hostile = [seen("a\u{202e}b\u{9b}c")];
-        for text in [yaml(&hostile).unwrap(), json(&hostile).unwrap()] {
-            assert!(!hides(&text), "{text}");
-            assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&text).unwrap(), document(&hostile));
-        }
     }
 
     #[test]

@@ -5,22 +5,29 @@
 
 mod args;
 mod client;
+mod completion;
 mod decide;
 mod deciders;
 mod doctor;
+mod edit;
 mod error;
 mod exit;
 mod impersonators;
+mod jsonpath;
 mod list;
 mod list_watch;
+mod names;
 mod operator_status;
+mod output;
 mod payload;
+mod picker;
 mod rbac;
 mod run_verbs;
 #[cfg(test)]
 mod sample;
 mod show;
 mod status;
+mod version;
 mod waiting;
 mod watch_problem;
 mod whoami;
@@ -29,7 +36,6 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use signoff_api::Verdict;
 use signoff_cli::{clock, sanitize, table, terminal};
@@ -38,6 +44,7 @@ use crate::{
     args::{Arguments, Command, CommonArgs, DecisionArgs, Payload},
     client::Session,
     error::Failure,
+    names::Short,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -45,6 +52,14 @@ async fn main() -> ExitCode {
     // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
     // could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(candidates) = completion::answer(&words) {
+        let _ = terminal::print(&candidates);
+        return ExitCode::SUCCESS;
+    }
+    if completion::answer_shell(&words) {
+        return ExitCode::SUCCESS;
+    }
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -58,6 +73,9 @@ async fn main() -> ExitCode {
 
 async fn run(typed: Arguments) -> anyhow::Result<()> {
     refuse_mixtures(&typed);
+    if let Some(Command::Completion(options)) = &typed.command {
+        return Ok(terminal::print(&completion::script(options.shell)?)?);
+    }
     let session = Session::open(&typed.connection).await?;
     if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {
         return Ok(run_verbs::run(&session, &typed.connection, verb, names, yes).await?);
@@ -66,26 +84,75 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         Some(Command::List(options)) if options.watch => return Ok(list_watch::watch(&session, &options).await?),
         Some(Command::Status(args)) => return Ok(status::status(&session, &typed.connection, &args).await?),
         Some(Command::List(options)) => list::list(&session, &options).await?,
-        Some(Command::Show(options)) => show::show(&session, &options).await?,
+        Some(Command::Show(mut options)) => {
+            options.name = names::full(&session, &options.name, Short::Everywhere).await?;
+            match show::show(&session, &options).await {
+                Ok(page) => page,
+                Err(failure) => return Err(names::explained(&session, &options.name, failure).await.into()),
+            }
+        }
         Some(Command::Doctor(options)) => {
-            let found = doctor::doctor(&session, &options, typed.connection.namespace.is_some()).await;
+            let found = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
             terminal::print(&found.page)?;
             return found.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
-        Some(Command::Whoami) => whoami::whoami(&session).await?,
-        Some(command) => match command.decision_args() {
-            Some(args) => decide::decide(&session, &args).await? + "\n",
-            None => String::new(),
-        },
-        None => {
-            let name = typed.name.context("name an Approval")?;
-            let args =
-                DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common: typed.common };
-            decide::show_and_approve(&session, &args).await? + "\n"
-        }
+        Some(Command::Whoami(options)) => whoami::whoami(&session, &options.output).await?,
+        Some(Command::Version) => version::version(&session).await,
+        Some(command) => return decide_all(&session, command.decisions()).await,
+        None => return bare(session, typed.name, typed.common).await,
     };
     terminal::print(&text)?;
     Ok(())
+}
+
+/// `kubectl approve [NAME]`: shows the Approval that was named or chosen, asks, and approves it.
+async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
+    let name = match name {
+        Some(name) => names::full(&session, &name, Short::OnTerminal).await?,
+        None => {
+            let Some(chosen) = picker::pick(&session).await? else { return Ok(()) };
+            let metadata = chosen.approval.metadata;
+            session.namespace = metadata.namespace.unwrap_or_default();
+            metadata.name.unwrap_or_default()
+        }
+    };
+    let args = DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common };
+    match decide::show_and_approve(&session, &args).await {
+        Ok(line) => Ok(terminal::print(&(line + "\n"))?),
+        Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
+    }
+}
+
+/// Records each decision on its own: one that fails does not keep the others from being recorded.
+async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
+    let (of, mut failures) = (all.len(), Vec::new());
+    for args in all {
+        match decide_one(session, args).await {
+            Ok(line) => terminal::print(&(line + "\n"))?,
+            Err(failure) if of == 1 => return Err(failure.into()),
+            Err(failure) => {
+                terminal::note(&failure.to_string());
+                failures.push(failure);
+            }
+        }
+    }
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
+    }
+}
+
+async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<String, Failure> {
+    args.name = names::full(session, &args.name, Short::OnTerminal).await?;
+    let name = args.name.clone();
+    let decided = async {
+        let args = if args.payload == Payload::Edited { edit::edit(session, args).await? } else { args };
+        decide::decide(session, &args).await
+    };
+    match decided.await {
+        Err(failure) => Err(names::explained(session, &name, failure).await),
+        decided => decided,
+    }
 }
 
 /// A name or a flag of the bare form before a subcommand would be dropped in silence; ends the process with code 2.
@@ -95,7 +162,10 @@ fn refuse_mixtures(typed: &Arguments) {
         (Some(_), None) if typed.common != CommonArgs::default() => {
             "write --reason, --yes and the like after the subcommand".to_owned()
         }
-        (None, None) => "name an Approval, or use a subcommand such as list".to_owned(),
+        (Some(Command::List(_)), None) => return,
+        (None, None) if !terminal::is_manned() => "name an Approval, or use a subcommand such as list".to_owned(),
+        (None, None) => return,
+        _ if typed.connection.namespace.len() > 1 => "only list takes several namespaces: write one -n".to_owned(),
         _ => return,
     };
     Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();

@@ -59,7 +59,8 @@ pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &
 fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
     let mut decision = Decision::new(args.verdict);
     match &args.payload {
-        Payload::Nothing => {}
+        // What is edited is sent as parameters.
+        Payload::Nothing | Payload::Edited => {}
         Payload::Parameters { set, set_string, .. } => {
             let takes =
                 parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));

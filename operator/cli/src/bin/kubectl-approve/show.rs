@@ -30,8 +30,11 @@ const LONGEST: usize = 20_000;
 ///
 /// # Errors
 /// As every request; and where the whole is wanted, texts that are not what the request names.
-pub async fn show(session: &Session, Show { name, full }: &Show) -> Result<String, Failure> {
+pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+    if let Some(text) = output.document(seen.raw.clone())? {
+        return Ok(text);
+    }
     let whole = if *full { Some(whole::fetch(session, &seen.approval).await?) } else { None };
     // Whether decisions are honoured is said once a run, not once a gate.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;

@@ -2,6 +2,7 @@
 //!
 //! It must not promise anything: RBAC and the gates are asked again when a decision is sent.
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
     SelfSubjectRulesReviewSpec,
@@ -14,6 +15,7 @@ use crate::{
     clock,
     error::Failure,
     list,
+    output::OutputArgs,
     sanitize::one_line,
 };
 
@@ -36,7 +38,15 @@ enum Delegate {
 ///
 /// # Errors
 /// As every request.
-pub async fn whoami(session: &Session) -> Result<String, Failure> {
+pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Failure> {
+    if output.output.is_some() {
+        // As `kubectl auth whoami -o` prints it.
+        let review = session.ask(SelfSubjectReview::default()).await?;
+        let review = serde_json::to_value(review).map_err(|error| Failure::Other(error.to_string()))?;
+        if let Some(text) = output.document(review)? {
+            return Ok(text);
+        }
+    }
     let fields = list::still_open();
     let (me, approve, grant, delegate) =
         tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;

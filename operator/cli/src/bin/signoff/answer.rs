@@ -2,7 +2,6 @@
 //!
 //! It must not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
 
-pub mod editor;
 pub mod lines;
 pub mod menu;
 pub mod page;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
-    clock,
+    clock, editor,
     sanitize::{fenced, one_line},
     terminal,
 };
@@ -17,7 +17,6 @@ use signoff_local::GateQuestion;
 use tokio::sync::Mutex;
 
 use super::{
-    editor,
     lines::Lines,
     menu::{Menu, Picked},
     object,
@@ -171,7 +170,7 @@ impl Person {
             // The lock goes with the editor: it stays open where nobody waits for it any more.
             let edited = tokio::task::spawn_blocking(move || {
                 let _editing = editing;
-                editor::edit("parameters.yaml", &text)
+                editor::edit("parameters.yaml", &text, &["VISUAL", "EDITOR"])
             });
             let edited = match edited.await.map_err(io::Error::other)? {
                 Ok(Some(edited)) if edited.trim() != before.trim() => edited,

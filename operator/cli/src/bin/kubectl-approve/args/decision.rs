@@ -1,0 +1,114 @@
+//! A decision out of what was typed: one for each Approval that the command names.
+//!
+//! It must not read files, the environment or the cluster.
+
+use signoff_api::Verdict;
+
+use super::{Command, CommonArgs, Parameters, Plain};
+
+/// A decision as it was typed.
+#[derive(Clone, Debug)]
+pub struct DecisionArgs {
+    /// The Approval's name.
+    pub name: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The payload of the verdict.
+    pub payload: Payload,
+    /// The common options.
+    pub common: CommonArgs,
+}
+
+/// The payload of a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing.
+    Nothing,
+    /// Modify and Retry.
+    Parameters {
+        /// JSON where it reads as JSON.
+        set: Vec<(String, String)>,
+        /// Text.
+        set_string: Vec<(String, String)>,
+        /// A file to begin with.
+        from_file: Option<String>,
+    },
+    /// Modify: what a person makes of the shown values in an editor.
+    Edited,
+    /// Respond: the text of the only question.
+    Response(String),
+    /// Respond: a file with that text.
+    ResponseFile(String),
+    /// Respond: by question.
+    Answers {
+        /// Texts by question.
+        texts: Vec<(String, String)>,
+        /// Options by question.
+        options: Vec<(String, String)>,
+    },
+    /// Defer.
+    Guidance(String),
+    /// Escalate.
+    To(Vec<String>),
+}
+
+impl Command {
+    /// Returns the decisions, if the command is one: several of them where it names several Approvals.
+    pub fn decisions(self) -> Vec<DecisionArgs> {
+        match self {
+            Self::Approve(typed) => typed.decisions(Verdict::Approve),
+            Self::Reject(typed) => typed.decisions(Verdict::Reject),
+            Self::Abort(typed) => typed.decisions(Verdict::Abort),
+            Self::Skip(typed) => typed.decisions(Verdict::Skip),
+            other => other.decision_args().into_iter().collect(),
+        }
+    }
+
+    fn decision_args(self) -> Option<DecisionArgs> {
+        Some(match self {
+            Self::Modify(typed) => {
+                let mut args = typed.parameters.decision_args(Verdict::Modify);
+                if typed.edit {
+                    args.payload = Payload::Edited;
+                }
+                args
+            }
+            Self::Retry(typed) => typed.decision_args(Verdict::Retry),
+            Self::Respond(typed) => {
+                let payload = match (typed.response, typed.from_file) {
+                    (Some(text), _) => Payload::Response(text),
+                    (None, Some(file)) => Payload::ResponseFile(file),
+                    (None, None) => Payload::Answers { texts: typed.answer, options: typed.choose },
+                };
+                DecisionArgs { name: typed.name, verdict: Verdict::Respond, payload, common: typed.common }
+            }
+            Self::Defer(typed) => DecisionArgs {
+                name: typed.name,
+                verdict: Verdict::Defer,
+                payload: Payload::Guidance(typed.guidance),
+                common: typed.common,
+            },
+            Self::Escalate(typed) => DecisionArgs {
+                name: typed.name,
+                verdict: Verdict::Escalate,
+                payload: Payload::To(typed.to),
+                common: typed.common,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Plain {
+    fn decisions(self, verdict: Verdict) -> Vec<DecisionArgs> {
+        let of = |name| DecisionArgs { name, verdict, payload: Payload::Nothing, common: self.common.clone() };
+        self.names.into_iter().map(of).collect()
+    }
+}
+
+impl Parameters {
+    fn decision_args(self, verdict: Verdict) -> DecisionArgs {
+        let payload = Payload::Parameters { set: self.set, set_string: self.set_string, from_file: self.from_file };
+        DecisionArgs { name: self.name, verdict, payload, common: self.common }
+    }
+}

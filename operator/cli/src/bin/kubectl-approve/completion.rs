@@ -1,0 +1,260 @@
+//! Completion: of commands and flags by clap, and of names, namespaces and contexts by what the cluster and the
+//! kubeconfig have.
+//!
+//! words typed so far -> clap's engine *(pure)* -> names for the argument it stands at *(I/O)* -> candidates
+//!
+//! It must not fail loudly: a shell would print that in the middle of a line. Without an answer there are no candidates.
+
+use std::{ffi::OsString, path::Path, time::Duration};
+
+use clap::{Command, CommandFactory, FromArgMatches};
+use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, aot::Shell, engine::complete, env::Shells};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, api::ListParams, config::Kubeconfig};
+use signoff_api::Workflow;
+
+use crate::{
+    args::{Arguments, Connection},
+    client::Session,
+    error::Failure,
+    list, names, output,
+    sanitize::one_line,
+};
+
+/// The program's name.
+const NAME: &str = "kubectl-approve";
+/// The first word by which kubectl_complete-approve asks.
+const ASKED: &str = "__complete";
+/// The environment variable by which the scripts of shells ask.
+const VARIABLE: &str = "KUBECTL_APPROVE_COMPLETE";
+/// The longest wait for the cluster.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The directive of cobra, which kubectl reads: no files in the place of candidates.
+const NO_FILES: &str = ":4";
+
+/// The program that kubectl runs to complete `kubectl approve`.
+const PROGRAM: &str = include_str!("../../../kubectl_complete-approve");
+
+/// Returns the answer where a shell or kubectl asks for candidates, and `None` where a person typed a command.
+pub fn answer(words: &[OsString]) -> Option<String> {
+    if words.get(1).is_some_and(|word| word == ASKED) {
+        return Some(for_kubectl(words.get(2..).unwrap_or_default()));
+    }
+    None
+}
+
+/// Answers the script of a shell on standard output. Returns whether one asked.
+pub fn answer_shell(words: &[OsString]) -> bool {
+    let typed = words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
+    let typed = typed.get(1..).unwrap_or_default().to_vec();
+    let asked = CompleteEnv::with_factory(|| command(&typed)).var(VARIABLE).bin(NAME);
+    // An error is no reason to run a command that nobody entered.
+    asked.try_complete(words.iter().cloned(), None::<&Path>).unwrap_or(true)
+}
+
+/// Returns what `completion` prints.
+///
+/// # Errors
+/// A shell that is not known.
+pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
+    let Some(shell) = shell else { return Ok(PROGRAM.to_owned()) };
+    let shells = Shells::builtins();
+    let unknown = || Failure::Usage(format!("{shell} is not known; name bash, zsh, fish or powershell"));
+    let mut script = Vec::new();
+    let shell = shells.completer(&shell.to_string()).ok_or_else(unknown)?;
+    shell
+        .write_registration(VARIABLE, NAME, NAME, NAME, &mut script)
+        .map_err(|error| Failure::Other(error.to_string()))?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
+}
+
+/// Returns candidates by lines with a tab before their description, as cobra does; the last line is its directive.
+fn for_kubectl(typed: &[OsString]) -> String {
+    let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned()).collect::<Vec<_>>();
+    let at = typed.len().max(1);
+    let words = if typed.is_empty() { vec![NAME.into(), OsString::new()] } else { words };
+    let candidates = complete(&mut command(typed), words, at, None).unwrap_or_default();
+    let line = |candidate: &CompletionCandidate| {
+        let value = one_line(&candidate.get_value().to_string_lossy(), 512);
+        match candidate.get_help() {
+            Some(help) => format!("{value}\t{}\n", one_line(&help.to_string(), 120)),
+            None => value + "\n",
+        }
+    };
+    // Where a name or a command is begun, flags would hide what is looked for.
+    let is_flag = typed.last().is_some_and(|word| word.to_string_lossy().starts_with('-'));
+    let shown = candidates.iter().filter(|candidate| {
+        !candidate.is_hide_set() && (is_flag || !candidate.get_value().to_string_lossy().starts_with('-'))
+    });
+    shown.map(line).collect::<String>() + NO_FILES + "\n"
+}
+
+/// Returns the command line with completers for what only the cluster and the kubeconfig know.
+fn command(typed: &[OsString]) -> Command {
+    completed(Arguments::command(), &connection(typed))
+}
+
+fn completed(command: Command, connection: &Connection) -> Command {
+    let command = command.mut_args(|arg| {
+        let is_of_runs = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "WORKFLOW"));
+        let asked = match arg.get_id().as_str() {
+            "name" | "names" if is_of_runs => Asked::Workflows,
+            "name" | "names" => Asked::Names,
+            "namespace" => Asked::Namespaces,
+            "context" => Asked::Contexts,
+            "output" => Asked::Formats,
+            _ => return arg,
+        };
+        let connection = connection.clone();
+        arg.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
+            let current = current.to_string_lossy();
+            let mut found = asked.candidates(&connection);
+            found.retain(|(value, _)| value.starts_with(&*current));
+            found.into_iter().map(|(value, help)| CompletionCandidate::new(value).help(help.map(Into::into))).collect()
+        }))
+    });
+    command.mut_subcommands(|command| completed(command, connection))
+}
+
+/// Returns the connection that the words so far name.
+fn connection(typed: &[OsString]) -> Connection {
+    let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned());
+    let matches = Arguments::command().ignore_errors(true).try_get_matches_from(words);
+    matches.ok().and_then(|matches| Connection::from_arg_matches(&matches).ok()).unwrap_or_default()
+}
+
+/// Something whose values are looked up.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// Of open Approvals.
+    Names,
+    /// Of Workflows.
+    Workflows,
+    Namespaces,
+    /// Of the kubeconfig.
+    Contexts,
+    /// Of output.
+    Formats,
+}
+
+impl Asked {
+    /// Returns values with their descriptions.
+    fn candidates(self, connection: &Connection) -> Vec<(String, Option<String>)> {
+        match self {
+            Self::Formats => output::FORMATS.map(|format| (format.to_owned(), None)).to_vec(),
+            Self::Contexts => {
+                let file = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+                file.map(|file| file.contexts.into_iter().map(|context| (context.name, None)).collect())
+                    .unwrap_or_default()
+            }
+            Self::Names => waited(connection, names_of_approvals),
+            Self::Workflows => waited(connection, names_of_workflows),
+            Self::Namespaces => waited(connection, names_of_namespaces),
+        }
+    }
+}
+
+/// Asks the cluster and waits a moment for its answer, on a thread of its own: clap's engine is not asynchronous.
+fn waited<F>(connection: &Connection, ask: impl FnOnce(Session) -> F + Send + 'static) -> Vec<(String, Option<String>)>
+where
+    F: Future<Output = Option<Vec<(String, Option<String>)>>>,
+{
+    let connection = connection.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        runtime.block_on(async {
+            let asked = async { ask(Session::open(&connection).await.ok()?).await };
+            tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
+        })
+    });
+    thread.join().ok().flatten().unwrap_or_default()
+}
+
+async fn names_of_approvals(session: Session) -> Option<Vec<(String, Option<String>)>> {
+    let (mut open, _) = session.list(false, &list::still_open()).await.ok()?;
+    list::sort(&mut open);
+    let candidate = |seen: &crate::client::Seen| {
+        let request = &seen.approval.spec.request;
+        let help = format!("{}: {}", names::address(&seen.approval), one_line(&request.prompt, 60));
+        Some((seen.approval.metadata.name.clone()?, Some(one_line(&help, 120))))
+    };
+    Some(open.iter().filter_map(candidate).collect())
+}
+
+async fn names_of_workflows(session: Session) -> Option<Vec<(String, Option<String>)>> {
+    metadata_names(Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace)).await
+}
+
+async fn names_of_namespaces(session: Session) -> Option<Vec<(String, Option<String>)>> {
+    metadata_names(Api::<Namespace>::all(session.raw().clone())).await
+}
+
+async fn metadata_names<K>(api: Api<K>) -> Option<Vec<(String, Option<String>)>>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let found = api.list_metadata(&ListParams::default()).await.ok()?;
+    Some(found.items.into_iter().filter_map(|item| Some((item.metadata.name?, None))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(Into::into).collect()
+    }
+
+    fn asked(line: &str) -> String {
+        answer(&words(&format!("kubectl-approve __complete {line}"))).unwrap()
+    }
+
+    #[test]
+    fn commands_and_flags_are_completed_with_their_descriptions() {
+        let commands = asked("re");
+        for line in ["reject\t", "respond\t", "retry\t"] {
+            assert!(commands.lines().any(|found| found.starts_with(line)), "{commands}");
+        }
+        assert!(commands.ends_with("\n:4\n"), "{commands}");
+        assert!(asked("modify --set-").contains("--set-string\t"));
+        assert_eq!(asked("list -o js"), "json\njsonpath=\n:4\n");
+        assert_eq!(asked("list --dry"), ":4\n");
+        assert!(asked("list --sel").starts_with("--selector\t"));
+        let anything = asked("");
+        assert!(anything.contains("list\t") && !anything.lines().any(|line| line.starts_with('-')), "{anything}");
+        assert_eq!(answer(&words("kubectl-approve list")), None);
+    }
+
+    #[test]
+    fn contexts_are_those_of_the_kubeconfig() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let config = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [],
+            "contexts": [{"name": "prod-eu", "context": {"cluster": "a"}}, {"name": "test", "context": {"cluster": "a"}}]}"#;
+        std::fs::write(&file, config).unwrap();
+        let line = format!("list --kubeconfig {} --context pr", file.display());
+        assert_eq!(asked(&line), "prod-eu\n:4\n");
+    }
+
+    #[test]
+    fn an_unreachable_cluster_has_no_candidates() {
+        assert_eq!(asked("show --kubeconfig /nonexistent/config x"), ":4\n");
+    }
+
+    #[test]
+    fn the_connection_is_read_from_an_unfinished_line() {
+        let found = connection(&words("--context prod approve -n finance --reason"));
+        assert_eq!((found.context.as_deref(), found.namespace), (Some("prod"), vec!["finance".to_owned()]));
+    }
+
+    #[test]
+    fn four_shells_and_kubectl_have_a_script() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
+            let script = script(Some(shell)).unwrap();
+            assert!(script.contains(NAME) && script.contains(VARIABLE), "{shell}: {script}");
+        }
+        let program = script(None).unwrap();
+        assert!(program.starts_with("#!/bin/sh\n") && program.contains("exec kubectl-approve __complete \"$@\"\n"));
+    }
+}

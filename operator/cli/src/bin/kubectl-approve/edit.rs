@@ -1,0 +1,244 @@
+//! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
+//!
+//! fetch *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* -> check as the operator checks *(pure)* -> difference ->
+//! question *(I/O)*
+//!
+//! It must not send anything.
+
+use serde_json::{Map, Value};
+use signoff_api::{ApprovalRequest, Verdict};
+use signoff_cli::editor;
+use signoff_engine::gate::parameters;
+use similar::TextDiff;
+
+use crate::{
+    args::{DecisionArgs, Payload},
+    client::{Me, Seen, Session},
+    clock, decide,
+    error::Failure,
+    payload,
+    sanitize::{fenced, hides, one_line},
+    terminal, whole,
+};
+
+/// The variables that name the editor, as for `kubectl edit`.
+const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
+/// The longest difference that is shown, in characters.
+const LONGEST: usize = 20_000;
+
+/// Returns the decision with the parameters that the person wrote.
+///
+/// # Errors
+/// As every request; where there is no terminal, nothing was changed, or the person did not confirm the difference.
+pub async fn edit(session: &Session, args: DecisionArgs) -> Result<DecisionArgs, Failure> {
+    if !terminal::is_manned() {
+        return Err(Failure::Usage("--edit needs a terminal; use --set or --from-file".to_owned()));
+    }
+    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
+    decide::trusted(&seen)?;
+    let request = &seen.approval.spec.request;
+    let schema = parameters::schema(request, args.verdict).filter(|_| request.allowed_verdicts.contains(&args.verdict));
+    let Some(schema) = schema else {
+        let allowed: Vec<_> = request.allowed_verdicts.iter().copied().map(Verdict::name).collect();
+        return Err(Failure::Refused(format!("verdict must be one of {}", allowed.join(", "))));
+    };
+    let reviewed = match &request.reviews {
+        Some(_) if whole::is_review_cut(request) => whole::fetch(session, &seen.approval).await?.review,
+        Some(review) => Some(review.response.clone()),
+        None => None,
+    };
+    let before = as_yaml(start(&schema, reviewed.as_deref()))?;
+    let header = header(request, &args, &schema);
+    let (after, mut edited) = until_it_fits(&args, &seen, &me, &header, &before)?;
+    terminal::note(&fenced(&difference(&before, &after), LONGEST));
+    let question = format!("Send {} with this change as {}?", args.verdict, one_line(&me.user, 253));
+    if !args.common.yes && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
+        return Err(Failure::Declined);
+    }
+    // The person has seen what is sent and said yes.
+    edited.common.yes = true;
+    Ok(edited)
+}
+
+/// Opens the editor again with the problem above the text, as `kubectl edit` does, until the parameters can be used.
+fn until_it_fits(
+    args: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    header: &str,
+    before: &str,
+) -> Result<(String, DecisionArgs), Failure> {
+    let (mut text, mut problem) = (before.to_owned(), String::new());
+    loop {
+        let page = format!("{header}{}#\n{text}", comment(&problem));
+        let edited = editor::edit("parameters.yaml", &page, &VARIABLES);
+        let edited =
+            edited.map_err(|error| Failure::Other(format!("the editor cannot be run: {error}; set EDITOR")))?;
+        let Some(edited) = edited.map(|edited| without_comments(&edited)) else { return Err(Failure::Declined) };
+        if edited.trim().is_empty() || edited == before {
+            terminal::note("the parameters were not changed");
+            return Err(Failure::Declined);
+        }
+        match fitting(args, &edited, seen, me) {
+            Ok(decision) => return Ok((edited, decision)),
+            // Saved again as it was: the person gave up.
+            Err(failure) if edited == text => return Err(failure),
+            Err(failure) => (text, problem) = (edited, failure.to_string()),
+        }
+    }
+}
+
+/// Returns the decision with parameters that the operator can use.
+fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
+    let value: Value = serde_saphyr::from_str(text)
+        .map_err(|error| Failure::Usage(format!("not YAML: {}", one_line(&error.to_string(), 300))))?;
+    let Value::Object(fields) = value else {
+        return Err(Failure::Usage("the parameters must be an object; write NAME: VALUE".to_owned()));
+    };
+    let set = fields.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+    let payload = Payload::Parameters { set, set_string: Vec::new(), from_file: None };
+    let decision = DecisionArgs { payload, ..args.clone() };
+    decide::usable(&seen.approval, &payload::entry(&decision, None, &seen.approval, me)?, clock::now())?;
+    Ok(decision)
+}
+
+/// Returns the parameters to begin with: what was reviewed where the gate replaces it, else an example of the schema.
+fn start(schema: &Value, reviewed: Option<&str>) -> Map<String, Value> {
+    let example = parameters::example(schema);
+    let (Some(text), Some(fields)) = (reviewed, schema["properties"].as_object()) else { return example };
+    let structured = serde_json::from_str::<Value>(text).ok();
+    let one = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
+    let only = fields.keys().next().filter(|_| fields.len() == 1).map_or("", String::as_str);
+    match (only, structured) {
+        ("response", Some(value @ (Value::Object(_) | Value::Array(_)))) => one(only, value),
+        ("response" | "draft", _) => one(only, Value::from(text)),
+        ("subtasks", Some(tasks @ Value::Array(_))) => one(only, tasks),
+        ("route", _)
+            if schema["properties"]["route"]["enum"].as_array().is_some_and(|all| all.contains(&text.into())) =>
+        {
+            one(only, Value::from(text))
+        }
+        // A call is shown as YAML below a line about it.
+        _ => match text.split_once('\n').map(|(_, call)| serde_saphyr::from_str::<Map<String, Value>>(call)) {
+            Some(Ok(call)) => {
+                let known: Map<_, _> = call.into_iter().filter(|(name, _)| fields.contains_key(name)).collect();
+                if known.is_empty() { example } else { known }
+            }
+            _ => example,
+        },
+    }
+}
+
+fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {
+    let value = Value::Object(parameters);
+    let yaml = serde_saphyr::to_string(&value).map_err(|error| Failure::Other(error.to_string()))?;
+    // An editor shows what hides in YAML's plain and block styles. JSON is YAML too, and has escapes.
+    if hides(&yaml) { crate::output::json(&value) } else { Ok(yaml) }
+}
+
+fn header(request: &ApprovalRequest, args: &DecisionArgs, schema: &Value) -> String {
+    let lines = format!(
+        "{} of {}, gate {}\nIt takes {}\nLines above the parameters that begin with # are left out. An unchanged or empty file decides nothing.",
+        args.verdict,
+        one_line(&args.name, 253),
+        one_line(&request.gate.path, 200),
+        one_line(&parameters::shape(schema), 1000),
+    );
+    comment(&lines)
+}
+
+fn comment(text: &str) -> String {
+    text.lines().map(|line| format!("# {}\n", one_line(line, 1000))).collect()
+}
+
+/// Returns the text without the comments above it.
+fn without_comments(page: &str) -> String {
+    let body = page.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
+    body.collect()
+}
+
+fn difference(before: &str, after: &str) -> String {
+    let difference = TextDiff::from_lines(before, after);
+    difference.unified_diff().context_radius(3).header("shown", "yours").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::{args::CommonArgs, sample};
+
+    fn args() -> DecisionArgs {
+        DecisionArgs {
+            name: "refund-1".into(),
+            verdict: Verdict::Modify,
+            payload: Payload::Edited,
+            common: CommonArgs::default(),
+        }
+    }
+
+    #[test]
+    fn the_start_is_what_was_reviewed_or_an_example() {
+        let one =
+            |field: &str, schema: Value| json!({"type": "object", "required": [field], "properties": {field: schema}});
+        let call = json!({"type": "object", "properties": {"url": {"type": "string"}, "body": {"type": "string"}}});
+        for (schema, reviewed, expected) in [
+            (one("response", json!({})), "Dear ACME", json!({"response": "Dear ACME"})),
+            (one("response", json!({})), "{\"a\": 1}", json!({"response": {"a": 1}})),
+            (one("response", json!({})), "420", json!({"response": "420"})),
+            (one("draft", json!({"type": "string"})), "[1]", json!({"draft": "[1]"})),
+            (one("subtasks", json!({"type": "array"})), "[{\"task\": \"a\"}]", json!({"subtasks": [{"task": "a"}]})),
+            (one("route", json!({"enum": ["billing", "support"]})), "support", json!({"route": "support"})),
+            (one("route", json!({"enum": ["billing", "support"]})), "neither", json!({"route": "billing"})),
+            (call.clone(), "Once, 2 retries.\nurl: https://a\nmethod: GET\n", json!({"url": "https://a"})),
+            (call, "connection refused", json!({"url": "better"})),
+        ] {
+            assert_eq!(Value::Object(start(&schema, Some(reviewed))), expected, "{schema}");
+        }
+        assert_eq!(Value::Object(start(&one("response", json!({})), None)), json!({"response": "better"}));
+    }
+
+    #[test]
+    fn parameters_that_fit_become_the_decision_and_others_say_why_not() {
+        let approval = sample::approval();
+        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        let me = sample::me("alice@example.com", &["finance"]);
+        let decision = fitting(&args(), "response: |\n  Dear ACME,\n  420\n", &seen, &me).unwrap();
+        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), json!({"response": "Dear ACME,\n420\n"}));
+        for (text, why) in [
+            ("respnse: x", "response"),
+            ("response: [", "not YAML"),
+            ("- a", "must be an object"),
+            ("response: null", "null cannot be sent"),
+        ] {
+            let failure = fitting(&args(), text, &seen, &me).unwrap_err().to_string();
+            assert!(failure.contains(why), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn comments_above_are_left_out_and_hidden_characters_are_escaped() {
+        let request = sample::approval().spec.request;
+        let schema = parameters::schema(&request, Verdict::Modify).unwrap();
+        let page = format!(
+            "{}{}#\nresponse: |\n  # a heading\n",
+            header(&request, &args(), &schema),
+            comment("not\n\u{1b}[31mYAML")
+        );
+        assert!(page.contains("# It takes {response: <any>}\n") && !page.contains('\u{1b}'), "{page}");
+        assert_eq!(without_comments(&page), "response: |\n  # a heading\n");
+        let hostile = Map::from_iter([("response".to_owned(), json!("a\u{202e}b\u{9b}"))]);
+        let text = as_yaml(hostile.clone()).unwrap();
+        assert!(!hides(&text), "{text}");
+        assert_eq!(serde_saphyr::from_str::<Map<String, Value>>(&text).unwrap(), hostile);
+    }
+
+    #[test]
+    fn the_difference_is_by_lines() {
+        let text = difference("response: |\n  a\n  b\n", "response: |\n  a\n  c\n");
+        assert_eq!(text, "--- shown\n+++ yours\n@@ -1,3 +1,3 @@\n response: |\n   a\n-  b\n+  c\n");
+    }
+}
