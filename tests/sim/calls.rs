@@ -61,7 +61,10 @@ async fn one_workflow_with_eighty_slow_calls_leaves_places_to_every_other_run() 
     assert_eq!(in_flight(&harness, "big"), 16, "a quarter of 64");
     assert_eq!(condition(&of(&harness, "crowded", "big"), "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
     let said = message(&of(&harness, "crowded", "big"));
-    assert!(said.starts_with("step b16/get: its Workflow has 16 calls in flight") && said.contains("63 more"), "{said}");
+    assert!(
+        said.starts_with("step b16/get: its Workflow has 16 calls in flight") && said.contains("63 more"),
+        "{said}"
+    );
     // The honest twins: in another namespace, and beside it.
     for (namespace, name) in [("other", "alone"), ("crowded", "beside")] {
         single(&harness, namespace, name);
@@ -98,7 +101,9 @@ async fn where_all_places_are_taken_the_next_is_that_of_the_namespace_that_had_n
     harness.pass(60).await;
     let waits = of(&harness, "three", "alone");
     assert_eq!(condition(&waits, "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
-    assert!(message(&waits).contains("the operator has 64 calls in flight") && message(&waits).contains("(--max-calls)"));
+    assert!(
+        message(&waits).contains("the operator has 64 calls in flight") && message(&waits).contains("(--max-calls)")
+    );
     // The first calls end after ten minutes.
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
     let run = harness.server.until(&workflows(), "three", "alone", ended).await;

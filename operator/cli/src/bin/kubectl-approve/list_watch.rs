@@ -2,9 +2,7 @@
 //!
 //! It must not poll: the list is fetched again only after a watch event.
 
-use std::pin::pin;
-
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, stream::select_all};
 use kube::{
     Api,
     core::PartialObjectMeta,
@@ -25,9 +23,13 @@ use crate::{args::List, client::Session, error::Failure, list, terminal, watch_p
 pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
     // The list decides what is shown; which objects changed does not matter to it, so that metadata suffices.
     let client = session.raw().clone();
-    let api: Api<PartialObjectMeta<Approval>> =
-        if options.all_namespaces { Api::all(client) } else { Api::namespaced(client, &session.namespace) };
-    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    let apis: Vec<Api<PartialObjectMeta<Approval>>> = if options.all_namespaces {
+        vec![Api::all(client)]
+    } else {
+        session.namespaces.iter().map(|namespace| Api::namespaced(client.clone(), namespace)).collect()
+    };
+    let watches = apis.into_iter().map(|api| watcher(api, watcher::Config::default()).default_backoff().boxed());
+    let mut events = select_all(watches);
     let mut screen = Screen::default();
     let mut shown = None;
     while let Some(event) = events.next().await {
