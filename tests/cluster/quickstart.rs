@@ -85,7 +85,9 @@ impl Scene {
 async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_it() {
     let (scene, approval) = Scene::asked("quickstart").await;
     let got = scene.kubectl("viktor", &["get", "workflows,approvals"]).await.ok().unwrap();
-    for column in ["PHASE", "WAITING FOR", "REQUESTER", "GATE", "NEED", "DECIDED BY", "DEADLINE", "AGE"] {
+    for column in
+        ["PHASE", "REQUESTER", "MESSAGE", "waiting for", "GATE", "HAVE", "NEED", "DECIDED BY", "DEADLINE", "AGE"]
+    {
         assert!(got.contains(column), "{got}");
     }
     assert!(got.contains("Waiting") && got.contains("Pending") && got.contains("dana@example.com"), "{got}");

@@ -39,10 +39,11 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
     printcolumn(name = "Workflow", type_ = "string", json_path = ".spec.request.workflow.name"),
     printcolumn(name = "Gate", type_ = "string", json_path = ".spec.request.gate.path"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Have", type_ = "integer", json_path = ".status.tally.have"),
+    printcolumn(name = "Have", type_ = "integer", json_path = ".status.have"),
     printcolumn(name = "Need", type_ = "integer", json_path = ".spec.request.quorums[0].threshold"),
-    printcolumn(name = "Decided by", type_ = "string", json_path = ".status.outcome.decidedBy[*]"),
+    printcolumn(name = "Decided by", type_ = "string", json_path = ".status.decidedBy"),
     printcolumn(name = "Deadline", type_ = "string", json_path = ".spec.request.deadline"),
+    printcolumn(name = "Extended to", type_ = "string", json_path = ".status.deadline"),
     printcolumn(name = "Prompt", type_ = "string", json_path = ".spec.request.prompt", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = kube::core::Rule::new(

@@ -101,6 +101,20 @@ mod tests {
     }
 
     #[test]
+    fn no_column_shows_only_the_first_of_several_values() {
+        let columns = all().into_iter().flat_map(|crd| crd.spec.versions);
+        let paths: Vec<String> = columns
+            .flat_map(|version| version.additional_printer_columns.into_iter().flatten())
+            .map(|column| column.json_path)
+            .collect();
+        assert!(paths.len() > 20, "{paths:?}");
+        assert!(
+            !paths.iter().any(|path| path.contains("[*]")),
+            "the API server prints the first match only: {paths:?}"
+        );
+    }
+
+    #[test]
     fn every_crd_carries_the_label_of_the_guard() {
         for crd in all().into_iter().chain(declared()) {
             let labels = crd.metadata.labels.unwrap_or_default();

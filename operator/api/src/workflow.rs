@@ -36,10 +36,9 @@ pub const MAX_VALUE_NAMES: usize = 1024;
     selectable = ".status.phase",
     doc = "A Workflow is one run of an agent workflow. It stops at every human gate until people whom the API server has authenticated decide, and then continues.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Waiting for", type_ = "string", json_path = ".status.pending[*]"),
     printcolumn(name = "Requester", type_ = "string", json_path = ".spec.requestedBy"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
     validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters, because it is the value of a label on every object of the run")
 )]
 #[serde(rename_all = "camelCase")]
@@ -326,7 +325,7 @@ pub struct WorkflowStatus {
     /// The number of the last event of this run.
     #[serde(default)]
     pub seq: i64,
-    /// One sentence on the reason of the phase.
+    /// One sentence on the reason of the phase: the Approvals that the run waits for, why it is held, or how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,

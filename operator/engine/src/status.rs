@@ -100,9 +100,15 @@ fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     status.message = match &transition.end {
         Some(end) => Some(text::display(end.message(), 1024)),
         None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
-        None => None,
+        None => waiting_message(&status.pending),
     };
     status
+}
+
+/// Returns the message of a run that goes on: the first of the Approvals that it waits for, or `None` if there are none.
+#[must_use]
+pub fn waiting_message(pending: &[String]) -> Option<String> {
+    text::listed(pending, 253).map(|names| format!("waiting for {names}"))
 }
 
 /// Says which Approvals the run waits for.
@@ -172,9 +178,18 @@ mod tests {
             let (status, apart) = told(steps.clone(), overdue);
             assert_eq!((status.phase, status.pending.len(), apart.len()), (WorkflowPhase::Waiting, 1, 0));
             let waiting = format!("waiting for {}", status.pending[0]);
+            assert_eq!(status.message.as_ref(), Some(&waiting));
             assert_eq!(said(&status, conditions::WAITING), Some((true, reason.into(), waiting)));
             assert_eq!(said(&status, conditions::FINISHED), None);
         }
+    }
+
+    #[test]
+    fn the_message_of_a_run_that_waits_for_several_approvals_names_three_and_counts_the_others() {
+        let names: Vec<String> = (1..=5).map(|number| format!("gate-{number}")).collect();
+        assert_eq!(waiting_message(&names[..2]).as_deref(), Some("waiting for gate-1, gate-2"));
+        assert_eq!(waiting_message(&names).as_deref(), Some("waiting for gate-1, gate-2, gate-3 +2"));
+        assert_eq!(waiting_message(&[]), None);
     }
 
     #[test]

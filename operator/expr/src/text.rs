@@ -67,6 +67,21 @@ pub fn display(text: &str, max_chars: usize) -> String {
     shown
 }
 
+/// The largest number of names that [`listed`] writes out.
+const LISTED_NAMES: usize = 3;
+
+/// Returns the first three names in one line, each shown with at most `max_chars` characters, and the number of the others:
+/// `a, b, c +4`. Returns `None` for an empty list.
+#[must_use]
+pub fn listed(names: &[String], max_chars: usize) -> Option<String> {
+    let shown: Vec<String> = names.iter().take(LISTED_NAMES).map(|name| display(name, max_chars)).collect();
+    let others = match names.len().saturating_sub(LISTED_NAMES) {
+        0 => String::new(),
+        number => format!(" +{number}"),
+    };
+    (!shown.is_empty()).then(|| shown.join(", ") + &others)
+}
+
 fn name_into(out: &mut String, c: char) {
     out.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
@@ -132,6 +147,15 @@ mod tests {
     fn a_named_character_is_never_cut_in_half() {
         assert_eq!(display("ab\u{202e}\u{202e}", 12), "ab⟨U+202E⟩…");
         assert_eq!(display("ab\u{202e}", 6), "ab…");
+    }
+
+    #[test]
+    fn a_long_list_of_names_ends_with_the_number_of_the_others() {
+        let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(listed(&[], 80), None);
+        assert_eq!(listed(&names(&["a", "b\u{1b}"]), 80).as_deref(), Some("a, b"));
+        assert_eq!(listed(&names(&["abc", "b", "c"]), 2).as_deref(), Some("a…, b, c"));
+        assert_eq!(listed(&names(&["a", "b", "c", "d", "e"]), 80).as_deref(), Some("a, b, c +2"));
     }
 
     #[test]

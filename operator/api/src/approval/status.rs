@@ -26,6 +26,14 @@ pub struct ApprovalStatus {
     /// The number of writes of this status.
     #[serde(default)]
     pub seq: i64,
+    /// The number of different people who agree so far on the leading verdict, as in `tally`; 0 before the first vote.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 64))]
+    pub have: i32,
+    /// The people of `outcome.decidedBy` in one line, for a column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub decided_by: Option<String>,
     /// Standard conditions: `Decided` at the end; `Quarantined` and `Undecidable` only while they apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

@@ -137,6 +137,7 @@ impl Tally<'_> {
         let (needed, have) = quorums.progress(&persons);
         let tally = TallyStatus { needed, have };
         self.status.tally = (have > 0 || self.status.tally.is_some()).then_some(tally);
+        self.status.have = have;
 
         if let Some(ballot) = first(Verdict::Abort) {
             return self.decide(&[ballot]);
@@ -202,6 +203,7 @@ impl Tally<'_> {
     pub(super) fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
         let message = outcome_message(phase, &outcome);
         self.status.phase = phase;
+        self.status.decided_by = text::listed(&outcome.decided_by, 80);
         let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });

@@ -109,9 +109,11 @@ fn a_quorum_takes_that_many_distinct_people() {
     let result = count(&mut open, 1);
     assert_eq!(verdict(&open), None);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
+    assert_eq!((result.status.have, result.status.decided_by), (1, None));
     says(&mut open, "bob", "Approve");
-    count(&mut open, 2);
+    let result = count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
+    assert_eq!((result.status.have, result.status.decided_by.as_deref()), (2, Some("alice, bob")));
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Run {
         if held && next.phase == WorkflowPhase::Suspended {
             // Nothing new may begin because the run is about to pause; nobody has suspended it.
             next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
-            next.message = None;
+            next.message = status::waiting_message(&next.pending);
         }
         if self.session.workflow.status.as_ref() != Some(&next) {
             let (blobs, owner) = (self.session.blobs(), self.session.owner());

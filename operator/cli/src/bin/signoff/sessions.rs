@@ -140,7 +140,9 @@ fn row(session: &Snapshot) -> Vec<String> {
     let status = session.workflow.status.clone().unwrap_or_default();
     let pending: Vec<_> = output::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
     let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
-    let why = if status.phase == WorkflowPhase::Succeeded { String::new() } else { status.message.unwrap_or_default() };
+    // PENDING has the gates already.
+    let is_told = matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
+    let why = status.message.filter(|_| !is_told).unwrap_or_default();
     vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
 }
 
