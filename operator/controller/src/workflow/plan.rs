@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Plan, Policies, plan::spec_digest};
+use signoff_expr::text;
 
 use super::observe::ObservedRun;
 use crate::{caches::CachedPlan, context::Context, error::Error};
@@ -43,7 +44,7 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             Ok(plan) => PlanDecision::Runs(plan),
             Err(errors) => PlanDecision::Refused(Refusal {
                 reason: errors.first().map_or(reason::INVALID, |error| error.reason),
-                message: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+                message: with_remedy(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
             }),
         });
     };
@@ -80,6 +81,15 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             ),
         }),
     }
+}
+
+/// Returns the errors of a Workflow with the way to run its corrected file: the spec is immutable, so that applying it is refused.
+/// The errors are cut so that the remedy fits into a condition.
+fn with_remedy(errors: &str) -> String {
+    format!(
+        "{}; correct the file, check it with `signoff validate FILE`, and run it with `kubectl replace --force -f FILE`",
+        text::display(errors, 900)
+    )
 }
 
 /// Returns the plan of a run, or every error of its Workflow.

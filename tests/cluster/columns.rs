@@ -1,0 +1,105 @@
+//! What plain `kubectl get` shows of runs and Approvals, and how a file that was refused is run again.
+//! It must not look at objects but through kubectl.
+
+use serde_json::json;
+use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
+
+/// A namespace in which dana asks.
+struct Shown {
+    cluster: Cluster,
+    namespace: Namespace,
+}
+
+impl Shown {
+    async fn on(prefix: &str) -> Self {
+        let cluster = Cluster::operated().unwrap();
+        let namespace = cluster.namespace(prefix).await.unwrap();
+        Self { cluster, namespace }
+    }
+
+    async fn kubectl(&self, who: &str, words: &[&str], input: &str) -> Finished {
+        let words = [words, &["--namespace", &self.namespace.name]].concat();
+        self.cluster.kubectl(words).person(who).input(input.to_owned()).run().await.unwrap()
+    }
+
+    async fn ok(&self, who: &str, words: &[&str], input: &str) -> String {
+        self.kubectl(who, words, input).await.ok().unwrap()
+    }
+
+    async fn until(&self, what: &str, object: &str) {
+        self.ok("dana", &["wait", &format!("--for={what}"), object, "--timeout=60s"], "").await;
+    }
+
+    async fn approves(&self, who: &str, approval: &str) {
+        let decision = json!({"spec": {"decisions": {named(who).unwrap().user: {"verdict": "Approve"}}}}).to_string();
+        self.ok(who, &["patch", "approval", approval, "--type=merge", "--patch", &decision], "").await;
+    }
+
+    /// The words of the row of an Approval.
+    async fn row(&self, approval: &str) -> Vec<String> {
+        let table = self.ok("dana", &["get", "approval", approval], "").await;
+        let row = table.lines().nth(1).unwrap_or_default();
+        row.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+const TWO_GATES: &str = r#"
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: two}
+spec:
+  pattern: {parallel: {}}
+  steps:
+  - name: ask
+    branch: legal
+    hitl: {prompt: "Legal?", threshold: 2, approvers: [{kind: User, name: alice@example.com}, {kind: User, name: bob@example.com}]}
+  - name: ask
+    branch: budget
+    hitl: {prompt: "Affordable?", approvers: [{kind: User, name: alice@example.com}]}
+"#;
+
+#[tokio::test]
+async fn columns_show_every_pending_gate_every_decider_and_a_count_of_zero() {
+    let shown = Shown::on("columns").await;
+    shown.ok("dana", &["create", "-f", "-"], TWO_GATES).await;
+    shown.until("jsonpath={.status.phase}=Waiting", "workflow/two").await;
+    let pending = shown.ok("dana", &["get", "workflow", "two", "-o", "jsonpath={.status.pending[*]}"], "").await;
+    let names: Vec<&str> = pending.split_whitespace().collect();
+    let table = shown.ok("dana", &["get", "workflows"], "").await;
+    assert!(table.contains(&format!("waiting for {}, {}", names[0], names[1])), "{table}");
+
+    let legal = names.iter().find(|name| name.contains("legal")).unwrap();
+    shown.until("create", &format!("approval/{legal}")).await;
+    assert_eq!(shown.row(legal).await[3..6], ["Pending", "0", "2"]);
+    shown.approves("alice", legal).await;
+    shown.until("jsonpath={.status.have}=1", &format!("approval/{legal}")).await;
+    assert_eq!(shown.row(legal).await[3..6], ["Pending", "1", "2"]);
+    shown.approves("bob", legal).await;
+    shown.until("condition=Decided", &format!("approval/{legal}")).await;
+    assert_eq!(shown.row(legal).await[3..8], ["Approved", "2", "2", "alice@example.com,", "bob@example.com"]);
+}
+
+const REFUSED: &str = r#"
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: again}
+spec:
+  steps:
+  - {name: note, set: {value: "{{ inputs.nothing }}"}}
+"#;
+
+#[tokio::test]
+async fn a_refused_file_says_how_to_run_it_again_and_that_works() {
+    let shown = Shown::on("again").await;
+    shown.ok("dana", &["apply", "-f", "-"], REFUSED).await;
+    shown.until("condition=Finished", "workflow/again").await;
+    let table = shown.ok("dana", &["get", "workflows"], "").await;
+    for words in ["Failed", "unknown reference `inputs.nothing`", "kubectl replace --force -f FILE"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    let corrected = REFUSED.replace("{{ inputs.nothing }}", "a note");
+    let refused = shown.kubectl("dana", &["apply", "-f", "-"], &corrected).await.refused().unwrap();
+    assert!(refused.contains("spec is immutable") && refused.contains("kubectl replace --force -f FILE"), "{refused}");
+    shown.ok("dana", &["replace", "--force", "-f", "-"], &corrected).await;
+    shown.until("condition=Complete", "workflow/again").await;
+}
