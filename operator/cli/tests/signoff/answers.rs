@@ -103,6 +103,22 @@ fn a_quorum_says_how_many_agree_and_offers_only_commands_that_count() {
 }
 
 #[test]
+fn a_requester_who_cannot_decide_is_told_to_decide_as_another_person() {
+    let home = Home::new();
+    let excluded = "approvers: [{kind: Group, name: finance}]\n      excludeRequester: true";
+    home.file("letter.yaml", &LETTER.replace("approvers: [{kind: Group, name: finance}]", excluded));
+    let paused = home.run(&["run", "letter.yaml"]).with(19);
+    assert!(paused.out.contains("--verdict approve --as NAME"), "{paused:?}");
+    let id = home.id();
+    let refused = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(2);
+    assert!(refused.err.contains("is the requester") && refused.err.contains("; `--as NAME` decides"), "{refused:?}");
+    let shown = home.run(&["sessions", "show", &id]).with(0);
+    assert!(shown.out.contains(&format!("Next: signoff run --resume {id} --as NAME goes on")), "{shown:?}");
+    let ended = home.run(&["run", "--resume", &id, "--verdict", "approve", "--as", "erin"]).with(0);
+    assert_eq!(ended.out, "Dear customer: approved\n");
+}
+
+#[test]
 fn an_answer_that_does_not_count_leaves_the_gate_open_and_says_why() {
     let home = Home::new();
     home.file("letter.yaml", &LETTER.replace("Respond, ", ""));

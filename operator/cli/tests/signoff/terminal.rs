@@ -79,7 +79,8 @@ fn a_person_whose_decision_would_not_count_is_told_who_may_and_not_asked() {
     let approvers = "approvers: [{kind: User, name: erin}]\n      excludeRequester: true";
     home.file("letter.yaml", &LETTER.replace("approvers: [{kind: Group, name: finance}]", approvers));
     let (rest, code) = end(at_terminal(&home, &["run", "letter.yaml"], None));
-    assert!(rest.contains("is the requester") && rest.contains("--verdict approve --as erin"), "{rest}");
+    assert!(rest.contains("is the requester") && rest.contains("`--as NAME`"), "{rest}");
+    assert!(rest.contains("--verdict approve --as erin"), "{rest}");
     assert_eq!(code, 19);
     let mut person = at_terminal(&home, &["run", "--resume", &home.id(), "--as", "erin"], None);
     person.exp_string("> ").unwrap();

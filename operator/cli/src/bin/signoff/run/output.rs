@@ -183,7 +183,9 @@ pub fn next(report: &RunReport<'_>) -> String {
     let status = session.workflow.status.clone().unwrap_or_default();
     let delete = shell(report.sessions, &["sessions", "delete", &session.id]);
     if !status.phase.is_end() {
-        return format!("Next: {} goes on, and asks on a terminal\n", resume(report, &[]));
+        let decider = pending(session).into_iter().find_map(|approval| decides_as(report, approval));
+        let decider: Vec<&str> = decider.iter().flat_map(|name| ["--as", name.as_str()]).collect();
+        return format!("Next: {} goes on, and asks on a terminal\n", resume(report, &decider));
     }
     if status.artifacts.is_empty() {
         return format!("Next: the run is over; {delete} removes the session\n");
@@ -238,7 +240,7 @@ fn who(report: &RunReport<'_>, approval: &Approval) -> String {
         text += &format!(" (decided: {})", decided.join(", "));
     }
     if let Some(why) = barred(approval, report.decider) {
-        text += &format!(". {}; --as says who does", one_line(&why, 600));
+        text += &format!(". {}: give --as", one_line(&why, 600));
     }
     text
 }

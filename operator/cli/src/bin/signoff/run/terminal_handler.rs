@@ -20,6 +20,9 @@ use crate::answer::{
     person::{Editing, Person},
 };
 
+/// The remedy where the user of this process cannot decide.
+const AS_ANOTHER: &str = "`--as NAME` decides as another person, also with --resume (a local run does not check names)";
+
 /// Attends a run.
 pub struct TerminalHandler {
     /// In whose name gates are decided.
@@ -93,8 +96,9 @@ impl TerminalHandler {
         self.state().refused = true;
         let file = file.map_or_else(String::new, |file| format!("{file}: "));
         let gate = one_line(&approval.spec.request.gate.path, 512);
+        let remedy = barred(approval, &self.decider).map(|_| format!("; {AS_ANOTHER}")).unwrap_or_default();
         let why = one_line(why, 1000);
-        terminal::note(&format!("{file}{gate}: the answer does not count, and the gate stays open: {why}"));
+        terminal::note(&format!("{file}{gate}: the answer does not count, and the gate stays open: {why}{remedy}"));
     }
 }
 
@@ -115,7 +119,7 @@ impl Handler for TerminalHandler {
         let mut person = self.person.as_ref()?.lock().await;
         if let Some(why) = barred(&asked.approval, &self.decider) {
             let gate = one_line(&asked.request().gate.path, 512);
-            terminal::note(&format!("{gate}: {}; nothing is asked here", one_line(&why, 600)));
+            terminal::note(&format!("{gate}: {}; nothing is asked here; {AS_ANOTHER}", one_line(&why, 600)));
             return None;
         }
         match person.decide(&asked).await {
