@@ -1,6 +1,7 @@
 //! Tests of contracts: what is committed, shipped and documented agrees with the code. They need no cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod broken;
 mod chart;
 mod docs;
 mod evolution;

@@ -195,6 +195,8 @@ fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str
     if existing.is_empty() {
         return if path.is_empty() {
             "there are no names here".to_owned()
+        } else if path == "steps" {
+            "no step runs before this one: move the other step in front of it, or leave the reference out".to_owned()
         } else {
             format!("`{path}` has no members here")
         };

@@ -77,8 +77,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     let mut problems = Problems::of(text);
     let named = |name: &str| node.get(name).and_then(Node::text);
     let kind = named("kind").unwrap_or_default().to_owned();
-    let name = node.get("metadata").and_then(|m| m.get("name")).and_then(Node::text).unwrap_or_default();
-    let title = format!("{} {name}", if kind.is_empty() { "document" } else { &kind }).trim_end().to_owned();
+    let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, name(node)).trim_end().to_owned();
     let ours = format!("{GROUP}/{VERSION}");
     match named("apiVersion") {
         Some(version) if version == ours => {}
@@ -131,9 +130,29 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
         None => (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten(),
     };
     kubectl::refused(text, node, &mut problems);
-    problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
+    let all = problems.found.clone();
+    problems.found.retain(|problem| !follows_from_unknown(problem, &all));
+    // What could not be checked is said after what has to be corrected first.
+    problems.found.sort_by_key(|problem| (problem.reason == "NotChecked", problem.at.start, problem.severity));
     let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
     Checked { title, workflow, is_named, problems: problems.found }
+}
+
+/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one thing.
+fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
+    let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
+    problem.message.contains("exactly one of agent, pod, http, set and hitl")
+        && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
+}
+
+/// Returns the name of an object, `refund-…` for one whose name the API server generates, or an empty text.
+fn name(node: &Node) -> String {
+    let field = |name: &str| node.get("metadata").and_then(|metadata| metadata.get(name)).and_then(Node::text);
+    match (field("name"), field("generateName")) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(prefix)) => format!("{prefix}…"),
+        (None, None) => String::new(),
+    }
 }
 
 /// Checks name and namespace of an object like the API server.
@@ -145,33 +164,37 @@ fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
             "a namespace has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit";
         problems.error("WrongForm", "metadata.namespace", namespace.at.clone(), message);
     }
-    let name = node.get("metadata").and_then(|metadata| metadata.get("name"));
-    let generated = node.get("metadata").is_some_and(|metadata| metadata.get("generateName").is_some());
-    let Some(name) = name else {
-        if !generated {
-            problems.error(
-                "MissingField",
-                "metadata.name",
-                place(node, "metadata.name"),
-                "metadata.name is missing: give it",
-            );
-        }
-        return;
-    };
+    let field = |name: &str| node.get("metadata").and_then(|metadata| metadata.get(name));
     let most = if kind == "Workflow" { 63 } else { 253 };
-    let text = name.text().unwrap_or_default();
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    if text.is_empty()
-        || text.len() > most
-        || !text.chars().all(inner)
-        || !text.starts_with(ends)
-        || !text.ends_with(ends)
-    {
-        let message = format!(
-            "a name has 1 to {most} lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit"
-        );
-        problems.error("WrongForm", "metadata.name", name.at.clone(), message);
+    match (field("name"), field("generateName")) {
+        (Some(name), _) => {
+            let text = name.text().unwrap_or_default();
+            let has_form = text.chars().all(inner) && text.starts_with(ends) && text.ends_with(ends);
+            if name.text().is_none() {
+                let message = format!("expected a text, found {}: put it into quotes", name.kind());
+                problems.error("WrongType", "metadata.name", name.at.clone(), message);
+            } else if !has_form || text.len() > most {
+                let message = format!(
+                    "a name has 1 to {most} lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit"
+                );
+                problems.error("WrongForm", "metadata.name", name.at.clone(), message);
+            }
+        }
+        (None, Some(prefix)) => {
+            let text = prefix.text().unwrap_or_default();
+            if !text.chars().all(inner) || !text.starts_with(ends) || text.len() > most {
+                let message = format!(
+                    "the beginning of a name has 1 to {most} lower-case letters, digits, `-` and `.`, and starts with a letter or digit, such as refund-"
+                );
+                problems.error("WrongForm", "metadata.generateName", prefix.at.clone(), message);
+            }
+        }
+        (None, None) => {
+            let message = "metadata.name is missing: give it, or metadata.generateName for a new name with each run";
+            problems.error("MissingField", "metadata.name", place(node, "metadata.name"), message);
+        }
     }
 }
 
@@ -185,7 +208,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
         Ok(workflow) => workflow,
         Err(error) => {
             let message = if problems.has_errors() {
-                "names, references and gates are checked once the fields above can be read".to_owned()
+                "names, references and gates are checked once the errors above are corrected".to_owned()
             } else {
                 format!("the object cannot be read as a Workflow: {error}")
             };

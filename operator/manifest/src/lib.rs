@@ -3,6 +3,7 @@
 //! It must not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
 
 mod check;
+mod common_mistakes;
 pub mod explain;
 pub mod flow;
 mod old_fields;
@@ -11,6 +12,7 @@ pub mod report;
 mod rules;
 mod schema;
 pub mod source;
+mod unreadable;
 
 pub use check::{Checked, REQUESTER, check, check_with};
 pub use problem::{Problem, Severity};

@@ -28,13 +28,18 @@ const GATE: &str =
 
 /// Returns the remedy for a field that has moved. `field`: its path, such as `spec.steps[2].deps`.
 pub(crate) fn remedy(field: &str) -> Option<&'static str> {
+    find(&OLD, field)
+}
+
+/// Returns the entry of a table of paths for a field, whatever the positions in its lists.
+pub(crate) fn find(table: &[(&str, &'static str)], field: &str) -> Option<&'static str> {
     let without_positions = |text: &str| {
         let mut parts = text.split('[');
         let first = parts.next().unwrap_or_default().to_owned();
         parts.fold(first, |path, part| path + "[]" + part.split_once(']').map_or("", |(_, rest)| rest))
     };
     let path = without_positions(field);
-    OLD.iter().find(|(old, _)| *old == path).map(|(_, remedy)| *remedy)
+    table.iter().find(|(old, _)| *old == path).map(|(_, remedy)| *remedy)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use signoff_api::crds;
 use signoff_expr::nearest;
 
 use crate::{
-    old_fields,
+    common_mistakes, old_fields,
     problem::Problems,
     rules,
     source::{Key, Node, Value},
@@ -65,8 +65,11 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
 fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_>) {
     let moved =
         old_fields::remedy(field).filter(|_| matches!(node.value, Value::Map(_))).map(|remedy| format!(": {remedy}"));
+    let form = common_mistakes::object_form(field)
+        .filter(|_| wanted == "an object" && matches!(node.value, Value::Text(_)))
+        .map(|form| format!(": write {form}"));
     let hint = match (&node.value, wanted) {
-        _ if moved.is_some() => moved.as_deref().unwrap_or_default(),
+        _ if moved.is_some() || form.is_some() => moved.as_deref().or(form.as_deref()).unwrap_or_default(),
         (Value::Null, _) => ": write a value, or leave the field out",
         (Value::Number(_) | Value::Bool(_), "a text") => ": put it into quotes",
         (Value::Text(_), "a number" | "a whole number" | "true or false") => ": write it without quotes",
@@ -113,7 +116,8 @@ fn first_sentence(description: &str) -> String {
 }
 
 fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
-    let remedy = match (old_fields::remedy(path), nearest(&key.name, names.iter().copied())) {
+    let other_name = old_fields::remedy(path).or_else(|| common_mistakes::foreign(path));
+    let remedy = match (other_name, nearest(&key.name, names.iter().copied())) {
         (Some(remedy), _) => remedy.to_owned(),
         (None, Some(near)) => format!("did you mean {near}?"),
         (None, None) if names.is_empty() => "no field is allowed here".to_owned(),
@@ -184,7 +188,15 @@ fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_
 }
 
 fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
-    let Value::Text(text) = &node.value else { return wrong_type(node, "a text", field, problems) };
+    let Value::Text(text) = &node.value else {
+        if let Value::Number(number) = &node.value
+            && schema["pattern"] == DURATION
+        {
+            let message = format!("a duration has a unit: write {number}s, {number}m or {number}h");
+            return problems.error("WrongType", field, node.at.clone(), message);
+        }
+        return wrong_type(node, "a text", field, problems);
+    };
     let length = text.chars().count() as u64;
     if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
         let message = if text.is_empty() {
@@ -220,13 +232,16 @@ fn matches(pattern: &str, text: &str) -> bool {
     known.is_some_and(|pattern| pattern.is_match(text))
 }
 
+/// The pattern of durations.
+const DURATION: &str = "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$";
+
 /// Returns what a pattern of the schema requires, in words for the common ones.
 fn form(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
         "^[a-zA-Z_][a-zA-Z0-9_]*$" => "letters, digits and `_`, and no digit first",
         "^https?://" => "an address that begins with http:// or https://",
-        _ if pattern.contains("ms|s|m|h") => "a duration such as 90s, 15m or 24h",
+        DURATION => "a duration such as 30s, 5m or 24h",
         _ => return format!("it must match {pattern}"),
     };
     format!("write {words}")

@@ -8,6 +8,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::{Location, Spanned};
 
+use crate::unreadable;
+
 /// A value and where it stands.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -175,24 +177,26 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
             Ok(node)
         }
         Err(error) => {
-            let at = part.start + error.location().map_or(0, |place| offset(&text[part], &place));
-            Err(Unreadable { why: said(&error), at: at..at })
+            let part_at = error.location().map_or(0, |place| offset(&text[part.clone()], &place));
+            if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
+                let why = format!("duplicate field {key} in the same object: keep one of them");
+                return Err(Unreadable { why, at: part.start + part_at..part.start + part_at });
+            }
+            let (at, why) = unreadable::explained(&text[part.clone()], part_at, &said(&error));
+            Err(Unreadable { why, at: part.start + at..part.start + at })
         }
     }
 }
 
 /// Returns the reader's message on one line, without the position and without advice for programmers.
 fn said(error: &serde_saphyr::Error) -> String {
-    if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
-        return format!("duplicate field {key} in the same object: keep one of them");
-    }
     let text = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
     let first = text.lines().next().unwrap_or_default();
     let told = match first.split_once(" at line ") {
         Some((what, _)) => what,
         None => first,
     };
-    format!("not valid YAML: {}", told.trim_end_matches([':', ',']))
+    told.trim_end_matches([':', ',']).to_owned()
 }
 
 /// Where documents begin and end: a line that starts with `---` begins one wherever it stands, and one that starts with
@@ -331,7 +335,10 @@ mod tests {
         let read = documents("a: [1\n---\nb: 2\n---\nc: 'x\n");
         assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
         let problem = read[0].as_ref().unwrap_err();
-        assert_eq!((problem.why.as_str(), problem.at.start), ("not valid YAML: unclosed bracket '['", 3));
+        assert_eq!(
+            (problem.why.as_str(), problem.at.start),
+            ("not valid YAML: unclosed bracket '[': close it with ]", 3)
+        );
     }
 
     #[test]

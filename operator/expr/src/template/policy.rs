@@ -51,9 +51,15 @@ impl Refusal {
 
 impl From<minijinja::Error> for Refusal {
     fn from(error: minijinja::Error) -> Self {
+        let problem = error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300));
+        let remedy = match problem.rsplit_once(", expected end of ") {
+            Some((_, "variable block")) => ": close it with `}}`",
+            Some((_, "block")) => ": close it with `%}`",
+            _ => "",
+        };
         Self {
             line: error.line().and_then(|line| line.try_into().ok()).unwrap_or(0),
-            problem: error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300)),
+            problem: problem + remedy,
             limit: false,
         }
     }

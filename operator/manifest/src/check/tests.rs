@@ -26,6 +26,14 @@ fn a_good_file_has_no_problems_and_says_what_it_is() {
 }
 
 #[test]
+fn a_generated_name_is_shown_by_its_prefix() {
+    let checked = check(&GOOD.replace("name: w", "generateName: refund-"), &Settings::default()).remove(0);
+    assert_eq!((checked.title.as_str(), checked.problems.as_slice()), ("Workflow refund-…", &[] as &[Problem]));
+    let bad = found(&GOOD.replace("name: w", "generateName: Refund_"));
+    assert!(bad.len() == 1 && bad[0].starts_with("3:26 WrongForm metadata.generateName: "), "{bad:?}");
+}
+
+#[test]
 fn every_mistake_of_every_document_is_found_where_it_stands() {
     let text = format!(
         "{GOOD}---\n\
@@ -53,13 +61,12 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
         [
             "8:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
             "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
-            "11:4 NotYaml : not valid YAML: unclosed bracket '['",
+            "11:4 NotYaml : not valid YAML: unclosed bracket '[': close it with ]",
             "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
-            "16:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
-            "18:5 RuleBroken spec.steps[0]: a step must have exactly one of agent, pod, http, set and hitl",
             "19:5 UnknownField spec.steps[0].sett: unknown field sett: did you mean set?",
             "25:20 WrongType spec.steps[2].hitl.prompt: expected a text, found a number: put it into quotes",
             "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is not an allowed value: there are User, Group, ServiceAccount",
+            "16:1 NotChecked spec: names, references and gates are checked once the errors above are corrected",
         ]
     );
 }

@@ -16,18 +16,26 @@ use signoff_expr::nearest;
 /// Nothing is called so: the nearest name there is.
 pub fn explain(name: &str) -> Result<String, String> {
     let name = name.trim();
-    let one = name.strip_suffix('s').unwrap_or(name);
-    let is_it = |term: &&Term| [name, one].iter().any(|name| term.word.eq_ignore_ascii_case(name));
-    let found: Vec<&Term> = TERMS.iter().filter(is_it).collect();
-    if !found.is_empty() {
-        return Ok(found.iter().map(|term| format!("{} ({})\n  {}\n", term.word, term.sort, term.text)).collect());
+    if let Some(page) = terms(name) {
+        return Ok(page);
     }
     let as_field = field::explain(name);
+    // `quorums` is the plural of a term, and `steps` is a field.
+    let plural = || terms(name.strip_suffix('s')?);
     match (as_field, nearest(name, TERMS.iter().map(|term| term.word))) {
         (Ok(page), _) => Ok(page),
-        (Err(_), Some(near)) if !name.contains('.') => Err(format!("unknown term {name}: did you mean {near}?")),
-        (Err(why), _) => Err(why),
+        (Err(why), near) => plural().ok_or_else(|| match near {
+            Some(near) if !name.contains('.') => format!("unknown term {name}: did you mean {near}?"),
+            _ => why,
+        }),
     }
+}
+
+/// Returns the meanings of a term, or `None` if it is none.
+fn terms(word: &str) -> Option<String> {
+    let found = TERMS.iter().filter(|term| term.word.eq_ignore_ascii_case(word));
+    let page: String = found.map(|term| format!("{} ({})\n  {}\n", term.word, term.sort, term.text)).collect();
+    (!page.is_empty()).then_some(page)
 }
 
 #[cfg(test)]

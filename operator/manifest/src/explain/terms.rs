@@ -24,6 +24,7 @@ const APPROVAL: &str = "phase of an Approval";
 const CONDITION: &str = "condition";
 const REASON: &str = "reason";
 const PROBLEM: &str = "problem of a file";
+const GATE: &str = "gate type";
 const CONTAINER: &str = "failure of a container";
 
 /// Every term. A term with several meanings is listed several times.
@@ -59,6 +60,32 @@ pub const TERMS: &[Term] = &[
         "quorum",
         "How many different people must agree, and who: `threshold` and `requiredFrom` of a gate, and what policies add. Votes count together where verdict and content are the same. An Approval lists all of them in spec.request.quorums.",
     ),
+    term(
+        GATE,
+        "step",
+        "A step with `hitl`, or a gate of spec.gates without a type that the pattern names: people are asked when the run reaches it.",
+    ),
+    term(
+        GATE,
+        "planApproval",
+        "Asks about the route of a router, or the parts of an orchestrator, before they run. Write it in spec.gates as `type: planApproval`.",
+    ),
+    term(
+        GATE,
+        "stepStart",
+        "Asks before a pod or an http step starts, and shows exactly what will run. `steps` names the steps; without it, all of them.",
+    ),
+    term(
+        GATE,
+        "outputValidation",
+        "Asks about the answer of a step: always at the steps it names; without `steps`, if an answer does not fit its outputSchema.",
+    ),
+    term(
+        GATE,
+        "errorEscalation",
+        "Asks what to do about a step that failed or whose outcome is unknown, with `onError: escalate` or named by the gate, after `afterAttempts` attempts.",
+    ),
+    term(GATE, "finalResponse", "Asks about the result of the run, files included, before it is released."),
     term(VERDICT, "Abort", "End the whole run as Aborted. One person suffices. Results so far are kept."),
     term(VERDICT, "Skip", "Continue without an answer: the step is recorded as skipped."),
     term(VERDICT, "Retry", "Ask again: this Approval ends, and the gate asks as its next visit."),

@@ -56,6 +56,17 @@ fn a_word_is_explained_with_everything_it_means() {
 }
 
 #[test]
+fn every_gate_type_is_explained() {
+    use signoff_api::gate::GateType as G;
+    for type_ in [G::Step, G::PlanApproval, G::FinalResponse, G::OutputValidation, G::ErrorEscalation, G::StepStart] {
+        let name = serde_json::to_value(type_).unwrap();
+        assert!(has("gate type", name.as_str().unwrap()), "{name}");
+    }
+    assert!(explain("finalresponse").unwrap().starts_with("finalResponse (gate type)"));
+    assert!(explain("steps").unwrap().contains("FIELD:  spec.steps"), "a field keeps its name");
+}
+
+#[test]
 fn what_is_misspelt_gets_the_nearest() {
     assert_eq!(explain("Superseeded").unwrap_err(), "unknown term Superseeded: did you mean Superseded?");
     let why = explain("workflow.spec.steps.hitl.timeot").unwrap_err();

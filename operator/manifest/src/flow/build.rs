@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
     Verdict, Workflow, WorkflowSpec,
-    gate::Subject,
     pattern::{EvaluatorOptimizer, Graph, OnExhausted, OrchestratorWorkers, Parallel, Routing},
     pod::PodStep,
     step::{HitlStep, Step as Spec},
@@ -15,7 +14,8 @@ use signoff_api::{
 };
 
 use super::{
-    Edge, Flow, Gate, Input, Step,
+    Edge, Flow, Input, Step,
+    gate::Gate,
     gates::{Met, Start, allows},
     needs::Needs,
 };
@@ -26,7 +26,8 @@ pub(super) type Ends = Vec<(String, Option<String>)>;
 pub(super) fn flow(workflow: &Workflow) -> Flow {
     let spec = &workflow.spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
-    build.flow.name = workflow.metadata.name.clone().unwrap_or_default();
+    let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
+    build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
@@ -109,7 +110,7 @@ impl<'w> Build<'w> {
     /// Makes the newest step a gate.
     pub(super) fn gate_of(&mut self, hitl: &HitlStep) {
         if let Some(step) = self.flow.steps.last_mut() {
-            step.gate = Some(gate(hitl));
+            step.gate = Some(Gate::of(hitl));
         }
     }
 
@@ -144,9 +145,10 @@ impl<'w> Build<'w> {
         let (kind, does) = does(step);
         self.step(id.clone(), &step.name, depth, does, kind, needs);
         if let Some(made) = self.flow.steps.last_mut() {
-            made.gate = step.hitl.as_ref().map(gate);
+            made.gate = step.hitl.as_ref().map(Gate::of);
             made.skip_if.clone_from(&step.skip_if);
             made.uses = step.pod.iter().flat_map(uses).collect();
+            made.command = step.pod.iter().flat_map(|pod| pod.command.iter().chain(&pod.args)).cloned().collect();
         }
         if step.hitl.is_none() {
             self.beneath(&id, &step.name, depth, Met::by(step));
@@ -334,22 +336,4 @@ fn uses(pod: &PodStep) -> BTreeSet<String> {
     });
     let account = pod.service_account_name.iter().map(|name| key("ServiceAccount", name));
     of_env.chain(of_volumes).chain(account).collect()
-}
-
-fn gate(hitl: &HitlStep) -> Gate {
-    let timeout = hitl.timeout.clone().unwrap_or_default();
-    let mut excluded = hitl.excluded.clone();
-    if hitl.exclude_requester == Some(true) {
-        excluded.insert(0, "the requester".to_owned());
-    }
-    Gate {
-        approvers: hitl.approvers.iter().map(Subject::to_string).collect(),
-        threshold: hitl.threshold.unwrap_or(1),
-        required_from: hitl.required_from.iter().map(|one| format!("{} from Group {}", one.min, one.group)).collect(),
-        excluded,
-        after: timeout.after.map(|after| after.to_string()),
-        action: format!("{:?}", timeout.action.unwrap_or_default()),
-        verdicts: hitl.allowed_verdicts.iter().map(ToString::to_string).collect(),
-        reviews: hitl.reviews.clone(),
-    }
 }

@@ -4,12 +4,15 @@
 
 mod build;
 mod draw;
+mod gate;
 mod gates;
 mod needs;
 mod tell;
 
 use serde::Serialize;
 use signoff_api::Workflow;
+
+pub use gate::{Asked, Escalation, Gate};
 
 /// The course of a Workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -67,6 +70,9 @@ pub struct Step {
     /// The question and its approvers, where it is a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
+    /// The command of its container with the arguments; that of the image where it is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// The names that its templates and conditions ask for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
@@ -80,32 +86,6 @@ pub struct Step {
     /// The condition without which nobody is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
-}
-
-/// The approvers of a gate and the verdicts that it allows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Gate {
-    /// The approvers: `alice`, `group finance`.
-    pub approvers: Vec<String>,
-    /// The number of approvers that must agree.
-    pub threshold: i32,
-    /// The required numbers of approvers by group.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub required_from: Vec<String>,
-    /// The users that cannot decide.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub excluded: Vec<String>,
-    /// The time until the deadline: `24h`; the operator's default where it is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
-    /// The action at the deadline.
-    pub action: String,
-    /// The allowed verdicts; the defaults of the gate where it is empty.
-    pub verdicts: Vec<String>,
-    /// The step that is decided about, where the gate names one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reviews: Option<String>,
 }
 
 /// What follows what.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use signoff_expr::text::display;
 
-use super::{Flow, Gate, Step};
+use super::{Asked, Flow, Gate, Step};
 
 pub(super) fn text(flow: &Flow) -> String {
     let mut text = format!("Workflow {}: {}, {} steps\n", shown(&flow.name), flow.pattern, flow.steps.len());
@@ -62,6 +62,9 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     if let Some(condition) = &step.only_if {
         line(format!("only if {}", shown(condition)));
     }
+    if !step.command.is_empty() {
+        line(format!("runs {}", shown(&serde_json::json!(step.command).to_string())));
+    }
     if let Some(gate) = &step.gate {
         asked(gate).into_iter().for_each(&mut line);
     }
@@ -83,6 +86,14 @@ fn asked(gate: &Gate) -> Vec<String> {
     }
     let after = gate.after.as_deref().unwrap_or("the operator's default");
     let mut lines = vec![who, format!("after {after}: {}", gate.action)];
+    for (at, level) in gate.escalation.iter().enumerate() {
+        let time = level.after.as_ref().map(|after| format!(" for {}", shown(after))).unwrap_or_default();
+        lines.push(format!("escalation {}: {} can decide too{time}", at + 1, names(&level.to)));
+    }
+    if !gate.escalate_to.is_empty() {
+        lines.push(format!("Escalate can add {}", names(&gate.escalate_to)));
+    }
+    lines.extend(gate.questions.iter().map(question));
     if !gate.verdicts.is_empty() {
         lines.push(format!("may decide {}", gate.verdicts.join(", ")));
     }
@@ -90,6 +101,17 @@ fn asked(gate: &Gate) -> Vec<String> {
         lines.push(format!("about {}", shown(reviews)));
     }
     lines
+}
+
+/// Returns a question of a form in one line: `asks channel: By which channel? (mail or post)`.
+fn question(asked: &Asked) -> String {
+    let text = asked.question.as_ref().map(|text| format!(": {}", shown(text))).unwrap_or_default();
+    let options = match asked.options.as_slice() {
+        [] => String::new(),
+        some => format!(" ({})", some.iter().map(|id| shown(id)).collect::<Vec<_>>().join(" or ")),
+    };
+    let optional = if asked.required { "" } else { ", can be left out" };
+    format!("asks {}{text}{options}{optional}", shown(&asked.id))
 }
 
 fn names(list: &[String]) -> String {

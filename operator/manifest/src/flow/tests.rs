@@ -234,6 +234,39 @@ fn people_who_see_what_will_run_are_asked_before_it_begins() {
 }
 
 #[test]
+fn a_plan_shows_escalations_commands_and_questions() {
+    let mut asked = hitl();
+    asked["allowedVerdicts"] = json!(["Respond", "Escalate"]);
+    asked["timeout"] = json!({"after": "24h", "action": "Escalate", "escalation": [
+        {"after": "4h", "to": [{"kind": "Group", "name": "directors"}]}, {"to": [{"kind": "User", "name": "eve"}]}]});
+    asked["escalateTo"] = json!([{"kind": "User", "name": "olga"}]);
+    asked["form"] = json!({"questions": [
+        {"id": "channel", "question": "By which channel?", "options": [{"id": "mail", "label": "E-mail"}, {"id": "post", "label": "Post"}]},
+        {"id": "copy", "required": false}]});
+    let flow = flow(json!({"steps": [
+        {"name": "how", "hitl": asked},
+        {"name": "build", "pod": {"image": "tool@sha256:1", "command": ["sh", "-c"], "args": ["make \"$PLAN\"\u{1b}"]}},
+    ]}));
+    let text = flow.to_text();
+    for words in [
+        "     after 24h: Escalate
+     escalation 1: group directors can decide too for 4h
+     escalation 2: eve can decide too
+     Escalate can add olga
+     asks channel: By which channel? (mail or post)
+     asks copy, can be left out
+     may decide Respond, Escalate\n",
+        "2. build: pod tool@sha256:1\n     after how\n     runs [\"sh\",\"-c\",\"make \\\"$PLAN\\\"\\u001b\"]\n",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let json = serde_json::to_value(&flow).unwrap();
+    assert_eq!(json["steps"][0]["gate"]["escalation"][0], json!({"to": ["group directors"], "after": "4h"}));
+    assert_eq!(json["steps"][0]["gate"]["questions"][1], json!({"id": "copy", "required": false}));
+    assert_eq!(json["steps"][1]["command"][1], "-c");
+}
+
+#[test]
 fn no_text_of_a_file_can_leave_its_label() {
     let evil = "x\"]; click n0 \"javascript:alert(1)\" <b>\u{1b}[31m\n%% ";
     let flow = flow(json!({"steps": [{"name": "a", "http": {"url": evil}}]}));

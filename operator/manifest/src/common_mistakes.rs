@@ -1,0 +1,116 @@
+//! Common mistakes of authors: fields as other tools call them, and values of another form, with what to write.
+//!
+//! It must not accept such a field: it only words the remedy.
+
+use crate::old_fields::find;
+
+/// Returns what to write instead of a field that other tools have. `field`: its path, such as `spec.steps[2].when`.
+pub(crate) fn foreign(field: &str) -> Option<&'static str> {
+    find(&FOREIGN, field)
+}
+
+/// Returns what to write where a text stands instead of an object. `field`: its path, such as `spec.steps[2].agent`.
+pub(crate) fn object_form(field: &str) -> Option<&'static str> {
+    find(&OBJECTS, field)
+}
+
+/// Fields as other tools call them, and what to write.
+const FOREIGN: [(&str, &str); 32] = [
+    ("spec.steps[].when", SKIP_IF),
+    ("spec.steps[].if", SKIP_IF),
+    ("spec.steps[].condition", SKIP_IF),
+    ("spec.steps[].unless", "did you mean skipIf? The step is skipped where its condition is true"),
+    ("spec.steps[].needs", DEPENDS_ON),
+    ("spec.steps[].requires", DEPENDS_ON),
+    ("spec.steps[].after", DEPENDS_ON),
+    ("spec.steps[].runAfter", DEPENDS_ON),
+    ("spec.steps[].dependencies", DEPENDS_ON),
+    ("spec.steps[].approval", HITL),
+    ("spec.steps[].gate", HITL),
+    ("spec.steps[].suspend", HITL),
+    ("spec.steps[].manual", HITL),
+    ("spec.steps[].approvers", HITL),
+    ("spec.steps[].image", POD),
+    ("spec.steps[].command", POD),
+    ("spec.steps[].container", POD),
+    ("spec.steps[].script", POD),
+    ("spec.steps[].run", POD),
+    ("spec.steps[].template", "a step is one of agent, pod, http, set and hitl: write what it does here"),
+    (
+        "spec.steps[].prompt",
+        "the input of an agent is `agent: {name: <agent>, input: <text>}`, and a question is hitl.prompt",
+    ),
+    ("spec.steps[].input", "write `agent: {name: <agent>, input: <text>}`"),
+    ("spec.steps[].agent.prompt", "did you mean input?"),
+    ("spec.steps[].hitl.message", "did you mean prompt?"),
+    ("spec.steps[].hitl.question", "did you mean prompt? Several questions are in form.questions"),
+    ("spec.steps[].hitl.users", APPROVERS),
+    ("spec.steps[].hitl.groups", APPROVERS),
+    ("spec.steps[].hitl.deadline", "write `timeout: {after: 24h, action: Reject}`"),
+    ("spec.steps[].hitl.minApprovers", "did you mean threshold?"),
+    ("spec.tasks", "did you mean steps?"),
+    ("spec.jobs", "did you mean steps?"),
+    ("spec.parameters", "did you mean inputs? Each is `{name: <name>, value: <value>}`"),
+];
+
+/// Objects in place of which authors write a text, and their form.
+const OBJECTS: [(&str, &str); 14] = [
+    ("spec.steps[].agent", "`agent: {name: <agent>, input: <text>}`"),
+    ("spec.steps[].set", "`set: {value: <text>}`"),
+    ("spec.steps[].http", "`http: {url: <URL>, method: POST, body: <text>}`"),
+    ("spec.steps[].pod", "`pod: {image: <image>, command: [...]}`"),
+    ("spec.steps[].hitl", "`hitl: {prompt: <question>, approvers: [{kind: Group, name: <group>}]}`"),
+    ("spec.steps[].retry", "`retry: {limit: 3}`"),
+    ("spec.steps[].hitl.timeout", TIMEOUT),
+    ("spec.gates[].hitl.timeout", TIMEOUT),
+    ("spec.steps[].hitl.approvers[]", SUBJECT),
+    ("spec.gates[].hitl.approvers[]", SUBJECT),
+    ("spec.steps[].hitl.escalateTo[]", SUBJECT),
+    ("spec.inputs[]", "`- {name: <name>, value: <value>}`"),
+    ("spec.pattern", "`pattern: {dag: {}}`, or no pattern for a chain"),
+    ("spec.outputs", "`outputs: {from: <text>}`"),
+];
+
+const TIMEOUT: &str = "`timeout: {after: 24h, action: Reject}`";
+const SUBJECT: &str = "`{kind: Group, name: <group>}`, or kind: User";
+const SKIP_IF: &str =
+    "did you mean skipIf? The step is skipped where its condition is true, so negate it: `skipIf: \"!(...)\"`";
+const DEPENDS_ON: &str =
+    "did you mean dependsOn? It needs `pattern: {dag: {}}`; without a pattern, steps run in the order of the list";
+const HITL: &str =
+    "a gate is a step of its own: `hitl: {prompt: <question>, approvers: [{kind: Group, name: <group>}]}`";
+const POD: &str = "a container is `pod: {image: <image>, command: [...]}`";
+const APPROVERS: &str = "did you mean approvers? Write `approvers: [{kind: Group, name: <group>}]`, or kind: User";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_foreign_field_is_one_that_a_workflow_has() {
+        assert_eq!(foreign("spec.steps[3].when"), Some(SKIP_IF));
+        for (path, _) in FOREIGN {
+            let mut schema = crate::schema::of("Workflow").unwrap_or(&serde_json::Value::Null);
+            let mut is_known = true;
+            for name in path.split('.') {
+                let inner = &schema["properties"][name.trim_end_matches("[]")];
+                is_known &= inner.is_object();
+                schema = if name.ends_with("[]") { &inner["items"] } else { inner };
+            }
+            assert!(!is_known, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_form_is_that_of_an_object() {
+        for (path, form) in OBJECTS {
+            let mut schema = crate::schema::of("Workflow").unwrap_or(&serde_json::Value::Null);
+            for name in path.split('.') {
+                let inner = &schema["properties"][name.trim_end_matches("[]")];
+                schema = if name.ends_with("[]") { &inner["items"] } else { inner };
+            }
+            assert_eq!(schema["type"], "object", "{path}");
+            assert_eq!(object_form(&path.replace("[]", "[7]")), Some(form));
+        }
+    }
+}
