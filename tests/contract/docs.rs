@@ -160,6 +160,22 @@ fn every_workflow_in_the_documentation_can_be_run() {
 }
 
 #[test]
+fn the_page_of_each_pattern_begins_with_a_whole_workflow_of_it() {
+    let mut patterns = BTreeSet::new();
+    for (page, text) in pages().into_iter().filter(|(page, _)| page.starts_with("docs/patterns/")) {
+        if page.ends_with("README.md") {
+            continue;
+        }
+        let blocks = page::blocks(&text);
+        let first = blocks.iter().find(|block| block.language == "yaml").unwrap_or_else(|| panic!("{page}: no YAML"));
+        assert!(first.word("workflow").is_some(), "{page}: its first YAML is no whole Workflow");
+        let workflow = parse(&page, &first.text());
+        patterns.insert(signoff_manifest::flow::Flow::of(&workflow).pattern);
+    }
+    assert_eq!(patterns.len(), 7, "{patterns:?}");
+}
+
+#[test]
 fn the_order_of_the_book_names_every_page_once() {
     let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let mut ordered: Vec<String> = page::links(&summary)
