@@ -10,6 +10,7 @@ mod doctor;
 mod error;
 mod impersonators;
 mod list;
+mod operator_status;
 mod payload;
 #[cfg(test)]
 mod sample;
@@ -53,7 +54,7 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         Some(Command::Doctor(options)) => {
             let found = doctor::doctor(&session, &options).await?;
             terminal::print(&found.page)?;
-            return if found.healthy { Ok(()) } else { Err(Failure::Unguarded.into()) };
+            return found.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
         Some(Command::Whoami) => whoami::whoami(&session).await?,
         Some(command) => match command.decision_args() {
