@@ -3,7 +3,7 @@
 //! It must not read files, the environment or the cluster.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use signoff_api::Verdict;
+use signoff_api::{Span, Verdict};
 
 /// List, read and decide Approvals: the questions that agent workflows ask people.
 ///
@@ -155,6 +155,21 @@ pub struct CommonArgs {
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
+    /// How long to wait for the outcome, such as 5m; exits with 4 if there is none by then, and with 5 if it is another
+    ///
+    /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's
+    /// deadline. 0s: not at all.
+    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = wait)]
+    pub wait: Option<Wait>,
+}
+
+/// The time for which a command waits for the outcome of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until the deadline of the gate.
+    UntilDeadline,
+    /// At most so long.
+    AtMost(std::time::Duration),
 }
 
 /// As kubectl's `--dry-run`, without `client`: only the API server knows what is refused.
@@ -356,6 +371,13 @@ fn name(typed: &str) -> Result<String, String> {
     }
 }
 
+fn wait(typed: &str) -> Result<Wait, String> {
+    match typed {
+        "deadline" => Ok(Wait::UntilDeadline),
+        length => length.parse::<Span>().map(|length| Wait::AtMost(length.duration())),
+    }
+}
+
 fn pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -404,6 +426,19 @@ mod tests {
         let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().decision_args().unwrap();
         assert_eq!(typed.common.dry_run, Some(DryRun::None));
         assert!(parse("approve --dry-run=client x").is_err());
+    }
+
+    #[test]
+    fn a_wait_has_a_length_or_ends_with_the_deadline() {
+        let wait = |line: &str| parse(line).map(|typed| typed.command.unwrap().decision_args().unwrap().common.wait);
+        assert_eq!(wait("approve x").unwrap(), None);
+        assert_eq!(wait("approve x --wait").unwrap(), Some(Wait::UntilDeadline));
+        let seconds = |count| Some(Wait::AtMost(std::time::Duration::from_secs(count)));
+        assert_eq!(wait("approve --wait=5m x").unwrap(), seconds(300));
+        assert_eq!(wait("reject x --wait=0s").unwrap(), seconds(0));
+        assert!(
+            wait("approve x --wait=soon").unwrap_err().to_string().contains("is not a duration like 30s, 5m or 24h")
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use signoff_engine::approval::eligibility::Voter;
 use crate::{
     args::Connection,
     error::{Failure, Server},
+    suggest::CallFlags,
     whole::ValueNames,
 };
 
@@ -62,6 +63,8 @@ pub struct Session {
     server: Server,
     /// The namespace that was named, or the context's.
     pub namespace: String,
+    /// The flags that suggested commands repeat.
+    pub call: CallFlags,
 }
 
 /// The most Approvals in one answer of the API server.
@@ -83,7 +86,7 @@ impl Session {
         let server = Server { url: config.cluster_url.to_string(), context: options.context.clone() };
         let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = signoff_cluster::connect(config).map_err(|error| server.explain(error))?;
-        Ok(Self { client, server, namespace })
+        Ok(Self { client, server, namespace, call: CallFlags::new(options) })
     }
 
     /// The connection itself, for questions about other things than Approvals.

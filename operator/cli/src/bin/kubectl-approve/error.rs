@@ -23,6 +23,12 @@ pub enum Failure {
     /// The person was asked and did not say yes.
     #[error("nothing was decided")]
     Declined,
+    /// `--wait` ended before the gate was decided.
+    #[error("not decided when --wait ended")]
+    NotDecided,
+    /// The gate was not decided as the decision says, or the decision does not count.
+    #[error("not decided as you voted")]
+    DecidedOtherwise,
     /// The rules that vouch for decisions are not in force.
     #[error("nothing that is decided now is honoured")]
     Unguarded,
@@ -32,12 +38,14 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code: 1 refused and everything else, 2 usage, 3 not found.
+    /// The exit code: 1 refused and everything else, 2 usage, 3 not found, 4 not decided in time, 5 decided otherwise.
     pub fn code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::Declined | Self::Unguarded | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
+            Self::NotDecided => 4,
+            Self::DecidedOtherwise => 5,
         }
     }
 }

@@ -6,15 +6,21 @@
 mod args;
 mod client;
 mod decide;
+mod decision_report;
+mod dialog;
 mod doctor;
 mod error;
 mod impersonators;
 mod list;
 mod operator_status;
 mod payload;
+mod refusals;
 #[cfg(test)]
 mod sample;
 mod show;
+mod successor;
+mod suggest;
+mod wait;
 mod whoami;
 mod whole;
 
@@ -28,6 +34,7 @@ use signoff_cli::{clock, sanitize, table, terminal};
 use crate::{
     args::{Arguments, Command, CommonArgs, DecisionArgs, Payload},
     client::Session,
+    decision_report::Report,
     error::Failure,
 };
 
@@ -58,18 +65,24 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         }
         Some(Command::Whoami) => whoami::whoami(&session).await?,
         Some(command) => match command.decision_args() {
-            Some(args) => decide::decide(&session, &args).await? + "\n",
+            Some(args) => return finish(decide::decide(&session, &args).await?),
             None => String::new(),
         },
         None => {
             let name = typed.name.context("name an Approval")?;
             let args =
                 DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common: typed.common };
-            decide::show_and_approve(&session, &args).await? + "\n"
+            return finish(decide::show_and_approve(&session, &args).await?);
         }
     };
     terminal::print(&text)?;
     Ok(())
+}
+
+/// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
+fn finish(report: Report) -> anyhow::Result<()> {
+    terminal::print(&(report.line + "\n"))?;
+    report.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
 /// A name or a flag of the bare form before a subcommand would be dropped in silence; ends the process with code 2.
