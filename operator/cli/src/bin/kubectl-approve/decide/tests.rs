@@ -1,5 +1,8 @@
 //! Counting, refusing and confirming, without a cluster.
-use signoff_api::{Decision, gate::RejectPolicy};
+use signoff_api::{
+    Decision,
+    gate::{RejectPolicy, RequiredFrom},
+};
 
 use super::*;
 use crate::sample;
