@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures::StreamExt;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -115,6 +116,15 @@ impl Place {
         let invalid = Invalid { attempt: 1, why: why.to_owned() };
         found.status.get_or_insert_default().invalid.insert(named(person).unwrap().user.to_owned(), invalid);
         self.approvals().replace_status(name, &PostParams::default(), &found).await.unwrap();
+    }
+
+    /// Waits until a decision was found invalid by [`Place::count`].
+    pub(crate) async fn until_found_invalid(&self, name: &str) {
+        let is_invalid = |found: Option<&Approval>| {
+            found.and_then(|found| found.status.as_ref()).is_some_and(|status| !status.invalid.is_empty())
+        };
+        let waiting = await_condition(self.approvals(), name, is_invalid);
+        tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap().unwrap();
     }
 
     /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. No Workflow is behind
