@@ -191,7 +191,7 @@ async fn forms_are_answered_by_question_and_by_option() {
         .await;
     let answer = async |arguments: &[&str]| place.approve("bob", &[&["respond", &name], arguments].concat()).await;
     let refused = refusal(&answer(&["--choose", "tone=soft", "--answer", "iban=12"]).await);
-    assert_eq!(refused, "refused: answers.iban: an IBAN begins with two letters");
+    assert_eq!(refused, "refused: the answer to iban: an IBAN begins with two letters");
     let shown = place.approve("bob", &["show", &name]).await.ok().unwrap();
     assert!(
         shown.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft\n"),
@@ -393,7 +393,7 @@ async fn a_bare_name_at_a_gate_without_approve_asks_which_verdict() {
     let unmanned = place.approve("alice", &[&name]).await;
     let flags = format!("{name} --reason '…' -n {}", place.namespace.name);
     let commands = format!("  kubectl approve retry {flags}\n  kubectl approve reject {flags}\n");
-    let refused = format!("refused: this gate does not take Approve; it takes:\n{commands}");
+    let refused = format!("refused: this gate does not take Approve, only Retry, Reject:\n{commands}");
     assert!(unmanned.code == 1 && unmanned.stderr.ends_with(&refused), "{unmanned:?}");
     let dialog = [
         ("Which verdict? [retry/reject]", "retry"),

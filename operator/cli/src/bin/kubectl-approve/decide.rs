@@ -6,11 +6,7 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
     Now,
-    approval::{
-        OwnerState,
-        eligibility::{allowed_verdicts, closed},
-        tally,
-    },
+    approval::{OwnerState, eligibility::closed, tally},
 };
 
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
@@ -55,11 +51,10 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     trusted(&seen)?;
     let asks = !args.common.yes;
     let approval = &seen.approval;
-    let status = approval.status.clone().unwrap_or_default();
     let is_open = closed(approval, clock::now()).is_none();
-    if is_open && !allowed_verdicts(&approval.spec.request, &status).contains(&args.verdict) {
+    if let Some(why) = refusals::open_gate(approval, args, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
-        let why = format!("this gate does not take Approve; it takes:\n{}", suggest::lines(&suggestions).trim_end());
+        let why = format!("{why}\n{}", suggest::lines(&suggestions).trim_end());
         if !asks || !terminal::is_manned() {
             return Err(Failure::Refused(why));
         }
@@ -106,12 +101,9 @@ async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, a
         return unchanged(session, &args, seen, &entry).await;
     }
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
-        // Where a policy has a sentence for it, that one is said; but it does not always name the question.
-        let refused = session.patch(&args.name, &patch, true).await.err();
-        return Err(match refused {
-            Some(refused) if !names_less(&refused, &failure) => refusals::explain(session, &args, me, refused).await,
-            _ => failure,
-        });
+        // Where a policy has a sentence for it, that one is said.
+        send(session, &args, me, &patch, true).await?;
+        return Err(failure);
     }
     if asks {
         // Nobody is asked about a decision that would be refused.
@@ -165,14 +157,6 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
 
 fn reported(args: &DecisionArgs, report: Report) -> Report {
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
-}
-
-/// Whether a policy's sentence is the end of another one, which says in addition what it is about.
-fn names_less(refused: &Failure, failure: &Failure) -> bool {
-    match (refused, failure) {
-        (Failure::Refused(short), Failure::Refused(long)) => long.len() > short.len() && long.ends_with(short.as_str()),
-        _ => false,
-    }
 }
 
 fn stored<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {

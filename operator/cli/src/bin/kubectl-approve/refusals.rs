@@ -114,7 +114,7 @@ fn recorded_at(seen: &Seen, key: &str) -> Option<Moment> {
 }
 
 /// Returns why an open gate does not take a verdict, or `None`.
-fn open_gate(approval: &Approval, args: &DecisionArgs, now: Moment) -> Option<String> {
+pub fn open_gate(approval: &Approval, args: &DecisionArgs, now: Moment) -> Option<String> {
     let status = approval.status.clone().unwrap_or_default();
     let allowed = allowed_verdicts(&approval.spec.request, &status);
     if allowed.contains(&args.verdict) {

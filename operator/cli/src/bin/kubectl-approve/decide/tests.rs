@@ -75,25 +75,6 @@ fn an_answer_that_costs_too_much_is_refused_and_does_not_hang() {
 }
 
 #[test]
-fn a_refused_answer_names_its_question_where_the_policy_does_not() {
-    let refused = |text: &str| Failure::Refused(text.to_owned());
-    let mut approval = sample::approval();
-    let request = &mut approval.spec.request;
-    request.allowed_verdicts.push(Verdict::Respond);
-    let form = serde_json::json!({"questions": [{"id": "iban", "pattern": "[A-Z]{2}[0-9]+", "errorMessage": "an IBAN begins with two letters"}]});
-    request.form = serde_json::from_value(form).ok();
-    sample::seal(&mut approval);
-    let decision = Decision { response: Some("12".into()), ..Decision::new(Verdict::Respond) };
-    let found = usable(&approval, &Entry { key: "alice@example.com".into(), decision }, sample::now());
-    let found = found.err().map(|failure| failure.to_string()).unwrap_or_default();
-    assert_eq!(found, "refused: answers.iban: an IBAN begins with two letters");
-    let ours = refused("answers.iban: an IBAN begins with two letters");
-    assert!(names_less(&refused("an IBAN begins with two letters"), &ours));
-    assert!(!names_less(&refused("alice is not an approver of this gate"), &ours));
-    assert!(!names_less(&ours, &ours));
-}
-
-#[test]
 fn whom_one_speaks_for_is_said() {
     let mut approval = sample::approval();
     let decision = Decision { on_behalf_of: Some("bob".into()), ..Decision::new(Verdict::Abort) };
