@@ -52,10 +52,8 @@ async fn a_wait_ends_with_what_the_operator_decided() {
     let second = approve(&runs, "alice", &["reject", &two]).await;
     assert!(second.stderr.contains("refused: you approved ") && second.code == 1, "{second:?}");
     assert!(second.stderr.ends_with(" ago; a decision is final\n"), "{second:?}");
-    let (alice, bob) = tokio::join!(
-        approve(&runs, "alice", &["approve", &two, "--wait=1m"]),
-        approve(&runs, "bob", &["reject", &two, "--wait=1m"]),
-    );
+    let (approves, rejects) = (["approve", &two, "--wait=1m"], ["reject", &two, "--wait=1m"]);
+    let (alice, bob) = tokio::join!(approve(&runs, "alice", &approves), approve(&runs, "bob", &rejects));
     assert_eq!(said(&bob, &two), ("rejected; the run ends", 0), "{bob:?}");
     assert_eq!(said(&alice, &two), ("Approve recorded; decided: Reject by bob@example.com", 5), "{alice:?}");
     assert!(alice.stderr.ends_with("not decided as you voted\n"), "{alice:?}");

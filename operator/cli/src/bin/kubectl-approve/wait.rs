@@ -27,7 +27,7 @@ pub enum DecisionState {
     /// The decision does not count, and why.
     Invalid(String),
     /// The gate has an outcome.
-    Closed(Outcome),
+    Closed(Box<Outcome>),
     /// The Approval was deleted.
     Deleted,
 }
@@ -48,7 +48,7 @@ pub fn state(approval: &Approval, entry: &Entry) -> DecisionState {
     let Some(status) = &approval.status else { return DecisionState::Recorded };
     let attempt = entry.decision.attempt();
     if let Some(outcome) = &status.outcome {
-        return DecisionState::Closed(outcome.clone());
+        return DecisionState::Closed(Box::new(outcome.clone()));
     }
     if let Some(invalid) = status.invalid.get(&entry.key).filter(|invalid| invalid.attempt == attempt) {
         return DecisionState::Invalid(invalid.why.clone());

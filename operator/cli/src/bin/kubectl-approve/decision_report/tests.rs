@@ -18,7 +18,7 @@ fn entry(verdict: Verdict) -> Entry {
 
 fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();
-    DecisionState::Closed(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
+    DecisionState::Closed(Box::new(Outcome { verdict, phase, decided_by, source, ..Outcome::default() }))
 }
 
 fn vote(user: &str) -> Vote {
@@ -99,7 +99,7 @@ fn what_was_decided_otherwise_is_never_called_approved() {
         ..Outcome::default()
     };
     assert_eq!(
-        said(&DecisionState::Closed(outcome)),
+        said(&DecisionState::Closed(Box::new(outcome))),
         "Approve recorded; it does not count, superseded: recorded while unguarded: kubectl approve show x"
     );
     assert_eq!(

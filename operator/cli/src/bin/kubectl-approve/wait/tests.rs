@@ -63,7 +63,7 @@ fn a_plain_call_ends_with_the_count_and_a_wait_with_the_outcome() {
     assert!(!is_final(&DecisionState::Counted, Verdict::Approve, wait));
     assert!(is_final(&DecisionState::Counted, Verdict::Escalate, wait), "an escalation has no outcome");
     assert!(!is_final(&DecisionState::Recorded, Verdict::Approve, None));
-    let closed = DecisionState::Closed(Outcome { phase: ApprovalPhase::Superseded, ..Outcome::default() });
+    let closed = DecisionState::Closed(Box::new(Outcome { phase: ApprovalPhase::Superseded, ..Outcome::default() }));
     for state in [closed, DecisionState::Invalid(String::new()), DecisionState::Deleted] {
         assert!(is_final(&state, Verdict::Approve, wait), "{state:?}");
     }
