@@ -10,6 +10,7 @@ use signoff_engine::{
 };
 
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
+use tokio::time::Instant;
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload, Wait},
@@ -63,10 +64,10 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
         return record(session, &DecisionArgs { verdict, ..args.clone() }, &seen, &me, asks).await;
     }
     if asks && !terminal::is_manned() {
-        let namespace = approval.metadata.namespace.as_deref();
-        let approve = session.call.kubectl(namespace, &["approve", "approve", &args.name]);
+        let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
+        let approve = approve.map(|one| format!(", or {}", one.command)).unwrap_or_default();
         return Err(Failure::Refused(format!(
-            "standard input is not a terminal, so there is no confirmation: use --yes, or {approve}"
+            "standard input is not a terminal, so there is no confirmation: use --yes{approve}"
         )));
     }
     record(session, args, &seen, &me, asks).await
@@ -75,7 +76,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
 /// Sends a decision. `asks`: whether a person is there to be asked.
 async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, asks: bool) -> Result<Report, Failure> {
     let mut args = typed.clone();
-    if asks {
+    if asks && closed(&seen.approval, clock::now()).is_none() {
         dialog::complete(&mut args, &seen.approval.spec.request)?;
     }
     let file = match &args.payload {
@@ -148,10 +149,13 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
         let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
         return Report { line, failure: None };
     }
-    if length.is_some() {
-        terminal::note(&format!("{} recorded; waiting for the outcome", entry.decision.verdict));
+    let begun = Instant::now();
+    let mut waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
+    if length.is_some_and(Wait::is_long) && waited.is_open(entry.decision.verdict) {
+        let so_far = decision_report::report(session, &waited, entry, None).await;
+        terminal::note(&format!("{}; still waiting", so_far.line));
+        waited = wait::wait(session, waited.approval, entry, length, begun).await;
     }
-    let waited = wait::wait(session, stored, entry, length).await;
     decision_report::report(session, &waited, entry, length).await
 }
 

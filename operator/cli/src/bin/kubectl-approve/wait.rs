@@ -43,6 +43,23 @@ pub struct Waited {
     pub problem: Option<String>,
 }
 
+impl Waited {
+    /// Whether a longer wait could end with another state.
+    pub fn is_open(&self, verdict: Verdict) -> bool {
+        self.problem.is_none() && !is_final(&self.state, verdict, Some(Wait::UntilDeadline))
+    }
+}
+
+impl Wait {
+    /// Whether it is longer than a call without `--wait` waits.
+    pub fn is_long(self) -> bool {
+        match self {
+            Self::UntilDeadline => true,
+            Self::AtMost(length) => length > DEFAULT,
+        }
+    }
+}
+
 /// Returns what the status says about a decision.
 pub fn state(approval: &Approval, entry: &Entry) -> DecisionState {
     let Some(status) = &approval.status else { return DecisionState::Recorded };
@@ -66,12 +83,11 @@ pub fn is_as_voted(outcome: &Outcome, entry: &Entry) -> bool {
         && (is_plain || outcome.decided_by.contains(user))
 }
 
-/// Watches an Approval until a decision has had its effect, or the time is over.
-pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>) -> Waited {
+/// Watches an Approval until a decision has had its effect, or the time since `begun` is over.
+pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>, begun: Instant) -> Waited {
     let name = stored.metadata.name.clone().unwrap_or_default();
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
     let mut events = pin!(watch_object(api, &name).default_backoff());
-    let begun = Instant::now();
     let mut waited = Waited { state: state(&stored, entry), approval: stored, problem: None };
     while !is_final(&waited.state, entry.decision.verdict, wait) {
         let Ok(Some(event)) = tokio::time::timeout_at(end(&waited.approval, wait, begun), events.next()).await else {
