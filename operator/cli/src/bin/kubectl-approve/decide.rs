@@ -33,7 +33,8 @@ use crate::{
 pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Report, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     trusted(&seen)?;
-    let asks = !args.common.yes && args.common.dry_run != Some(DryRun::Server) && terminal::is_manned();
+    let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
+    let asks = !args.common.yes && !is_dry && terminal::is_manned();
     if asks {
         terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
     } else {
