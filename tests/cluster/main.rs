@@ -13,6 +13,7 @@ mod freezing;
 mod guard;
 mod limits;
 mod plugin;
+mod plugin_terminal;
 mod plugin_wait;
 mod policies;
 mod quickstart;
