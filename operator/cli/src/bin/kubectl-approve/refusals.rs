@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
-use signoff_engine::approval::eligibility::{Ineligible, Voter, allowed_verdicts, barred, closed};
+use signoff_engine::approval::eligibility::{IneligibleReason, Voter, allowed_verdicts, closed, voter_problem};
 
 use crate::{
     args::{DecisionArgs, Payload},
@@ -36,7 +36,7 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
         return Failure::Refused(why);
     }
     let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
-    if barred(&seen.approval, &voter).is_some() {
+    if voter_problem(&seen.approval, &voter).is_some() {
         return failure;
     }
     match open_gate(&seen.approval, args, now) {
@@ -53,7 +53,7 @@ fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
     let status = approval.status.clone().unwrap_or_default();
     let Some(outcome) = &status.outcome else {
         return match closed(approval, now)? {
-            Ineligible::Closed(at) => Some(format!(
+            IneligibleReason::Closed(at) => Some(format!(
                 "too late: the deadline passed {} ({at}), and then {}",
                 distance(at, now),
                 timed_out(approval.spec.request.timeout.action.unwrap_or_default())
@@ -92,7 +92,7 @@ fn timed_out(action: TimeoutAction) -> String {
 fn second_vote(seen: &Seen, args: &DecisionArgs, me: &Me, now: Moment) -> Option<String> {
     let on_behalf_of = args.common.on_behalf_of.as_deref();
     let voter = Voter { on_behalf_of, ..me.voter() };
-    let Some(Ineligible::Decided(user, verdict)) = barred(&seen.approval, &voter) else { return None };
+    let Some(IneligibleReason::Decided(user, verdict)) = voter_problem(&seen.approval, &voter) else { return None };
     let key = if seen.approval.spec.decisions.contains_key(&voter.key()) { voter.key() } else { user.clone() };
     let who = if user == me.user { "you".to_owned() } else { one_line(&user, 253) };
     Some(format!("{who} {}{}; a decision is final", done(verdict), when(seen, &key, now)))
