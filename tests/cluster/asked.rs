@@ -1,14 +1,20 @@
 //! A namespace with Approvals in it as the operator would ask them, for tests of how people decide.
-//! It must not decide anything, and asks by no other way than as the operator.
+//! It must not decide anything, and asks and counts by no other way than as the operator.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures::StreamExt;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::approval::Invalid;
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Blob, Digest};
+use signoff_engine::Now;
+use signoff_engine::approval::{OwnerState, tally};
 use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
 
 /// Waits until the API server allows what `question` asks. A new binding takes effect by a watch, which no event reports.
@@ -112,6 +118,38 @@ impl Place {
         self.approvals().replace_status(name, &PostParams::default(), &found).await.unwrap();
     }
 
+    /// Waits until a decision was found invalid by [`Place::count`].
+    pub(crate) async fn until_found_invalid(&self, name: &str) {
+        let is_invalid = |found: Option<&Approval>| {
+            found.and_then(|found| found.status.as_ref()).is_some_and(|status| !status.invalid.is_empty())
+        };
+        let waiting = await_condition(self.approvals(), name, is_invalid);
+        tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap().unwrap();
+    }
+
+    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. No Workflow is behind
+    /// these Approvals, so an operator would cancel them.
+    pub(crate) fn count(&self) -> Counting {
+        let approvals = self.approvals();
+        Counting(tokio::spawn(async move {
+            let mut changed = pin!(watcher(approvals.clone(), watcher::Config::default()).applied_objects());
+            while let Some(found) = changed.next().await {
+                let Ok(mut approval) = found else { continue };
+                if approval.spec.decisions.is_empty() {
+                    continue;
+                }
+                let now = Now { at: jiff::Timestamp::now().into(), guard_epoch: approval.guard_epoch().to_owned() };
+                let counted = tally(&approval, OwnerState::Live, &now);
+                if counted.changed {
+                    approval.status = Some(counted.status);
+                    // A conflict is another change, which the watch reports.
+                    let name = approval.name_any();
+                    let _ = approvals.replace_status(&name, &PostParams::default(), &approval).await;
+                }
+            }
+        }))
+    }
+
     /// `kubectl approve …` by the real kubectl, as this person, in this namespace.
     pub(crate) fn plugin(&self, person: &str, arguments: &[&str]) -> Invocation {
         let program = plugin();
@@ -125,6 +163,15 @@ impl Place {
     /// Runs `kubectl approve …`.
     pub(crate) async fn approve(&self, person: &str, arguments: &[&str]) -> Finished {
         self.plugin(person, arguments).run().await.unwrap()
+    }
+}
+
+/// Counting that ends when it is dropped.
+pub(crate) struct Counting(tokio::task::JoinHandle<()>);
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

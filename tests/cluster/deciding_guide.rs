@@ -62,9 +62,14 @@ async fn ask(place: &Place, gate: &str) -> String {
             place
                 .record("alice", &name, json!({"verdict": "Modify", "parameters": {"respnse": "Dear ACME, sorry."}}))
                 .await;
-            // As the engine says it of these parameters.
-            let why = "parameters.respnse is not known here: give parameters: {response: …}, the text to go on with";
-            place.invalidate("alice", &name, why).await;
+            place.until_found_invalid(&name).await;
+            name
+        }
+        "overdue" => {
+            let name = place.ask(|_| {}).await;
+            let mut found = place.stored(&name).await;
+            found.status.get_or_insert_default().phase = ApprovalPhase::Overdue;
+            place.approvals().replace_status(&name, &PostParams::default(), &found).await.unwrap();
             name
         }
         "decided" => {
@@ -105,6 +110,7 @@ async fn every_line_of_the_guide_does_what_the_guide_says() {
     let setup = blocks.iter().find(|block| block.word("setup").is_some()).expect("the page has a setup");
     let example = example(setup);
     let place = Place::shared("guide").await;
+    let _counting = place.count();
     place.let_flux_speak_for("bob@example.com").await;
     let kubeconfigs = tempfile::tempdir().unwrap();
     write_kubeconfigs(&place, kubeconfigs.path()).await;

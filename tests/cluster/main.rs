@@ -15,6 +15,8 @@ mod freezing;
 mod guard;
 mod limits;
 mod plugin;
+mod plugin_terminal;
+mod plugin_wait;
 mod policies;
 mod quickstart;
 mod races;

@@ -151,7 +151,7 @@ fn fields() -> Vec<Case> {
             "escalates where the gate names nobody",
             json!({}),
             with("Escalate", "escalateTo", json!([target()])),
-            "the subjects of spec.request.escalateTo: (none)",
+            "this gate names nobody to escalate to",
             json!({"verdict": "Escalate"}),
         ),
     ]

@@ -8,6 +8,7 @@ pub use decision::{DecisionArgs, Payload};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::aot::Shell;
+use signoff_api::Span;
 
 use crate::output::OutputArgs;
 
@@ -266,6 +267,21 @@ pub struct CommonArgs {
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
+    /// How long to wait for the outcome, such as 5m; exits with 4 if there is none by then, and with 5 if it is another
+    ///
+    /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's
+    /// deadline. 0s: not at all.
+    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = wait)]
+    pub wait: Option<Wait>,
+}
+
+/// The time for which a command waits for the outcome of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until the deadline of the gate.
+    UntilDeadline,
+    /// At most so long.
+    AtMost(std::time::Duration),
 }
 
 /// As kubectl's `--dry-run`. Without a value it is `server`: only the API server knows what is refused.
@@ -426,6 +442,13 @@ fn workflow(typed: &str) -> Result<String, String> {
     }
 }
 
+fn wait(typed: &str) -> Result<Wait, String> {
+    match typed {
+        "deadline" => Ok(Wait::UntilDeadline),
+        length => length.parse::<Span>().map(|length| Wait::AtMost(length.duration())),
+    }
+}
+
 fn pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -530,6 +553,19 @@ mod tests {
         assert_eq!(decisions("modify x --edit")[0].payload, Payload::Edited);
         assert!(parse("modify x --edit --set a=b").is_err());
         assert!(parse("retry x --edit").is_err());
+    }
+
+    #[test]
+    fn a_wait_has_a_length_or_ends_with_the_deadline() {
+        let wait = |line: &str| parse(line).map(|typed| typed.command.unwrap().decisions().remove(0).common.wait);
+        assert_eq!(wait("approve x").unwrap(), None);
+        assert_eq!(wait("approve x --wait").unwrap(), Some(Wait::UntilDeadline));
+        let seconds = |count| Some(Wait::AtMost(std::time::Duration::from_secs(count)));
+        assert_eq!(wait("approve --wait=5m x").unwrap(), seconds(300));
+        assert_eq!(wait("reject x --wait=0s").unwrap(), seconds(0));
+        assert!(
+            wait("approve x --wait=soon").unwrap_err().to_string().contains("is not a duration like 30s, 5m or 24h")
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use signoff_engine::approval::eligibility::Voter;
 use crate::{
     args::Connection,
     error::{Failure, Server},
+    suggest::CallFlags,
     whole::ValueNames,
 };
 
@@ -64,6 +65,8 @@ pub struct Session {
     pub namespace: String,
     /// All namespaces that were named, else that one.
     pub namespaces: Vec<String>,
+    /// The flags that suggested commands repeat.
+    pub call: CallFlags,
 }
 
 /// The choice of Approvals for a list.
@@ -102,7 +105,7 @@ impl Session {
         namespaces.sort();
         namespaces.dedup();
         let client = signoff_cluster::connect(config).map_err(|error| server.explain(error))?;
-        Ok(Self { client, server, namespace, namespaces })
+        Ok(Self { client, server, namespace, namespaces, call: CallFlags::new(options) })
     }
 
     /// The connection itself, for questions about other things than Approvals.

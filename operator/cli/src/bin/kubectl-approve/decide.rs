@@ -1,89 +1,91 @@
-//! Deciding: read the request, send one's own entry, and see that exactly that was stored.
+//! Deciding: read the request, ask the person, send one's own entry, see that exactly that was stored, and wait for its effect.
 //!
-//! It must not judge whether a decision is allowed, and it does not wait for what comes of it.
+//! It must not judge whether a decision is allowed: the API server does.
 
 use serde_json::Value;
-use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source, gate::RequiredFrom};
+use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
     Now,
-    approval::{OwnerState, tally},
+    approval::{OwnerState, eligibility::closed, tally},
 };
 
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
+use tokio::time::Instant;
 
 use crate::{
-    args::{DecisionArgs, DryRun, Payload},
+    args::{DecisionArgs, DryRun, Payload, Wait},
     client::{Me, Seen, Session},
     clock,
+    decision_report::{self, Report, conditions, done},
+    dialog,
     error::Failure,
     output,
     payload::{self, Entry},
-    sanitize::{fenced, one_line, quoted},
-    show, terminal, whole,
+    refusals,
+    sanitize::{fenced, one_line},
+    show, suggest, terminal, wait,
 };
 
-/// Records a decision that was typed with its verdict. Returns the line that says so.
+/// Records a decision that was typed with its verdict, and waits for its effect. On a terminal it shows what is decided
+/// about and asks first.
 ///
 /// # Errors
 /// Refusals, and everything that keeps it from being recorded as it was typed.
-pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<String, Failure> {
+pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Report, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     trusted(&seen)?;
-    terminal::note(&summary(&seen.approval));
-    if let Some(question) = unread(args, &seen.approval, &session.namespace)
-        && terminal::is_manned()
-        && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?
-    {
-        return Err(Failure::Declined);
+    let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
+    let asks = !args.common.yes && !is_dry && terminal::is_manned();
+    if asks {
+        terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
+    } else {
+        terminal::note(&summary(&seen.approval));
     }
-    record(session, args, &seen, &me).await
+    record(session, args, &seen, &me, asks).await
 }
 
-/// The question whether to approve what was not shown in whole: without it, a person would take a part for all of it.
-fn unread(args: &DecisionArgs, approval: &Approval, namespace: &str) -> Option<String> {
-    let cut = whole::cut(&approval.spec.request);
-    let asks = args.verdict == Verdict::Approve && !args.common.yes && !cut.is_empty();
-    asks.then(|| {
-        let show = quoted(&["kubectl", "approve", "show", "--full", &args.name, "-n", namespace]);
-        format!(
-            "The request holds only the beginning of {}.\nThe whole: {show}\nThis is asked each time; --yes does not ask.\nApprove {} without the whole?",
-            cut.join(" and of "),
-            one_line(&args.name, 253)
-        )
-    })
-}
-
-/// Shows the Approval, asks, and approves it.
+/// Shows the Approval, asks, and approves it. Where the gate does not take Approve it asks which verdict.
 ///
 /// # Errors
 /// As [`decide`]; and when there is nobody to be asked.
-pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<String, Failure> {
+pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Report, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
-    terminal::note(&show::page(&seen, &me, clock::now(), None));
+    terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
     trusted(&seen)?;
-    if !args.common.yes {
-        if !terminal::is_manned() {
-            return Err(Failure::Refused(format!(
-                "standard input is not a terminal, so there is no confirmation: use --yes, or kubectl approve approve {}",
-                args.name
-            )));
+    let asks = !args.common.yes;
+    let approval = &seen.approval;
+    let is_open = closed(approval, clock::now()).is_none();
+    if let Some(why) = refusals::open_gate(approval, args, clock::now()).filter(|_| is_open) {
+        let suggestions = session.call.decisions(approval);
+        let why = format!("{why}\n{}", suggest::lines(&suggestions).trim_end());
+        if !asks || !terminal::is_manned() {
+            return Err(Failure::Refused(why));
         }
-        let cut = whole::cut(&seen.approval.spec.request);
-        let part = if cut.is_empty() { "" } else { " without the whole of what is cut above" };
-        let question = format!("Approve {} as {}{part}?", args.name, one_line(&me.user, 253));
-        if !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
-            return Err(Failure::Declined);
-        }
+        terminal::note(&why);
+        let verdict = dialog::verdict(&suggestions)?;
+        return record(session, &DecisionArgs { verdict, ..args.clone() }, &seen, &me, asks).await;
     }
-    record(session, args, &seen, &me).await
+    if asks && !terminal::is_manned() {
+        let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
+        let approve = approve.map(|one| format!(", or {}", one.command)).unwrap_or_default();
+        return Err(Failure::Refused(format!(
+            "standard input is not a terminal, so there is no confirmation: use --yes{approve}"
+        )));
+    }
+    record(session, args, &seen, &me, asks).await
 }
 
-async fn record(session: &Session, args: &DecisionArgs, seen: &Seen, me: &Me) -> Result<String, Failure> {
+/// Sends a decision. `asks`: whether a person is there to be asked.
+async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, asks: bool) -> Result<Report, Failure> {
+    let mut args = typed.clone();
+    if asks && closed(&seen.approval, clock::now()).is_none() {
+        dialog::complete(&mut args, &seen.approval.spec.request)?;
+    }
     let file = match &args.payload {
         Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read(path)?),
         _ => None,
     };
-    let entry = payload::entry(args, file.as_deref(), &seen.approval, me)?;
+    let entry = payload::entry(&args, file.as_deref(), &seen.approval, me)?;
     if let Some(attempt) = entry.decision.attempt {
         let why = seen
             .approval
@@ -98,28 +100,78 @@ async fn record(session: &Session, args: &DecisionArgs, seen: &Seen, me: &Me) ->
         ));
     }
     let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
-    let resource = format!("approval.signoff.dev/{}", args.name);
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Ok(format!("{resource} unchanged ({} already)", done(entry.decision.verdict)));
+        return unchanged(session, &args, seen, &entry).await;
     }
     if args.common.dry_run == Some(DryRun::Client) {
         usable(&seen.approval, &entry, clock::now())?;
-        terminal::note(&format!("{resource} not sent (client dry run); the patch of kubectl patch --type=merge:"));
-        return output::json(&patch).map(|text| text.trim_end().to_owned());
+        terminal::note(&format!(
+            "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type=merge:",
+            one_line(&args.name, 253)
+        ));
+        let line = output::json(&patch)?.trim_end().to_owned();
+        return Ok(Report { line, failure: None });
     }
-    let dry_run = args.common.dry_run == Some(DryRun::Server);
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
         // Where a policy has a sentence for it, that one is said.
-        session.patch(&args.name, &patch, true).await?;
+        send(session, &args, me, &patch, true).await?;
         return Err(failure);
     }
-    let after = session.patch(&args.name, &patch, dry_run).await?;
+    if asks {
+        // Nobody is asked about a decision that would be refused.
+        send(session, &args, me, &patch, true).await?;
+        dialog::confirm(&args, &seen.approval, me)?;
+    }
+    let dry_run = args.common.dry_run == Some(DryRun::Server);
+    let after = send(session, &args, me, &patch, dry_run).await?;
     let differences = payload::differences(&entry, stored(&after.raw, &entry.key), me);
     if !differences.is_empty() {
         return Err(tampered(&entry, &differences));
     }
-    let suffix = if dry_run { " (server dry run)" } else { "" };
-    Ok(format!("{resource} {}{suffix}", reached(&after.approval, &entry, clock::now())))
+    if dry_run {
+        let line = format!("{} (server dry run)", reached(&after.approval, &entry, clock::now()));
+        return Ok(reported(&args, Report { line, failure: None }));
+    }
+    Ok(reported(&args, effect(session, &args, after.approval, &entry).await))
+}
+
+async fn send(session: &Session, args: &DecisionArgs, me: &Me, patch: &Value, dry_run: bool) -> Result<Seen, Failure> {
+    match session.patch(&args.name, patch, dry_run).await {
+        Ok(after) => Ok(after),
+        Err(failure) => Err(refusals::explain(session, args, me, failure).await),
+    }
+}
+
+/// Reports a decision that is recorded already; `--wait` waits for its effect.
+async fn unchanged(session: &Session, args: &DecisionArgs, seen: &Seen, entry: &Entry) -> Result<Report, Failure> {
+    if args.common.wait.is_some() {
+        return Ok(reported(args, effect(session, args, seen.approval.clone(), entry).await));
+    }
+    let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
+    let when = refusals::when(seen, &entry.key, clock::now());
+    let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
+    Ok(reported(args, Report { line, failure: None }))
+}
+
+/// Waits for the effect of a recorded decision.
+async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry: &Entry) -> Report {
+    let length = args.common.wait;
+    if length == Some(Wait::AtMost(std::time::Duration::ZERO)) {
+        let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
+        return Report { line, failure: None };
+    }
+    let begun = Instant::now();
+    let mut waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
+    if length.is_some_and(Wait::is_long) && waited.is_open(entry.decision.verdict) {
+        let so_far = decision_report::report(session, &waited, entry, None).await;
+        terminal::note(&format!("{}; still waiting", so_far.line));
+        waited = wait::wait(session, waited.approval, entry, length, begun).await;
+    }
+    decision_report::report(session, &waited, entry, length).await
+}
+
+fn reported(args: &DecisionArgs, report: Report) -> Report {
+    Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
 }
 
 fn stored<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
@@ -198,7 +250,7 @@ pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Fai
     found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
 }
 
-/// Returns how many approvals are recorded and needed after a decision.
+/// Returns how many approvals are recorded and needed after a decision, as the operator will count them.
 fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
     let request = &approval.spec.request;
     let verdict = entry.decision.verdict;
@@ -230,133 +282,6 @@ fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
     format!("{verdict} recorded{person} ({count}{also})")
 }
 
-/// Names what a request demands besides the people of its first quorum.
-fn conditions(request: &ApprovalRequest) -> String {
-    let group = |from: &RequiredFrom| format!("{} of group {}", from.min, one_line(&from.group, 253));
-    let groups = request.quorums.iter().take(1).flat_map(|own| &own.required_from).map(group);
-    let further = request.quorums.iter().skip(1).map(|one| format!("the quorum of {}", one_line(&one.source, 253)));
-    let all: Vec<_> = groups.chain(further).collect();
-    if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
-}
-
-fn done(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Approve => "approved",
-        Verdict::Reject => "rejected",
-        Verdict::Modify => "modified",
-        Verdict::Respond => "answered",
-        Verdict::Defer => "deferred",
-        Verdict::Escalate => "escalated",
-        Verdict::Abort => "aborted",
-        Verdict::Skip => "skipped",
-        Verdict::Retry => "asked again",
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use signoff_api::{Decision, gate::RejectPolicy};
-
-    use super::*;
-    use crate::sample;
-
-    fn after(approval: &mut Approval, user: &str, decision: Decision) -> String {
-        approval.spec.decisions.insert(user.into(), decision.clone());
-        reached(approval, &Entry { key: user.into(), decision }, sample::now())
-    }
-
-    #[test]
-    fn a_quorum_is_counted_as_the_operator_counts() {
-        let mut approval = sample::approval();
-        approval.spec.request.quorums[0].threshold = 2;
-        assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "Approve recorded (1 of 2)");
-        assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
-        assert_eq!(after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
-        assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
-        assert_eq!(
-            after(&mut approval, "erin", Decision::new(Verdict::Approve)),
-            "Approve recorded (Abort by dora goes before it)"
-        );
-        let mut approval = sample::approval();
-        approval.spec.request.quorums[0].threshold = 2;
-        approval.spec.request.quorums[0].reject_policy = Some(RejectPolicy::Threshold);
-        assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (it takes 2)");
-    }
-
-    #[test]
-    fn groups_that_are_still_needed_are_named() {
-        let mut approval = sample::approval();
-        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
-        assert_eq!(
-            after(&mut approval, "bob", Decision::new(Verdict::Approve)),
-            "Approve recorded (1 of 1; not yet met of: 1 of group leads)"
-        );
-        let lead = Decision { groups: vec!["leads".into()], ..Decision::new(Verdict::Approve) };
-        assert_eq!(after(&mut approval, "alice", lead), "approved");
-    }
-
-    #[test]
-    fn a_payload_that_the_operator_could_not_use_is_refused_before_it_costs_an_attempt() {
-        let approval = sample::approval();
-        let modify = |json: serde_json::Value| Decision {
-            parameters: serde_json::from_value(json).ok(),
-            ..Decision::new(Verdict::Modify)
-        };
-        let entry = |decision| Entry { key: "alice@example.com".into(), decision };
-        assert!(usable(&approval, &entry(modify(serde_json::json!({"response": "better"}))), sample::now()).is_ok());
-        let refusal = usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))), sample::now());
-        assert!(refusal.is_err_and(|failure| failure.to_string().contains("response")));
-    }
-
-    #[test]
-    fn an_answer_that_costs_too_much_is_refused_and_does_not_hang() {
-        let mut approval = sample::approval();
-        let request = &mut approval.spec.request;
-        request.allowed_verdicts.push(Verdict::Respond);
-        request.form = serde_json::from_value(serde_json::json!({"questions": [{"id": "why"}]})).ok();
-        assert!(request.form.is_some());
-        sample::seal(&mut approval);
-        let entry = |text: &str| Entry {
-            key: "alice@example.com".into(),
-            decision: Decision { response: Some(text.to_owned()), ..Decision::new(Verdict::Respond) },
-        };
-        for mark in ["endless", "deaf"] {
-            let refusal = usable(&approval, &entry(&format!("[[{mark}:answer]]")), sample::now());
-            assert!(refusal.is_err_and(|failure| failure.to_string().contains("CPU time")), "{mark}");
-        }
-        assert!(usable(&approval, &entry("because"), sample::now()).is_ok());
-    }
-
-    #[test]
-    fn who_approves_a_text_that_was_not_shown_in_whole_is_asked() {
-        let args = |verdict, yes| DecisionArgs {
-            name: "refund-1".into(),
-            verdict,
-            payload: Payload::Nothing,
-            common: crate::args::CommonArgs { yes, ..Default::default() },
-        };
-        let mut approval = sample::approval();
-        assert_eq!(unread(&args(Verdict::Approve, false), &approval, "finance"), None);
-        let whole = serde_json::json!({"digest": approval.spec.request.digest, "size": 9000});
-        approval.spec.request.context_ref = serde_json::from_value(whole).ok();
-        let question = unread(&args(Verdict::Approve, false), &approval, "finance").unwrap_or_default();
-        let words = "only the beginning of the context (9000 bytes).\nThe whole: kubectl approve show --full refund-1 -n finance\n";
-        assert!(question.contains(words), "{question}");
-        assert_eq!(unread(&args(Verdict::Approve, true), &approval, "finance"), None, "--yes");
-        assert_eq!(unread(&args(Verdict::Reject, false), &approval, "finance"), None);
-    }
-
-    #[test]
-    fn whom_one_speaks_for_is_said() {
-        let mut approval = sample::approval();
-        let decision = Decision { on_behalf_of: Some("bob".into()), ..Decision::new(Verdict::Abort) };
-        assert_eq!(after(&mut approval, "bob via me", decision), "aborted on behalf of bob");
-    }
-
-    #[test]
-    fn a_changed_decision_is_reported_field_by_field() {
-        let entry = Entry { key: "alice".into(), decision: Decision::new(Verdict::Approve) };
-        let text = tampered(&entry, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
-        assert!(text.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice:\n  | verdict: sent"), "{text}");
-    }
-}
+#[path = "decide/tests.rs"]
+mod tests;

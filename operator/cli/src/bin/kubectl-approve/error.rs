@@ -27,7 +27,7 @@ pub enum Failure {
     #[error("refused: nothing was changed")]
     Unchanged,
     /// Of several decisions, some could not be recorded; each said why.
-    #[error("{failed} of {of} could not be decided")]
+    #[error("error: {failed} of {of} could not be decided")]
     Several {
         /// The number of those that failed.
         failed: usize,
@@ -36,6 +36,12 @@ pub enum Failure {
         /// The exit code of the first that failed.
         code: u8,
     },
+    /// `--wait` ended before the gate was decided.
+    #[error("error: not decided when --wait ended")]
+    NotDecided,
+    /// The gate was not decided as the decision says, or the decision does not count.
+    #[error("error: not decided as you voted")]
+    DecidedOtherwise,
     /// The rules that vouch for decisions are not in force.
     #[error("error: nothing that is decided now is honoured")]
     Unguarded,
@@ -45,13 +51,15 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code: 1 refused and everything else, 2 usage, 3 not found.
+    /// The exit code: 1 refused and everything else, 2 usage, 3 not found, 4 not decided in time, 5 decided otherwise.
     pub fn code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::Declined | Self::Unchanged | Self::Unguarded | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Several { code, .. } => *code,
+            Self::NotDecided => 4,
+            Self::DecidedOtherwise => 5,
         }
     }
 }

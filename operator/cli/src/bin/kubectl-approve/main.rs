@@ -8,6 +8,8 @@ mod client;
 mod completion;
 mod decide;
 mod deciders;
+mod decision_report;
+mod dialog;
 mod doctor;
 mod edit;
 mod error;
@@ -22,12 +24,16 @@ mod output;
 mod payload;
 mod picker;
 mod rbac;
+mod refusals;
 mod run_verbs;
 #[cfg(test)]
 mod sample;
 mod show;
 mod status;
+mod successor;
+mod suggest;
 mod version;
+mod wait;
 mod waiting;
 mod watch_problem;
 mod whoami;
@@ -43,6 +49,7 @@ use signoff_cli::{clock, sanitize, table, terminal};
 use crate::{
     args::{Arguments, Command, CommonArgs, DecisionArgs, Payload},
     client::Session,
+    decision_report::Report,
     error::Failure,
     names::Short,
 };
@@ -118,7 +125,7 @@ async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) ->
     };
     let args = DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common };
     match decide::show_and_approve(&session, &args).await {
-        Ok(line) => Ok(terminal::print(&(line + "\n"))?),
+        Ok(report) => finish(report),
         Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
     }
 }
@@ -128,7 +135,14 @@ async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result
     let (of, mut failures) = (all.len(), Vec::new());
     for args in all {
         match decide_one(session, args).await {
-            Ok(line) => terminal::print(&(line + "\n"))?,
+            Ok(report) if of == 1 => return finish(report),
+            Ok(report) => {
+                terminal::print(&(report.line + "\n"))?;
+                if let Some(failure) = report.failure {
+                    terminal::note(&failure.to_string());
+                    failures.push(failure);
+                }
+            }
             Err(failure) if of == 1 => return Err(failure.into()),
             Err(failure) => {
                 terminal::note(&failure.to_string());
@@ -142,7 +156,7 @@ async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result
     }
 }
 
-async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<String, Failure> {
+async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Report, Failure> {
     args.name = names::full(session, &args.name, Short::OnTerminal).await?;
     let name = args.name.clone();
     let decided = async {
@@ -153,6 +167,12 @@ async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<String,
         Err(failure) => Err(names::explained(session, &name, failure).await),
         decided => decided,
     }
+}
+
+/// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
+fn finish(report: Report) -> anyhow::Result<()> {
+    terminal::print(&(report.line + "\n"))?;
+    report.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
 /// A name or a flag of the bare form before a subcommand would be dropped in silence; ends the process with code 2.

@@ -2,23 +2,26 @@
 //!
 //! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
 
+mod next;
+mod texts;
+
 use serde_json::Value;
 use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
+    Approval, ApprovalStatus, Decision, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject},
-    journal::BlobRef,
 };
 
 use signoff_cli::status::consequence;
-use signoff_engine::{approval::eligibility::ineligible, gate::parameters};
+use signoff_engine::approval::eligibility::ineligible;
 
 use crate::{
     args::Show,
-    client::{Me, RunNow, Seen, Session},
+    client::{Me, Seen, Session},
     clock::{self, distance},
     error::Failure,
-    sanitize::{fenced, one_line, quoted},
+    sanitize::{fenced, one_line},
+    suggest::CallFlags,
     table::table,
     whole::{self, Whole},
 };
@@ -42,11 +45,13 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
     let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
     status.conditions.extend(said.cloned());
     let now = clock::now();
-    Ok(page(&seen, &me, now, whole.as_ref()) + &next(&seen.approval, &me, &run, now))
+    let next = next::next(&seen.approval, &me, &run, now, &session.call);
+    Ok(page(&seen, &me, now, whole.as_ref(), &session.call) + &next)
 }
 
-/// The page. `whole`: the whole of what the request holds in part, where it was fetched.
-pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String {
+/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `call`: the flags that suggested
+/// commands repeat.
+pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &CallFlags) -> String {
     let approval = &seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
@@ -54,24 +59,8 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String 
     facts(&mut page, seen, now);
     warnings(&mut page, &status);
     page.section("Question", &fenced(&request.prompt, LONGEST));
-    let command = full(approval);
-    if let Some(review) = &request.reviews {
-        let text = Text {
-            shown: &review.response,
-            whole: whole.and_then(|whole| whole.review.as_deref()),
-            reference: review.ref_.as_ref(),
-            is_cut: whole::is_review_cut(request),
-        };
-        let title = format!("Reviewed: what step {} made", one_line(&review.path, 512));
-        page.section(&title, &text.body(&review.digest, &command));
-    }
-    if let Some(context) = &request.context {
-        let reference = request.context_ref.as_ref();
-        let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
-        let text = Text { shown: context, whole, reference, is_cut };
-        let digest = reference.map_or_else(|| Digest::of_bytes(context.as_bytes()), |whole| whole.digest.clone());
-        let title = "Context, in the run's own words (of models, tools and people; not checked)";
-        page.section(title, &text.body(&digest, &command));
+    for (title, body) in texts::texts(request, whole, &call.show_full(approval)) {
+        page.section(&title, &body);
     }
     for question in request.form.iter().flat_map(|form| &form.questions) {
         let title = if question.id == Question::PLAIN {
@@ -85,88 +74,9 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String 
         page.section("Decisions", &decisions(approval, &status, now));
     }
     outcome(&mut page, &status, now);
-    let name = approval.metadata.name.as_deref().unwrap_or_default();
-    if !status.phase.is_end() {
-        for verdict in [Verdict::Modify, Verdict::Retry] {
-            if let Some(how) = taken(request, verdict, name, approval.metadata.namespace.as_deref()) {
-                page.section(&format!("{verdict} takes"), &how);
-            }
-        }
-    }
     page.gap();
     page.fact("You", &standing(approval, me, now));
     page.text
-}
-
-/// Returns the line with the next command for the reader, such as `Next: kubectl approve show …`.
-fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
-    let request = &approval.spec.request;
-    let namespace = approval.metadata.namespace.as_deref().unwrap_or_default();
-    let command = |words: &[&str]| quoted(&[&["kubectl"], words, &["-n", namespace]].concat());
-    let workflow = ["get", "workflow", &request.workflow.name];
-    let is_decided = approval.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
-    let text = match (run.phase, run.pending.first()) {
-        (Some(phase), _) if phase.is_end() => {
-            let all = command(&[&workflow[..], &["-o", "yaml"]].concat());
-            format!("the run has ended ({}): {all}", phase.name())
-        }
-        (_, Some(other)) if is_decided => format!("the run waits again: {}", command(&["approve", "show", other])),
-        _ if is_decided => format!("the run goes on: {}", command(&[&workflow[..], &["--watch"]].concat())),
-        _ if ineligible(approval, &me.voter(), now).is_some() => {
-            format!("the run waits for {}", subjects(approval.approvers()))
-        }
-        _ => decides(approval, &command),
-    };
-    format!("{:<14}{text}\n", "Next:")
-}
-
-/// The command of the first verdict that is allowed, and the names of the others.
-fn decides(approval: &Approval, command: &dyn Fn(&[&str]) -> String) -> String {
-    let request = &approval.spec.request;
-    let name = approval.metadata.name.as_deref().unwrap_or_default();
-    let mut verdicts = request.allowed_verdicts.iter().map(|verdict| verdict.name().to_lowercase());
-    let Some(first) = verdicts.next() else { return "it cannot be decided: no verdict is allowed".to_owned() };
-    let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "…"] } else { &[] };
-    let command = command(&[&["approve", first.as_str(), name], reason].concat());
-    let others: Vec<String> = verdicts.collect();
-    if others.is_empty() { command } else { format!("{command} (or {})", others.join(", ")) }
-}
-
-/// The command that prints the whole.
-fn full(approval: &Approval) -> String {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (name, namespace) = (text(&approval.metadata.name), text(&approval.metadata.namespace));
-    quoted(&["kubectl", "approve", "show", "--full", &name, "-n", &namespace])
-}
-
-/// A text of others, of which the request may hold only a part.
-struct Text<'t> {
-    shown: &'t str,
-    /// The whole, where it was fetched and verified.
-    whole: Option<&'t str>,
-    reference: Option<&'t BlobRef>,
-    is_cut: bool,
-}
-
-impl Text<'_> {
-    /// The text, and what is not shown of it, with the command that shows it.
-    fn body(&self, digest: &Digest, command: &str) -> String {
-        if let Some(whole) = self.whole {
-            let body = fenced(whole, whole.len().max(LONGEST));
-            return format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len());
-        }
-        let body = fenced(self.shown, LONGEST);
-        if !self.is_cut {
-            return body;
-        }
-        let more = match self.reference.and_then(|whole| usize::try_from(whole.size).ok()) {
-            // The beginning of each field of a call may be longer than the whole by its marks.
-            Some(size) if size > self.shown.len() => format!("{} more of {size} bytes", size - self.shown.len()),
-            Some(size) => format!("the whole has {size} bytes"),
-            None => "this is the beginning".to_owned(),
-        };
-        format!("{body}  CUT HERE: {more}, {digest}\n  the whole: {command}\n")
-    }
 }
 
 /// Lines of `Label:   text`, and sections.
@@ -319,24 +229,6 @@ fn form(question: &Question) -> String {
     rules.push(if question.may_be_left_out() { "may be left out".into() } else { "required".into() });
     body.push_str(&format!("  {}\n", rules.join("; ")));
     body
-}
-
-/// What a verdict takes along, in words and as a command; none where it takes nothing or is not allowed.
-fn taken(request: &ApprovalRequest, verdict: Verdict, name: &str, namespace: Option<&str>) -> Option<String> {
-    let schema = parameters::schema(request, verdict).filter(|_| request.allowed_verdicts.contains(&verdict))?;
-    let mut words = ["kubectl", "approve", &verdict.name().to_lowercase(), name].map(str::to_owned).to_vec();
-    for (field, value) in parameters::example(&schema) {
-        words.extend(match value {
-            // What would be read as something else than text.
-            Value::String(text) if serde_json::from_str::<Value>(&text).is_ok() => {
-                ["--set-string".to_owned(), format!("{field}={text}")]
-            }
-            Value::String(text) => ["--set".to_owned(), format!("{field}={text}")],
-            other => ["--set".to_owned(), format!("{field}={other}")],
-        });
-    }
-    words.extend(namespace.iter().flat_map(|namespace| ["-n".to_owned(), (*namespace).to_owned()]));
-    Some(format!("  {}\n  such as: {}\n", one_line(&parameters::shape(&schema), 1000), quoted(&words)))
 }
 
 fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> String {

@@ -56,10 +56,12 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
     let waiting = waiting.map(|(found, _)| {
         found.iter().filter(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none()).count()
     });
-    Ok(page(&me, &session.namespace, &powers, waiting))
+    let list = session.call.kubectl(Some(&session.namespace), &["approve", "list"]);
+    Ok(page(&me, &session.namespace, &powers, waiting, &list))
 }
 
-fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>) -> String {
+/// The page. `list`: the command that lists what waits.
+fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>, list: &str) -> String {
     let groups = me.groups.iter().map(|group| one_line(group, 253)).collect::<Vec<_>>().join(", ");
     let approve = if powers.approve {
         "gates that list you, by name or by group"
@@ -86,8 +88,8 @@ fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failur
         "Waiting:",
         match waiting {
             Ok(0) => "no approval for you".to_owned(),
-            Ok(1) => "1 approval for you (kubectl approve list)".to_owned(),
-            Ok(count) => format!("{count} approvals for you (kubectl approve list)"),
+            Ok(1) => format!("1 approval for you ({list})"),
+            Ok(count) => format!("{count} approvals for you ({list})"),
             Err(failure) => failure.to_string(),
         },
     ));
@@ -163,13 +165,13 @@ mod tests {
         let me = sample::me("alice@example.com", &["finance", "system:authenticated"]);
         let powers = Powers { approve: true, grant: false, delegate: Delegate::These(vec!["bob@example.com".into()]) };
         assert_eq!(
-            page(&me, "finance", &powers, Ok(2)),
+            page(&me, "finance", &powers, Ok(2), "kubectl approve list -n finance"),
             "User:         alice@example.com\n\
              Groups:       finance, system:authenticated\n\
              Namespace:    finance\n\
              May decide:   gates that list you, by name or by group\n\
              On behalf of: bob@example.com\n\
-             Waiting:      2 approvals for you (kubectl approve list)\n"
+             Waiting:      2 approvals for you (kubectl approve list -n finance)\n"
         );
     }
 }

@@ -4,16 +4,19 @@
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{
+    Digest,
     approval::{ApprovalPhase, Outcome, TallyStatus},
+    gate::GateType,
+    journal::BlobRef,
     workflow::WorkflowPhase,
 };
 
 use super::*;
-use crate::sample;
+use crate::{client::RunNow, sample};
 
 fn shown(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), None)
+    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), None, &CallFlags::default())
 }
 
 #[test]
@@ -37,17 +40,9 @@ After that:   it counts as rejected
 Question:
   | Send this letter to ACME?
 
-Reviewed: what step draft made:
+What step draft made:
   | Dear ACME,
   | we refund 420 EUR.
-
-Context, in the run's own words (of models, tools and people; not checked):
-  | Dear ACME,
-  | we refund 420 EUR.
-
-Modify takes:
-  {{response: <any>}}
-  such as: kubectl approve modify {name} --set 'response=better' -n finance
 
 You:          alice@example.com, one of the approvers
 "
@@ -56,9 +51,10 @@ You:          alice@example.com, one of the approvers
 }
 
 #[test]
-fn the_last_line_says_what_to_do_now() {
+fn the_last_lines_say_what_to_do_now() {
     let me = sample::me("alice@example.com", &["finance"]);
-    let line = |approval: &Approval, run: &RunNow| next(approval, &me, run, sample::now());
+    let call = CallFlags::default();
+    let line = |approval: &Approval, run: &RunNow| next::next(approval, &me, run, sample::now(), &call);
     let run = |phase, pending: &[&str]| RunNow {
         phase: Some(phase),
         pending: pending.iter().map(|&name| name.to_owned()).collect(),
@@ -67,15 +63,22 @@ fn the_last_line_says_what_to_do_now() {
     let mut approval = sample::approval();
     let name = approval.metadata.name.clone().unwrap();
     let waiting = run(WorkflowPhase::Waiting, &[&name]);
-    let said = format!("Next:         kubectl approve approve {name} -n finance (or reject, modify, abort)\n");
+    let said = format!(
+        "
+Decide with one of:
+  kubectl approve approve {name} -n finance
+  kubectl approve reject {name} -n finance
+  kubectl approve modify {name} --set 'response=better' -n finance
+    takes {{response: <any>}}
+  kubectl approve abort {name} -n finance
+"
+    );
     assert_eq!(line(&approval, &waiting), said);
     assert_eq!(line(&approval, &RunNow::default()), said, "the run cannot be read");
-    approval.spec.request.require_reason = Some(true);
-    approval.spec.request.allowed_verdicts = vec![Verdict::Reject];
-    let said = format!("Next:         kubectl approve reject {name} --reason '…' -n finance\n");
-    assert_eq!(line(&approval, &waiting), said);
+    approval.spec.request.allowed_verdicts = Vec::new();
+    assert_eq!(line(&approval, &waiting), "Next:         it cannot be decided: no verdict is allowed\n");
     let stranger = sample::me("mallory@example.com", &[]);
-    let said = next(&approval, &stranger, &waiting, sample::now());
+    let said = next::next(&approval, &stranger, &waiting, sample::now(), &call);
     assert_eq!(said, "Next:         the run waits for alice@example.com, group finance\n");
 
     approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
@@ -85,6 +88,36 @@ fn the_last_line_says_what_to_do_now() {
     assert_eq!(line(&approval, &run(WorkflowPhase::Waiting, &["other-1"])), said);
     let said = "Next:         the run has ended (Rejected): kubectl get workflow refund-4711 -o yaml -n finance\n";
     assert_eq!(line(&approval, &run(WorkflowPhase::Rejected, &[])), said);
+}
+
+#[test]
+fn what_is_decided_about_stands_under_a_heading_of_its_gate_type() {
+    use GateType::{ErrorEscalation, FinalResponse, OutputValidation, PlanApproval, Step, StepStart};
+    let mut approval = sample::approval();
+    for (type_, path, heading) in [
+        (StepStart, "dump", "What will run (step dump):"),
+        (FinalResponse, ".final", "What will be published:"),
+        (PlanApproval, ".router", "The plan:"),
+        (ErrorEscalation, "draft", "How step draft failed:"),
+        (OutputValidation, "draft", "What step draft answered:"),
+        (Step, "draft", "What step draft made:"),
+        (Step, "essay/.review", "What is reviewed:"),
+    ] {
+        approval.spec.request.gate.type_ = type_;
+        approval.spec.request.reviews.as_mut().unwrap().path = path.to_owned();
+        let page = shown(approval.clone());
+        assert!(page.contains(&format!("\n{heading}\n  | Dear ACME,\n")), "{page}");
+    }
+}
+
+#[test]
+fn a_context_that_repeats_the_reviewed_text_is_shown_once() {
+    let mut approval = sample::approval();
+    assert_eq!(shown(approval.clone()).matches("we refund 420 EUR.").count(), 1);
+    approval.spec.request.context = Some("Dear ACME,\nwe refund 421 EUR.".into());
+    let page = shown(approval);
+    assert!(page.contains("we refund 420 EUR.") && page.contains("Context, in the run's own words"), "{page}");
+    assert!(page.contains("we refund 421 EUR."), "{page}");
 }
 
 #[test]
@@ -127,7 +160,7 @@ fn the_whole_is_shown_to_its_end_where_it_was_fetched() {
     request.context_ref = Some(BlobRef { digest: digest.clone(), size: i64::try_from(long.len()).unwrap() });
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
     let whole = Whole { context: Some(long.clone()), review: None };
-    let page = page(&seen, &sample::me("alice@example.com", &[]), sample::now(), Some(&whole));
+    let page = page(&seen, &sample::me("alice@example.com", &[]), sample::now(), Some(&whole), &CallFlags::default());
     assert!(page.contains(&format!("the end\n  the whole: {} bytes, verified: {digest}\n", long.len())));
     assert!(!page.contains("CUT HERE") && !page.contains('\u{1b}'));
 }
@@ -146,41 +179,6 @@ fn a_form_shows_options_and_rules() {
         page.contains("Answer iban:\n  free text; must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
         "{page}"
     );
-}
-
-#[test]
-fn what_modify_and_retry_take_is_said_with_a_command_that_a_shell_reads_as_it_was_meant() {
-    let mut approval = sample::approval();
-    let name = approval.metadata.name.clone().unwrap();
-    approval.spec.request.allowed_verdicts.push(Verdict::Retry);
-    assert!(!shown(approval.clone()).contains("Retry takes"));
-    let schema =
-        |field: &str, schema: Value| json!({"type": "object", "required": [field], "properties": {field: schema}});
-    for (field, of, words, option) in [
-        ("route", json!({"enum": ["billing", "42"]}), r#"{route: "billing" or "42"}"#, "--set 'route=billing'"),
-        ("route", json!({"enum": ["42"]}), r#"{route: "42"}"#, "--set-string 'route=42'"),
-        ("draft", json!({"type": "string"}), "{draft: <text>}", "--set 'draft=better'"),
-        (
-            "parts",
-            json!({"type": "array", "items": {"type": "string"}}),
-            "{parts: [<text>, ...]}",
-            r#"--set 'parts=["better"]'"#,
-        ),
-    ] {
-        approval.spec.request.parameters = serde_json::from_value(
-            json!({"Modify": schema(field, of), "Retry": schema("workers", json!({"type": "array", "items": {"type": "integer"}}))}),
-        )
-        .unwrap();
-        let page = shown(approval.clone());
-        let modify =
-            format!("\nModify takes:\n  {words}\n  such as: kubectl approve modify {name} {option} -n finance\n");
-        let retry = format!(
-            "\nRetry takes:\n  {{workers: [<integer>, ...]}}\n  such as: kubectl approve retry {name} --set 'workers=[0]' -n finance\n"
-        );
-        assert!(page.contains(&(modify + &retry)), "{page}");
-    }
-    approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
-    assert!(!shown(approval).contains(" takes:"), "what is not allowed takes nothing");
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! Refusals in words about the gate, compared whole.
+#![allow(clippy::unwrap_used)]
+use std::time::Duration;
+
+use serde_json::json;
+use signoff_api::{
+    Decision, Outcome,
+    approval::Source,
+    gate::{Level, Subject},
+};
+
+use super::*;
+use crate::{args::CommonArgs, sample};
+
+const ME: &str = "alice@example.com";
+
+fn args(verdict: Verdict, payload: Payload) -> DecisionArgs {
+    DecisionArgs { name: "x".into(), verdict, payload, common: CommonArgs::default() }
+}
+
+fn seen(approval: Approval) -> Seen {
+    Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
+}
+
+#[test]
+fn a_second_vote_reads_when_the_first_one_was() {
+    let mut approval = sample::approval();
+    approval.spec.decisions.insert(ME.into(), Decision::new(Verdict::Approve));
+    let now = sample::now().after(Duration::from_secs(10));
+    let me = sample::me(ME, &[]);
+    let mut found = seen(approval);
+    let reject = args(Verdict::Reject, Payload::Nothing);
+    let said = |found: &Seen| second_vote(found, &reject, &me, now);
+    assert_eq!(said(&found).unwrap(), "you approved; a decision is final");
+    found.raw["metadata"]["managedFields"] = json!([
+        {"time": "2026-11-22T09:00:00Z", "fieldsV1": {"f:spec": {"f:decisions": {"f:bob": {}}}}},
+        {"time": "2026-11-22T10:00:00Z", "fieldsV1": {"f:spec": {"f:decisions": {"f:alice@example.com": {}}}}},
+    ]);
+    assert_eq!(said(&found).unwrap(), "you approved 10s ago; a decision is final");
+    let votes = json!([{"key": ME, "user": ME, "verdict": "Approve", "attempt": 1, "at": "2026-11-22T09:59:40Z", "epoch": "e"}]);
+    found.approval.status.get_or_insert_default().votes = serde_json::from_value(votes).unwrap();
+    assert_eq!(said(&found).unwrap(), "you approved 30s ago; a decision is final");
+    assert_eq!(second_vote(&found, &reject, &sample::me("bob", &["finance"]), now), None);
+}
+
+#[test]
+fn a_closed_gate_says_which_end_it_had() {
+    let mut approval = sample::approval();
+    assert_eq!(closed_gate(&approval, sample::now()), None);
+    let now = sample::now().after(Duration::from_secs(60));
+    let mut said = |phase, verdict, by: &[&str], source, reason: Option<&str>| {
+        let outcome = Outcome {
+            phase,
+            verdict,
+            decided_by: by.iter().map(|&name| name.to_owned()).collect(),
+            decided_at: Some(sample::now()),
+            source,
+            reason: reason.map(str::to_owned),
+            ..Outcome::default()
+        };
+        let status = approval.status.get_or_insert_default();
+        (status.phase, status.outcome) = (phase, Some(outcome));
+        closed_gate(&approval, now).unwrap()
+    };
+    assert_eq!(
+        said(ApprovalPhase::Rejected, Some(Verdict::Reject), &["bob"], Source::Human, Some("no")),
+        "too late: this gate was decided 60s ago: Reject by bob"
+    );
+    assert_eq!(
+        said(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout, None),
+        "too late: this gate timed out 60s ago without a decision, which amounts to Reject"
+    );
+    assert_eq!(
+        said(ApprovalPhase::Superseded, None, &[], Source::Policy, Some("recorded while unguarded")),
+        "too late: this gate was superseded 60s ago: recorded while unguarded"
+    );
+    assert_eq!(
+        said(ApprovalPhase::Cancelled, None, &[], Source::Policy, Some("its Workflow has ended")),
+        "too late: this gate was cancelled 60s ago: its Workflow has ended"
+    );
+}
+
+#[test]
+fn a_gate_whose_deadline_passed_says_what_follows_before_the_operator_does() {
+    let approval = sample::approval();
+    let late = approval.closes_at().unwrap().after(Duration::from_secs(5));
+    assert_eq!(
+        closed_gate(&approval, late).unwrap(),
+        "too late: the deadline passed 5s ago (2026-11-23T09:30:00Z), and then it counts as Reject"
+    );
+}
+
+#[test]
+fn an_overdue_gate_says_so_and_names_what_remains() {
+    let mut approval = sample::approval();
+    let approve = args(Verdict::Approve, Payload::Nothing);
+    assert_eq!(open_gate(&approval, &approve, sample::now()), None);
+    let skip = args(Verdict::Skip, Payload::Nothing);
+    assert_eq!(
+        open_gate(&approval, &skip, sample::now()).unwrap(),
+        "this gate does not take Skip, only Approve, Reject, Modify, Abort:"
+    );
+    approval.status.get_or_insert_default().phase = ApprovalPhase::Overdue;
+    let late = approval.deadline().after(Duration::from_secs(7));
+    assert_eq!(
+        open_gate(&approval, &approve, late).unwrap(),
+        "this gate is overdue (the deadline passed 7s ago), so it does not take Approve, only Retry, Reject, Abort:"
+    );
+}
+
+#[test]
+fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
+    let mut approval = sample::approval();
+    let to = args(Verdict::Escalate, Payload::To(vec![Subject::group("sre").name]));
+    let said = |approval: &Approval| nobody_to_escalate_to(approval, &to);
+    assert_eq!(said(&approval).unwrap(), "this gate names nobody to escalate to (escalateTo): give another verdict");
+    approval.spec.request.timeout.escalation = vec![Level { after: None, to: vec![Subject::group("directors")] }];
+    assert_eq!(
+        said(&approval).unwrap(),
+        "this gate names nobody for --to (escalateTo): leave out --to to ask its next level"
+    );
+    approval.spec.request.escalate_to = vec![Subject::group("sre")];
+    assert_eq!(said(&approval), None, "the API server names those of the gate");
+}

@@ -1,0 +1,38 @@
+//! The last lines of a page: the commands that the reader can give now.
+//!
+//! It must not suggest what would be refused.
+
+use signoff_api::{Approval, Moment};
+use signoff_engine::approval::eligibility::ineligible;
+
+use super::subjects;
+use crate::{
+    client::{Me, RunNow},
+    suggest::{self, CallFlags},
+};
+
+/// Returns `Next: …`, or for a reader who can decide the commands of all verdicts.
+pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &CallFlags) -> String {
+    let request = &approval.spec.request;
+    let namespace = approval.metadata.namespace.as_deref();
+    let workflow = ["get", "workflow", request.workflow.name.as_str()];
+    let is_decided = approval.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
+    let text = match (run.phase, run.pending.first()) {
+        (Some(phase), _) if phase.is_end() => {
+            let all = call.kubectl(namespace, &[&workflow[..], &["-o", "yaml"]].concat());
+            format!("the run has ended ({}): {all}", phase.name())
+        }
+        (_, Some(other)) if is_decided => format!("the run waits again: {}", call.show(namespace, other)),
+        _ if is_decided => {
+            format!("the run goes on: {}", call.kubectl(namespace, &[&workflow[..], &["--watch"]].concat()))
+        }
+        _ if ineligible(approval, &me.voter(), now).is_some() => {
+            format!("the run waits for {}", subjects(approval.approvers()))
+        }
+        _ => match suggest::lines(&call.decisions(approval)).as_str() {
+            "" => "it cannot be decided: no verdict is allowed".to_owned(),
+            commands => return format!("\nDecide with one of:\n{commands}"),
+        },
+    };
+    format!("{:<14}{text}\n", "Next:")
+}

@@ -1,0 +1,84 @@
+//! `kubectl approve` on a terminal: what it shows, what it asks, and that nothing is sent before the answer.
+//! No operator runs. It must not test a call without a terminal: `plugin.rs` does.
+
+use signoff_api::Verdict;
+
+use crate::asked::{Place, plugin};
+use crate::plugin::asks_about_long_texts;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_who_approves_a_text_that_was_cut_is_asked() {
+    let place = Place::shared("plugin").await;
+    let name = asks_about_long_texts(&place, ["", ""]).await;
+    let show = format!("kubectl approve show --full {name}");
+    let dialog = |answer| {
+        [
+            ("What step draft made:", ""),
+            (&*show, ""),
+            ("without the whole of the reviewed response (18014 bytes)", ""),
+            ("and of the context (18022 bytes)? [y/N]", answer),
+        ]
+    };
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &["approve", &name], &dialog("n")));
+    assert!(said.contains("nothing was decided"), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.is_empty());
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &["approve", &name], &dialog("y")));
+    assert!(said.contains("Approve recorded; not counted yet: "), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.contains_key("alice@example.com"));
+}
+
+/// Runs the plugin on a terminal: expects texts, each followed by what is typed, and returns the rest.
+fn at_terminal(place: &Place, words: &[&str], dialog: &[(&str, &str)]) -> String {
+    let mut command = std::process::Command::new(plugin());
+    command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
+    command.args(words).args(["--namespace", &place.namespace.name]);
+    let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
+    for (expected, typed) in dialog {
+        session.exp_string(expected).unwrap();
+        if !typed.is_empty() {
+            session.send_line(typed).unwrap();
+        }
+    }
+    session.exp_eof().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_every_verdict_shows_what_it_is_about_and_asks() {
+    let place = Place::shared("plugin").await;
+    let name = place.ask(|_| {}).await;
+    let question = format!("Reject {name} as alice@example.com? [y/N]");
+    let dialog = |answer| [("we refund 420 EUR.", ""), (&*question, answer)];
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &["reject", &name], &dialog("n")));
+    assert!(said.contains("nothing was decided"), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.is_empty());
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &["reject", &name], &dialog("y")));
+    assert!(said.contains("Reject recorded"), "{said}");
+    let name = place.ask(|request| request.prompt = "With --yes?".into()).await;
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &["reject", &name, "-y", "--wait=0s"], &[]));
+    assert!(said.contains("Reject recorded") && !said.contains("[y/N]"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_name_at_a_gate_without_approve_asks_which_verdict() {
+    let place = Place::shared("plugin").await;
+    let name = place
+        .ask(|request| {
+            request.allowed_verdicts = vec![Verdict::Retry, Verdict::Reject];
+            request.require_reason = Some(true);
+        })
+        .await;
+    let unmanned = place.approve("alice", &[&name]).await;
+    let flags = format!("{name} --reason '…' -n {}", place.namespace.name);
+    let commands = format!("  kubectl approve retry {flags}\n  kubectl approve reject {flags}\n");
+    let refused = format!("refused: this gate does not take Approve, only Retry, Reject:\n{commands}");
+    assert!(unmanned.code == 1 && unmanned.stderr.ends_with(&refused), "{unmanned:?}");
+    let dialog = [
+        ("Which verdict? [retry/reject]", "retry"),
+        ("Reason:", "the server was down"),
+        (&*format!("Retry {name} as alice@example.com? [y/N]"), "y"),
+    ];
+    let said = tokio::task::block_in_place(|| at_terminal(&place, &[&name, "--wait=0s"], &dialog));
+    assert!(said.contains("Retry recorded"), "{said}");
+    let decision = place.stored(&name).await.spec.decisions["alice@example.com"].clone();
+    assert_eq!((decision.verdict, decision.reason.as_deref()), (Verdict::Retry, Some("the server was down")));
+}
