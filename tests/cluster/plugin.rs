@@ -465,7 +465,7 @@ async fn several_names_are_decided_one_by_one() {
     let expected = [&first, &last].map(|name| format!("approval.signoff.dev/{name} approved\n")).concat();
     assert_eq!(decided.stdout, expected);
     assert!(decided.stderr.contains("alice@example.com is not an approver of this gate"), "{decided:?}");
-    assert_eq!(decided.stderr.lines().last(), Some("1 of 3 could not be decided"));
+    assert_eq!(decided.stderr.lines().last(), Some("error: 1 of 3 could not be decided"));
     assert!(place.stored(&theirs).await.spec.decisions.is_empty());
     assert_eq!(place.approve("alice", &["skip", &first, "no-such-approval-0000000000"]).await.code, 1);
 }

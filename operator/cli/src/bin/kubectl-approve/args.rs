@@ -496,7 +496,8 @@ mod tests {
         assert_eq!(named("wf/x").unwrap(), Named::Workflow("x".into()));
         assert_eq!(named("approval/x").unwrap(), Named::Approval("x".into()));
         assert_eq!(named("x").unwrap(), Named::Either("x".into()));
-        assert!(named("pod/x").is_err() && named("").is_err() && named("wf/").is_err());
+        assert_eq!(named("refund/review").unwrap(), Named::Approval("refund/review".into()));
+        assert!(named("").is_err() && named("wf/").is_err());
         let typed = parse("doctor -n finance refund --verbose").unwrap().command.unwrap();
         assert!(matches!(typed, Command::Doctor(Doctor { name: Some(_), verbose: true, .. })));
     }

@@ -40,6 +40,9 @@ mod tests {
             Failure::Declined,
             Failure::Unchanged,
             Failure::Unguarded,
+            Failure::NotDecided,
+            Failure::DecidedOtherwise,
+            Failure::Several { failed: 1, of: 2, code: 3 },
             Failure::Other(text()),
         ];
         for failure in all {

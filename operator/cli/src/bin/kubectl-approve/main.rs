@@ -47,7 +47,7 @@ use signoff_api::Verdict;
 use signoff_cli::{clock, sanitize, table, terminal};
 
 use crate::{
-    args::{Arguments, Command, CommonArgs, DecisionArgs, Payload},
+    args::{Arguments, Command, CommonArgs, DecisionArgs, Named, Payload},
     client::Session,
     decision_report::Report,
     error::Failure,
@@ -85,11 +85,11 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     }
     let session = Session::open(&typed.connection).await?;
     if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {
-        return Ok(run_verbs::run(&session, &typed.connection, verb, names, yes).await?);
+        return Ok(run_verbs::run(&session, verb, names, yes).await?);
     }
     let text = match typed.command {
         Some(Command::List(options)) if options.watch => return Ok(list_watch::watch(&session, &options).await?),
-        Some(Command::Status(args)) => return Ok(status::status(&session, &typed.connection, &args).await?),
+        Some(Command::Status(args)) => return Ok(status::status(&session, &args).await?),
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(mut options)) => {
             options.name = names::full(&session, &options.name, Short::Everywhere).await?;
@@ -98,7 +98,10 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
                 Err(failure) => return Err(names::explained(&session, &options.name, failure).await.into()),
             }
         }
-        Some(Command::Doctor(options)) => {
+        Some(Command::Doctor(mut options)) => {
+            if let Some(Named::Approval(name)) = &mut options.name {
+                *name = names::full(&session, name, Short::Everywhere).await?;
+            }
             let found = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
             terminal::print(&found.page)?;
             return found.problem.map_or(Ok(()), |problem| Err(problem.into()));

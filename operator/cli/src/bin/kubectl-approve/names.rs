@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_not_found_lists_what_is_open() {
         let said = |open: &[Seen]| not_found("finance", "refund-2-reveiw", open).to_string();
-        let none = "approvals.signoff.dev \"refund-2-reveiw\" not found; no approval is open in namespace finance; name another with -n";
+        let none = "error: approvals.signoff.dev \"refund-2-reveiw\" not found; no approval is open in namespace finance; name another with -n";
         assert_eq!(said(&[]), none);
         let many: Vec<_> = open().into_iter().chain(open()).collect();
         let text = said(&many);

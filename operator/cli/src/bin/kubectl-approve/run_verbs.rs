@@ -10,11 +10,10 @@ use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
 
 use crate::{
-    args::{Connection, RunVerb},
+    args::RunVerb,
     client::{Me, Session},
     error::Failure,
     sanitize::one_line,
-    status::suggested,
     terminal,
 };
 
@@ -28,18 +27,12 @@ const MAX_PREFIX: usize = names::MAX_WORKFLOW_NAME - 5;
 ///
 /// # Errors
 /// The first refusal; runs named before it were changed.
-pub async fn run(
-    session: &Session,
-    connection: &Connection,
-    verb: RunVerb,
-    names: &[String],
-    yes: bool,
-) -> Result<(), Failure> {
+pub async fn run(session: &Session, verb: RunVerb, names: &[String], yes: bool) -> Result<(), Failure> {
     if verb.is_final() && !yes && terminal::is_manned() && !ask(verb, names, session)? {
         return Err(Failure::Unchanged);
     }
     for name in names {
-        let line = one(session, connection, verb, name).await?;
+        let line = one(session, verb, name).await?;
         terminal::print(&format!("{line}\n")).map_err(|error| Failure::Other(error.to_string()))?;
     }
     Ok(())
@@ -56,7 +49,7 @@ fn ask(verb: RunVerb, names: &[String], session: &Session) -> Result<bool, Failu
     terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))
 }
 
-async fn one(session: &Session, connection: &Connection, verb: RunVerb, name: &str) -> Result<String, Failure> {
+async fn one(session: &Session, verb: RunVerb, name: &str) -> Result<String, Failure> {
     let api = Api::<DynamicObject>::namespaced_with(
         session.raw().clone(),
         &session.namespace,
@@ -78,7 +71,7 @@ async fn one(session: &Session, connection: &Connection, verb: RunVerb, name: &s
             let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             let created = api.create(&options, &copy).await.map_err(explain)?;
             let new = created.metadata.name.unwrap_or_default();
-            let watch = suggested(connection, &session.namespace, &["approve", "status", &new, "--watch"]);
+            let watch = session.call.kubectl(Some(&session.namespace), &["approve", "status", &new, "--watch"]);
             terminal::note(&format!("To watch it: {watch}"));
             return Ok(format!("workflow.signoff.dev/{} created", one_line(&new, 253)));
         }

@@ -8,27 +8,21 @@ mod watch;
 
 use signoff_cli::{status::render, style::Style, terminal};
 
-use crate::{
-    args::{Connection, StatusArgs},
-    client::Session,
-    clock,
-    error::Failure,
-};
+use crate::{args::StatusArgs, client::Session, clock, error::Failure, suggest::CallFlags};
 
 use fetch::{RunState, Segments};
-pub use next::suggested;
 
 /// Prints the status of a run: once, or with `--watch` at every change until the run ends.
 ///
 /// # Errors
 /// As every request; and a run that is deleted while it is watched.
-pub async fn status(session: &Session, connection: &Connection, args: &StatusArgs) -> Result<(), Failure> {
+pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure> {
     let mut segments = Segments::default();
     let state = fetch::fetch(session, &args.name, &mut segments).await?;
     if args.watch {
-        return watch::watch(session, connection, args, state, segments).await;
+        return watch::watch(session, args, state, segments).await;
     }
-    let page = page(&state, connection, style(args));
+    let page = page(&state, &session.call, style(args));
     terminal::print(&page).map_err(|error| Failure::Other(error.to_string()))
 }
 
@@ -37,7 +31,7 @@ fn style(args: &StatusArgs) -> Style {
     if args.all { Style { fold_above: None, ..style } } else { style }
 }
 
-fn page(state: &RunState, connection: &Connection, style: Style) -> String {
+fn page(state: &RunState, call: &CallFlags, style: Style) -> String {
     let now = clock::now();
-    render(&state.workflow, &state.approvals, now, style) + &next::next(state, connection)
+    render(&state.workflow, &state.approvals, now, style) + &next::next(state, call)
 }

@@ -6,16 +6,16 @@ use kube::ResourceExt;
 use signoff_api::{journal::StepPhase, workflow::WorkflowPhase};
 
 use super::fetch::RunState;
-use crate::{args::Connection, sanitize::quoted};
+use crate::suggest::CallFlags;
 
 /// The most gates whose command is printed.
 const MOST: usize = 5;
 
 /// Returns the lines with the next commands for a run.
-pub fn next(state: &RunState, connection: &Connection) -> String {
+pub fn next(state: &RunState, call: &CallFlags) -> String {
     let workflow = &state.workflow;
     let (name, namespace) = (workflow.name_any(), workflow.namespace().unwrap_or_default());
-    let command = |words: &[&str]| suggested(connection, &namespace, words);
+    let command = |words: &[&str]| call.kubectl(Some(&namespace), words);
     let status = workflow.status.clone().unwrap_or_default();
     let open: Vec<&str> = status
         .steps
@@ -48,27 +48,13 @@ pub fn next(state: &RunState, connection: &Connection) -> String {
     format!("\nNext:\n{lines}")
 }
 
-/// Returns a kubectl command with the flags of this call, quoted for a shell.
-pub fn suggested(connection: &Connection, namespace: &str, words: &[&str]) -> String {
-    let kubeconfig = connection.kubeconfig.as_ref().map(|path| path.display().to_string());
-    let flags = [
-        ("-n", Some(namespace)),
-        ("--kubeconfig", kubeconfig.as_deref()),
-        ("--context", connection.context.as_deref()),
-        ("--as", connection.impersonate.as_deref()),
-    ];
-    let flags = flags.into_iter().filter_map(|(flag, value)| Some([flag, value?])).flatten();
-    let groups = connection.impersonate_group.iter().flat_map(|group| ["--as-group", group.as_str()]);
-    let all: Vec<&str> = std::iter::once("kubectl").chain(words.iter().copied()).chain(flags).chain(groups).collect();
-    quoted(&all)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::args::Connection;
 
     fn state(spec: &Value, status: &Value) -> RunState {
         let workflow = json!({
@@ -89,20 +75,20 @@ mod tests {
         let connection = Connection { context: Some("prod eu".into()), ..Connection::default() };
         let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
-        assert_eq!(next(&waits, &connection), expected);
+        assert_eq!(next(&waits, &CallFlags::new(&connection)), expected);
     }
 
     #[test]
     fn each_phase_has_its_next_command() {
         let of = |phase: &str| {
-            let page = next(&state(&spec(), &json!({"phase": phase})), &Connection::default());
+            let page = next(&state(&spec(), &json!({"phase": phase})), &CallFlags::default());
             page.lines().last().unwrap().trim().to_owned()
         };
         assert_eq!(of("Running"), "kubectl approve status refund-4711 --watch -n finance");
         assert_eq!(of("Suspended"), "kubectl approve resume refund-4711 -n finance");
         assert_eq!(of("Failed"), "kubectl approve rerun refund-4711 -n finance");
         assert_eq!(of("Succeeded"), "kubectl get workflow refund-4711 -o yaml -n finance");
-        let unread = next(&state(&spec(), &Value::Null), &Connection::default());
+        let unread = next(&state(&spec(), &Value::Null), &CallFlags::default());
         assert_eq!(unread, "\nNext:\n  kubectl approve doctor -n finance\n");
     }
 }

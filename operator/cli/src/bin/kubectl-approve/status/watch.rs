@@ -20,12 +20,7 @@ use super::{
     page, style,
 };
 use crate::{
-    args::{Connection, StatusArgs},
-    client::Session,
-    clock,
-    error::Failure,
-    sanitize::one_line,
-    watch_problem,
+    args::StatusArgs, client::Session, clock, error::Failure, sanitize::one_line, suggest::CallFlags, watch_problem,
 };
 
 /// The time after which a page in place is drawn again, because the times on it are relative. Sends no request.
@@ -37,7 +32,6 @@ const REDRAW: Duration = Duration::from_secs(1);
 /// The run is deleted; a watch cannot start.
 pub async fn watch(
     session: &Session,
-    connection: &Connection,
     args: &StatusArgs,
     mut state: RunState,
     mut segments: Segments,
@@ -51,7 +45,7 @@ pub async fn watch(
     let mut redraw = tokio::time::interval(REDRAW);
     let mut screen = Screen::default();
     let uid = state.workflow.uid();
-    draw(&mut screen, &state, connection, args)?;
+    draw(&mut screen, &state, &session.call, args)?;
     while !has_ended(&state) {
         let before = state.clone();
         tokio::select! {
@@ -72,19 +66,19 @@ pub async fn watch(
                 Err(error) => watch_problem::report(&error),
             },
             _ = redraw.tick(), if Screen::is_in_place() => {
-                draw(&mut screen, &state, connection, args)?;
+                draw(&mut screen, &state, &session.call, args)?;
                 continue;
             }
         }
         if is_changed(&before, &state, args) {
-            draw(&mut screen, &state, connection, args)?;
+            draw(&mut screen, &state, &session.call, args)?;
         }
     }
     Ok(())
 }
 
-fn draw(screen: &mut Screen, state: &RunState, connection: &Connection, args: &StatusArgs) -> Result<(), Failure> {
-    let page = page(state, connection, style(args));
+fn draw(screen: &mut Screen, state: &RunState, call: &CallFlags, args: &StatusArgs) -> Result<(), Failure> {
+    let page = page(state, call, style(args));
     screen.redraw(&page).map_err(|error| Failure::Other(error.to_string()))
 }
 
