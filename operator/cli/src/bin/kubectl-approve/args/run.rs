@@ -1,0 +1,74 @@
+//! The commands about runs: `status`, and the verbs that suspend, resume, cancel, delete and repeat them.
+
+use clap::Args;
+
+use super::{Command, value::workflow};
+
+/// `status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The Workflow
+    #[arg(value_name = "WORKFLOW", value_parser = workflow)]
+    pub name: String,
+    /// Print it again at every change, until the run ends
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print every row of a long run
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `suspend`, `resume` and `rerun`.
+#[derive(Args, Debug)]
+pub struct Runs {
+    /// The Workflows
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    pub names: Vec<String>,
+}
+
+/// `cancel` and `delete`.
+#[derive(Args, Debug)]
+pub struct FinalRuns {
+    /// The Workflows
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    pub names: Vec<String>,
+    /// Skip the confirmation prompt
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// A verb for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunVerb {
+    /// Nothing new starts.
+    Suspend,
+    /// The run continues.
+    Resume,
+    /// The run ends.
+    Cancel,
+    /// The run is removed.
+    Delete,
+    /// The run is created again.
+    Rerun,
+}
+
+impl RunVerb {
+    /// Whether the verb cannot be undone.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Cancel | Self::Delete)
+    }
+}
+
+impl Command {
+    /// Returns the verb for runs, their names, and whether nothing is asked, if the command is such a verb.
+    pub fn run_verb(&self) -> Option<(RunVerb, &[String], bool)> {
+        Some(match self {
+            Self::Suspend(runs) => (RunVerb::Suspend, &runs.names, true),
+            Self::Resume(runs) => (RunVerb::Resume, &runs.names, true),
+            Self::Rerun(runs) => (RunVerb::Rerun, &runs.names, true),
+            Self::Cancel(runs) => (RunVerb::Cancel, &runs.names, runs.yes),
+            Self::Delete(runs) => (RunVerb::Delete, &runs.names, runs.yes),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Lines as users type them, and what they mean.
+
+#![allow(clippy::unwrap_used)]
+use clap::CommandFactory;
+
+use super::{value::workflow, *};
+
+fn parse(line: &str) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(std::iter::once("kubectl-approve").chain(line.split(' ')))
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn a_bare_name_is_no_subcommand_and_flags_of_the_connection_go_anywhere() {
+    let typed = parse("-n finance refund-1 --reason ok").unwrap();
+    assert_eq!((typed.name.as_deref(), typed.common.reason.as_deref()), (Some("refund-1"), Some("ok")));
+    assert!(typed.command.is_none());
+    let typed = parse("--context prod list -A -n finance").unwrap();
+    assert_eq!(typed.connection.namespace, ["finance"]);
+    assert_eq!(typed.connection.context.as_deref(), Some("prod"));
+    assert!(matches!(typed.command, Some(Command::List(List { all_namespaces: true, .. }))));
+}
+
+#[test]
+fn names_are_taken_as_kubectl_prints_them() {
+    assert_eq!(name("approval.signoff.dev/x").unwrap(), "x");
+    assert_eq!(name("x").unwrap(), "x");
+    assert_eq!(name("refund-4711/all/0/review").unwrap(), "refund-4711/all/0/review");
+    assert!(name("approval/").unwrap_err().contains("WORKFLOW/GATE"));
+}
+
+#[test]
+fn doctor_takes_a_workflow_an_approval_or_a_name() {
+    assert_eq!(named("wf/x").unwrap(), Named::Workflow("x".into()));
+    assert_eq!(named("approval/x").unwrap(), Named::Approval("x".into()));
+    assert_eq!(named("x").unwrap(), Named::Either("x".into()));
+    assert_eq!(named("refund/review").unwrap(), Named::Approval("refund/review".into()));
+    assert!(named("").is_err() && named("wf/").is_err());
+    let typed = parse("doctor -n finance refund --verbose").unwrap().command.unwrap();
+    assert!(matches!(typed, Command::Doctor(Doctor { name: Some(_), verbose: true, .. })));
+}
+
+#[test]
+fn runs_are_named_as_kubectl_prints_them_and_only_final_verbs_ask() {
+    assert_eq!(workflow("wf/x").unwrap(), "x");
+    assert!(workflow("approval/x").unwrap_err().contains("approval is not workflow"));
+    let command = parse("cancel a workflow.signoff.dev/b").unwrap().command.unwrap();
+    assert_eq!(command.run_verb(), Some((RunVerb::Cancel, &["a".to_owned(), "b".to_owned()][..], false)));
+    assert!(parse("suspend a -y").is_err() && parse("rerun").is_err());
+    assert!(parse("status a --watch --all -n x").unwrap().command.unwrap().decisions().is_empty());
+}
+
+#[test]
+fn a_dry_run_is_the_servers_where_nothing_else_is_said() {
+    for (line, expected) in [
+        ("approve x --dry-run", DryRun::Server),
+        ("approve --dry-run=none x", DryRun::None),
+        ("approve --dry-run=client x", DryRun::Client),
+    ] {
+        assert_eq!(decisions(line)[0].common.dry_run, Some(expected), "{line}");
+    }
+    assert!(parse("approve --dry-run=cluster x").is_err());
+}
+
+fn decisions(line: &str) -> Vec<DecisionArgs> {
+    parse(line).unwrap().command.unwrap().decisions()
+}
+
+#[test]
+fn decisions_without_a_payload_take_several_names() {
+    for verb in ["approve", "reject", "abort", "skip"] {
+        let decisions = decisions(&format!("{verb} a approval/b --reason ok c"));
+        let names: Vec<_> = decisions.iter().map(|args| args.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"], "{verb}");
+        assert!(decisions.iter().all(|args| args.common.reason.as_deref() == Some("ok")), "{verb}");
+        assert!(parse(verb).is_err(), "{verb}");
+    }
+    assert!(parse("modify a b --set x=y").is_err());
+}
+
+#[test]
+fn a_list_takes_namespaces_labels_and_formats() {
+    let typed = parse("list -n a -n b -l x=y -o jsonpath={.items[*].metadata.name} --no-headers").unwrap();
+    assert_eq!(typed.connection.namespace, ["a", "b"]);
+    let Some(Command::List(list)) = typed.command else { unreachable!() };
+    assert_eq!((list.selector.as_deref(), list.output.no_headers), (Some("x=y"), true));
+    assert!(parse("list -o xml").unwrap_err().to_string().contains("write wide, name, json"));
+}
+
+#[test]
+fn what_is_edited_is_not_also_given() {
+    assert_eq!(decisions("modify x --edit")[0].payload, Payload::Edited);
+    assert!(parse("modify x --edit --set a=b").is_err());
+    assert!(parse("retry x --edit").is_err());
+}
+
+#[test]
+fn a_wait_has_a_length_or_ends_with_the_deadline() {
+    let wait = |line: &str| parse(line).map(|typed| typed.command.unwrap().decisions().remove(0).common.wait);
+    assert_eq!(wait("approve x").unwrap(), None);
+    assert_eq!(wait("approve x --wait").unwrap(), Some(Wait::UntilDeadline));
+    let seconds = |count| Some(Wait::AtMost(std::time::Duration::from_secs(count)));
+    assert_eq!(wait("approve --wait=5m x").unwrap(), seconds(300));
+    assert_eq!(wait("reject x --wait=0s").unwrap(), seconds(0));
+    assert!(wait("approve x --wait=soon").unwrap_err().to_string().contains("is not a duration like 30s, 5m or 24h"));
+}
+
+#[test]
+fn the_help_of_modify_says_what_each_kind_of_gate_takes() {
+    let help = parse("modify --help").unwrap_err().to_string();
+    for field in ["{response}", "{route}", "{subtasks}", "{draft}", "{workers}", "show"] {
+        assert!(help.contains(field), "{help}");
+    }
+}
+
+#[test]
+fn an_answer_is_needed_and_only_one_kind_of_it() {
+    assert!(parse("respond x").is_err());
+    assert!(parse("respond x --response a --answer b=c").is_err());
+    assert!(parse("respond x --answer b=c --choose d=e").is_ok());
+    assert!(parse("respond x --answer b").is_err());
+    assert!(parse("defer x").is_err());
+}

@@ -1,0 +1,77 @@
+//! The values of arguments: names of objects, lengths and pairs, parsed from what is typed *(pure)*.
+
+use signoff_api::Span;
+
+/// The name of an object whose kind may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// `workflow/NAME`.
+    Workflow(String),
+    /// `approval/NAME`.
+    Approval(String),
+    /// `NAME`.
+    Either(String),
+}
+
+/// The time for which a command waits for the outcome of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until the deadline of the gate.
+    UntilDeadline,
+    /// At most so long.
+    AtMost(std::time::Duration),
+}
+
+/// An Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
+pub fn name(typed: &str) -> Result<String, String> {
+    match typed.split_once('/') {
+        None if typed.is_empty() => Err("the name is empty".into()),
+        Some((first, rest)) if first.is_empty() || rest.is_empty() => {
+            Err(format!("{typed} is not a name; write NAME, approval/NAME or WORKFLOW/GATE"))
+        }
+        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name)) => {
+            Ok(name.to_owned())
+        }
+        _ => Ok(typed.to_owned()),
+    }
+}
+
+/// A Workflow's or an Approval's name, also as `-o name` and kubectl write it.
+pub fn named(typed: &str) -> Result<Named, String> {
+    match typed.split_once('/') {
+        Some(("workflow" | "workflows" | "wf" | "workflow.signoff.dev" | "workflows.signoff.dev", name))
+            if !name.is_empty() =>
+        {
+            Ok(Named::Workflow(name.to_owned()))
+        }
+        Some(_) => name(typed).map(Named::Approval),
+        None => name(typed).map(Named::Either),
+    }
+}
+
+/// A Workflow's name, also as `-o name` and kubectl write it.
+pub fn workflow(typed: &str) -> Result<String, String> {
+    const KINDS: [&str; 5] = ["workflow", "workflows", "wf", "workflow.signoff.dev", "workflows.signoff.dev"];
+    match typed.split_once('/') {
+        None if typed.is_empty() => Err("the name is empty".into()),
+        None => Ok(typed.to_owned()),
+        Some((kind, name)) if KINDS.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
+        Some((kind, _)) => Err(format!("{kind} is not workflow: write NAME or workflow/NAME")),
+    }
+}
+
+/// The length of a wait, or `deadline`.
+pub fn wait(typed: &str) -> Result<Wait, String> {
+    match typed {
+        "deadline" => Ok(Wait::UntilDeadline),
+        length => length.parse::<Span>().map(|length| Wait::AtMost(length.duration())),
+    }
+}
+
+/// A key and its value.
+pub fn pair(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".into()),
+    }
+}
