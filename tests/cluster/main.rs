@@ -15,6 +15,7 @@ mod freezing;
 mod guard;
 mod limits;
 mod plugin;
+mod plugin_names;
 mod plugin_terminal;
 mod plugin_wait;
 mod policies;
@@ -25,4 +26,5 @@ mod runs;
 #[path = "../story.rs"]
 mod story;
 mod targets;
+mod terminal_sessions;
 mod upgrade;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use signoff_admission::policies::{self, Identity, PolicyObject};
 use signoff_tests::control_plane::clients;
 
-use crate::snapshot::matches_snapshot;
+use signoff_tests::snapshot::matches_snapshot;
 
 const MUTATING: &str = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
 
@@ -63,14 +63,14 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 #[test]
 fn by_default_the_chart_makes_what_it_made_before() {
     let rendered = template(&["--api-versions", MUTATING]).unwrap();
-    matches_snapshot("chart-default.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot("contract/snapshots/chart-default.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]
 fn with_every_value_set_the_chart_makes_what_it_made_before() {
     let values = root().join("tests/contract/chart-values.yaml");
     let rendered = template(&["--values", &values.display().to_string()]).unwrap();
-    matches_snapshot("chart-every-value.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot("contract/snapshots/chart-every-value.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use signoff_engine::Settings;
 use signoff_manifest::{check, report};
 
-use crate::snapshot::matches_snapshot;
+use signoff_tests::snapshot::matches_snapshot;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/invalid")
@@ -36,7 +36,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
     let told = told();
     signoff_tests::tried(told.len(), "broken files");
     let all: String = told.into_iter().map(|(_, lines)| lines).collect();
-    matches_snapshot("invalid.txt", &all);
+    matches_snapshot("contract/snapshots/invalid.txt", &all);
 }
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what

@@ -8,7 +8,6 @@ mod evolution;
 mod examples;
 mod generated;
 mod invalid;
-mod snapshot;
 mod stories;
 #[path = "../story.rs"]
 mod story;

@@ -7,7 +7,7 @@ use signoff_engine::Settings;
 use signoff_manifest::{Severity, check};
 use signoff_strands as strands;
 
-use crate::snapshot::matches_snapshot;
+use signoff_tests::snapshot::matches_snapshot;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/strands")
@@ -31,7 +31,10 @@ fn every_file_becomes_what_it_became_before() {
         signoff_tests::tried(1, "imported files");
         let imported = strands::import(&text, "alice").unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
         let notes: String = imported.notes.iter().map(|note| format!("# {note}\n")).collect();
-        matches_snapshot(&format!("strands/{name}.yaml"), &format!("{}---\n{notes}", imported.to_yaml()));
+        matches_snapshot(
+            &format!("contract/snapshots/strands/{name}.yaml"),
+            &format!("{}---\n{notes}", imported.to_yaml()),
+        );
     }
 }
 

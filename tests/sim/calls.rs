@@ -157,7 +157,7 @@ async fn a_timeout_beyond_the_operators_setting_is_refused_with_its_remedy() {
     let refused = harness.ended("long").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "Invalid".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
-    let expected = "spec.steps[0].timeout: 1h1m is longer than a call may take: give at most 1h, or ask an administrator to raise --max-call-timeout";
+    let expected = "spec.steps[0].timeout: 1h1m is longer than a call may take: give at most 1h, or ask an administrator to raise --max-call-timeout; correct the file, check it with `signoff validate FILE`, and run it with `kubectl replace --force -f FILE`";
     assert_eq!(why, expected);
     harness.apply("short", &timeout("1h"));
     assert_eq!(harness.ended("short").await["status"]["phase"], "Succeeded");

@@ -12,6 +12,7 @@ pub mod page;
 pub mod quickstart;
 pub mod say;
 pub mod sim;
+pub mod snapshot;
 
 /// Says how much a test tried, such as 12 `crash points`; `cargo xtask test` adds them up.
 #[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]

@@ -3,10 +3,13 @@
 
 use std::path::Path;
 
-/// Compares a text with the snapshot of that name.
+/// Compares a text with the snapshot at this path below the folder of the tests.
+///
+/// # Panics
+/// They differ.
 #[track_caller]
-pub(crate) fn matches_snapshot(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/snapshots").join(name);
+pub fn matches_snapshot(path: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("SIGNOFF_UPDATE_SNAPSHOTS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
