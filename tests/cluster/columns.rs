@@ -68,8 +68,11 @@ async fn columns_show_every_pending_gate_every_decider_and_a_count_of_zero() {
     let table = shown.ok("dana", &["get", "workflows"], "").await;
     assert!(table.contains(&format!("waiting for {}, {}", names[0], names[1])), "{table}");
 
-    let legal = names.iter().find(|name| name.contains("legal")).unwrap();
-    shown.until("create", &format!("approval/{legal}")).await;
+    for name in &names {
+        shown.until("create", &format!("approval/{name}")).await;
+    }
+    let path = "jsonpath={.items[?(@.spec.request.gate.path==\"legal/ask\")].metadata.name}";
+    let legal = &shown.ok("dana", &["get", "approvals", "-o", path], "").await;
     assert_eq!(shown.row(legal).await[3..6], ["Pending", "0", "2"]);
     shown.approves("alice", legal).await;
     shown.until("jsonpath={.status.have}=1", &format!("approval/{legal}")).await;
