@@ -33,7 +33,7 @@ pub struct Report {
 pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Option<Wait>) -> Report {
     let detail = match &waited.state {
         DecisionState::Recorded => not_counted(session, waited).await,
-        DecisionState::Closed(outcome) if outcome.phase == ApprovalPhase::Superseded => {
+        DecisionState::Closed { outcome, .. } if outcome.phase == ApprovalPhase::Superseded => {
             let next = successor(session, &waited.approval).await;
             let namespace = waited.approval.metadata.namespace.as_deref();
             next.map_or_else(
@@ -43,19 +43,24 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
         }
         _ => String::new(),
     };
-    let is_decided = match &waited.state {
-        DecisionState::Closed(outcome) => Some(is_as_voted(outcome, entry)),
-        DecisionState::Counted if entry.decision.verdict == Verdict::Escalate => Some(is_escalated(&waited.approval)),
+    let failure = wait.and_then(|_| failure(&waited.state, entry));
+    Report { line: line(&waited.approval, &waited.state, entry, &detail), failure }
+}
+
+/// Returns the failure that `--wait` ends with, or `None` if the decision has the effect that it asked for.
+fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
+    let is_decided = match state {
+        DecisionState::Closed { outcome, is_counted, .. } => Some(*is_counted && is_as_voted(outcome, entry)),
+        DecisionState::Counted if entry.decision.verdict == Verdict::Escalate => Some(true),
         DecisionState::Recorded | DecisionState::Counted => None,
-        DecisionState::Invalid(_) | DecisionState::Deleted => Some(false),
+        DecisionState::Escalated => Some(true),
+        DecisionState::NotEscalated | DecisionState::Invalid(_) | DecisionState::Deleted => Some(false),
     };
-    let failure = match is_decided {
-        _ if wait.is_none() => None,
+    match is_decided {
         Some(true) => None,
         Some(false) => Some(Failure::DecidedOtherwise),
         None => Some(Failure::NotDecided),
-    };
-    Report { line: line(&waited.approval, &waited.state, entry, &detail), failure }
+    }
 }
 
 /// Returns why no operator counts decisions, where that is certain.
@@ -90,16 +95,30 @@ fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str)
     let person = on_behalf(entry);
     match state {
         DecisionState::Recorded => format!("{verdict} recorded{person}; not counted yet: {detail}"),
-        DecisionState::Counted if verdict == Verdict::Escalate => escalated(approval, &person),
+        DecisionState::Counted if verdict == Verdict::Escalate => {
+            format!("Escalate counted{person}; {}", approvers_now(approval))
+        }
+        DecisionState::Escalated => format!("escalated{person}; {}", approvers_now(approval)),
+        DecisionState::NotEscalated => format!("Escalate counted{person}; there are no further approvers"),
         DecisionState::Counted => format!("{verdict} counted{person} ({})", count(approval, verdict)),
         DecisionState::Invalid(why) => {
             format!("{verdict} recorded{person}; it does not count: {}; decide again", one_line(why, 1024))
         }
         DecisionState::Deleted => format!("{verdict} recorded{person}; it does not count: the Approval was deleted"),
-        DecisionState::Closed(outcome) if is_as_voted(outcome, entry) => {
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
             format!("{}{person}; {}", done(verdict), sequel(request, verdict))
         }
-        DecisionState::Closed(outcome) => format!("{verdict} recorded{person}; {}", otherwise(outcome, detail)),
+        DecisionState::Closed { outcome, is_counted, invalid } => {
+            let how = otherwise(outcome, detail);
+            let is_void = matches!(outcome.phase, ApprovalPhase::Superseded | ApprovalPhase::Cancelled);
+            match invalid.as_ref().filter(|_| !is_void) {
+                Some(why) => format!("{verdict} recorded{person}; it does not count: {}; {how}", one_line(why, 1024)),
+                None if !is_counted && outcome.source == Source::Human => {
+                    format!("{verdict} recorded{person}; it does not count, it was recorded too late; {how}")
+                }
+                None => format!("{verdict} recorded{person}; {how}"),
+            }
+        }
     }
 }
 
@@ -136,16 +155,10 @@ fn otherwise(outcome: &Outcome, detail: &str) -> String {
     }
 }
 
-fn is_escalated(approval: &Approval) -> bool {
-    approval.status.as_ref().is_some_and(|status| status.level.unwrap_or(0) > 0)
-}
-
-fn escalated(approval: &Approval, person: &str) -> String {
-    if !is_escalated(approval) {
-        return format!("Escalate counted{person}; there are no further approvers");
-    }
+/// Names the approvers after an escalation.
+fn approvers_now(approval: &Approval) -> String {
     let approvers: Vec<_> = approval.approvers().iter().map(|subject| one_line(&subject.to_string(), 320)).collect();
-    format!("escalated{person}; approvers now: {}, until {}", approvers.join(", "), approval.deadline())
+    format!("approvers now: {}, until {}", approvers.join(", "), approval.deadline())
 }
 
 /// Returns how many have decided, and who may still decide.

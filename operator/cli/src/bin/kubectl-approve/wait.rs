@@ -7,12 +7,12 @@ use std::{pin::pin, time::Duration};
 use futures::StreamExt;
 use kube::{
     Api,
-    runtime::{WatchStreamExt, watcher, watcher::watch_object},
+    runtime::{WatchStreamExt, watcher::watch_object},
 };
 use signoff_api::{Approval, Outcome, Verdict, approval::Source};
 use tokio::time::Instant;
 
-use crate::{args::Wait, client::Session, clock, payload::Entry};
+use crate::{args::Wait, client::Session, clock, payload::Entry, watch_problem::refusal};
 
 /// The time for which a decision waits without `--wait`. It also covers the time between a deadline and its outcome.
 pub const DEFAULT: Duration = Duration::from_secs(2);
@@ -22,12 +22,23 @@ pub const DEFAULT: Duration = Duration::from_secs(2);
 pub enum DecisionState {
     /// Not counted yet.
     Recorded,
-    /// Counted; the gate is still open.
+    /// Counted; the gate is still open. Of an Escalate: it is not known whether the gate was escalated by it.
     Counted,
+    /// A counted Escalate, by which the gate was escalated.
+    Escalated,
+    /// A counted Escalate without effect, because there are no further approvers.
+    NotEscalated,
     /// The decision does not count, and why.
     Invalid(String),
     /// The gate has an outcome.
-    Closed(Box<Outcome>),
+    Closed {
+        /// The outcome.
+        outcome: Box<Outcome>,
+        /// Whether the decision is one of the counted votes.
+        is_counted: bool,
+        /// Why the decision is invalid.
+        invalid: Option<String>,
+    },
     /// The Approval was deleted.
     Deleted,
 }
@@ -39,11 +50,34 @@ pub struct Waited {
     pub state: DecisionState,
     /// The Approval as it was last received.
     pub approval: Approval,
+    /// The number of escalations before the decision was counted, or `None` if it was counted before the wait.
+    level_before: Option<i32>,
     /// Why it could not be watched.
     pub problem: Option<String>,
 }
 
 impl Waited {
+    /// Returns the begin of a wait for the effect of a stored decision.
+    fn new(stored: Approval, entry: &Entry) -> Self {
+        let level_before = (!is_counted(&stored, entry)).then(|| level(&stored));
+        let state = state(&stored, entry, level_before);
+        Self { state, approval: stored, level_before, problem: None }
+    }
+
+    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later does not
+    /// have the decision.
+    fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
+        let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
+            self.state = DecisionState::Deleted;
+            return;
+        };
+        if !is_counted(&approval, entry) {
+            self.level_before = Some(level(&approval));
+        }
+        self.state = state(&approval, entry, self.level_before);
+        self.approval = approval;
+    }
+
     /// Whether a longer wait could end with another state.
     pub fn is_open(&self, verdict: Verdict) -> bool {
         self.problem.is_none() && !is_final(&self.state, verdict, Some(Wait::UntilDeadline))
@@ -60,21 +94,37 @@ impl Wait {
     }
 }
 
-/// Returns what the status says about a decision.
-pub fn state(approval: &Approval, entry: &Entry) -> DecisionState {
+/// Returns what the status says about a decision. `level_before`: the number of escalations before it was counted.
+fn state(approval: &Approval, entry: &Entry, level_before: Option<i32>) -> DecisionState {
     let Some(status) = &approval.status else { return DecisionState::Recorded };
     let attempt = entry.decision.attempt();
-    if let Some(outcome) = &status.outcome {
-        return DecisionState::Closed(Box::new(outcome.clone()));
+    let invalid = status.invalid.get(&entry.key).filter(|invalid| invalid.attempt == attempt);
+    let (is_counted, invalid) = (is_counted(approval, entry), invalid.map(|invalid| invalid.why.clone()));
+    match (&status.outcome, invalid) {
+        (Some(outcome), invalid) => DecisionState::Closed { outcome: Box::new(outcome.clone()), is_counted, invalid },
+        (None, Some(why)) => DecisionState::Invalid(why),
+        (None, None) if !is_counted => DecisionState::Recorded,
+        (None, None) if entry.decision.verdict == Verdict::Escalate => match level_before {
+            Some(before) if level(approval) > before => DecisionState::Escalated,
+            None if level(approval) > 0 => DecisionState::Counted,
+            _ => DecisionState::NotEscalated,
+        },
+        (None, None) => DecisionState::Counted,
     }
-    if let Some(invalid) = status.invalid.get(&entry.key).filter(|invalid| invalid.attempt == attempt) {
-        return DecisionState::Invalid(invalid.why.clone());
-    }
-    let is_counted = status.votes.iter().any(|vote| vote.key == entry.key && vote.attempt == attempt);
-    if is_counted { DecisionState::Counted } else { DecisionState::Recorded }
 }
 
-/// Whether the outcome is what the decision asked for. Of the verdicts with a payload, another person's can be a different one.
+/// Whether a decision is one of the counted votes. The operator adds every vote that it counts, also at the outcome.
+fn is_counted(approval: &Approval, entry: &Entry) -> bool {
+    let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
+    votes.iter().any(|vote| vote.key == entry.key && vote.attempt == entry.decision.attempt())
+}
+
+fn level(approval: &Approval) -> i32 {
+    approval.status.as_ref().and_then(|status| status.level).unwrap_or(0)
+}
+
+/// Whether the outcome is what a counted decision asked for. Of the verdicts with a payload, another person's can be a
+/// different one.
 pub fn is_as_voted(outcome: &Outcome, entry: &Entry) -> bool {
     let (user, verdict) = (entry.decision.on_behalf_of.as_ref().unwrap_or(&entry.key), entry.decision.verdict);
     let is_plain = matches!(verdict, Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip);
@@ -88,23 +138,20 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     let name = stored.metadata.name.clone().unwrap_or_default();
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
     let mut events = pin!(watch_object(api, &name).default_backoff());
-    let mut waited = Waited { state: state(&stored, entry), approval: stored, problem: None };
+    let mut waited = Waited::new(stored, entry);
     while !is_final(&waited.state, entry.decision.verdict, wait) {
         let Ok(Some(event)) = tokio::time::timeout_at(end(&waited.approval, wait, begun), events.next()).await else {
             break;
         };
-        match event.map_err(refusal) {
-            Ok(Some(approval)) => {
-                waited.state = state(&approval, entry);
-                waited.approval = approval;
+        match event {
+            Ok(received) => waited.apply(received, entry),
+            // Otherwise the watch is opened again, with a backoff.
+            Err(error) => {
+                if let Some(refusal) = refusal(&error) {
+                    waited.problem = Some(session.explain(refusal).to_string());
+                    break;
+                }
             }
-            Ok(None) => waited.state = DecisionState::Deleted,
-            Err(Some(error)) => {
-                waited.problem = Some(session.explain(error).to_string());
-                break;
-            }
-            // The watch is opened again, with a backoff.
-            Err(None) => {}
         }
     }
     waited
@@ -115,7 +162,11 @@ fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool
     match state {
         DecisionState::Recorded => false,
         DecisionState::Counted => wait.is_none() || verdict == Verdict::Escalate,
-        DecisionState::Invalid(_) | DecisionState::Closed(_) | DecisionState::Deleted => true,
+        DecisionState::Escalated
+        | DecisionState::NotEscalated
+        | DecisionState::Invalid(_)
+        | DecisionState::Closed { .. }
+        | DecisionState::Deleted => true,
     }
 }
 
@@ -126,13 +177,6 @@ fn end(approval: &Approval, wait: Option<Wait>, begun: Instant) -> Instant {
         Some(Wait::AtMost(length)) => begun + length,
         Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT,
     }
-}
-
-/// Returns the refusal of the API server, which no other attempt would change.
-fn refusal(error: watcher::Error) -> Option<kube::Error> {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    let (InitialListFailed(cause) | WatchStartFailed(cause) | WatchFailed(cause)) = error else { return None };
-    matches!(&cause, kube::Error::Api(status) if [401, 403].contains(&status.code)).then_some(cause)
 }
 
 #[cfg(test)]

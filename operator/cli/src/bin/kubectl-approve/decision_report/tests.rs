@@ -18,7 +18,22 @@ fn entry(verdict: Verdict) -> Entry {
 
 fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();
-    DecisionState::Closed(Box::new(Outcome { verdict, phase, decided_by, source, ..Outcome::default() }))
+    of(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
+}
+
+/// An outcome with the decision among its votes.
+fn of(outcome: Outcome) -> DecisionState {
+    DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None }
+}
+
+/// The same without it.
+fn uncounted(state: DecisionState, why: Option<&str>) -> DecisionState {
+    match state {
+        DecisionState::Closed { outcome, .. } => {
+            DecisionState::Closed { outcome, is_counted: false, invalid: why.map(str::to_owned) }
+        }
+        other => other,
+    }
 }
 
 fn vote(user: &str) -> Vote {
@@ -99,7 +114,7 @@ fn what_was_decided_otherwise_is_never_called_approved() {
         ..Outcome::default()
     };
     assert_eq!(
-        said(&DecisionState::Closed(Box::new(outcome))),
+        said(&of(outcome)),
         "Approve recorded; it does not count, superseded: recorded while unguarded: kubectl approve show x"
     );
     assert_eq!(
@@ -110,14 +125,47 @@ fn what_was_decided_otherwise_is_never_called_approved() {
 }
 
 #[test]
+fn a_decision_that_is_not_among_the_votes_does_not_count_whatever_the_outcome() {
+    let approval = sample::approval();
+    let entry = entry(Verdict::Approve);
+    let approved = || closed(ApprovalPhase::Approved, Some(Verdict::Approve), &["bob"], Source::Human);
+    assert!(failure(&approved(), &entry).is_none());
+    let late = uncounted(approved(), None);
+    assert!(matches!(failure(&late, &entry), Some(Failure::DecidedOtherwise)));
+    assert_eq!(
+        line(&approval, &late, &entry, ""),
+        "Approve recorded; it does not count, it was recorded too late; decided: Approve by bob"
+    );
+    let invalid = uncounted(approved(), Some("no such field"));
+    assert!(matches!(failure(&invalid, &entry), Some(Failure::DecidedOtherwise)));
+    assert_eq!(
+        line(&approval, &invalid, &entry, ""),
+        "Approve recorded; it does not count: no such field; decided: Approve by bob"
+    );
+    let expired = closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout);
+    assert_eq!(
+        line(&approval, &uncounted(expired, None), &entry, ""),
+        "Approve recorded; the deadline passed first, which amounts to Reject"
+    );
+}
+
+#[test]
 fn an_escalation_names_the_approvers_in_force() {
     let mut approval = sample::approval();
-    let said = |approval: &Approval| line(approval, &DecisionState::Counted, &entry(Verdict::Escalate), "");
-    assert_eq!(said(&approval), "Escalate counted; there are no further approvers");
+    let said = |approval: &Approval, state| line(approval, &state, &entry(Verdict::Escalate), "");
+    let none = said(&approval, DecisionState::NotEscalated);
+    assert_eq!(none, "Escalate counted; there are no further approvers");
     let status = approval.status.get_or_insert_default();
     status.level = Some(1);
     status.approvers = vec![Subject::user(ME), Subject::group("sre")];
-    assert_eq!(said(&approval), "escalated; approvers now: alice@example.com, group sre, until 2026-11-23T09:30:00Z");
+    let now = "approvers now: alice@example.com, group sre, until 2026-11-23T09:30:00Z";
+    assert_eq!(said(&approval, DecisionState::Escalated), format!("escalated; {now}"));
+    assert_eq!(said(&approval, DecisionState::Counted), format!("Escalate counted; {now}"));
+    // Also where a timeout escalated the gate before.
+    assert_eq!(said(&approval, DecisionState::NotEscalated), none);
+    for (state, code) in [(DecisionState::Escalated, None), (DecisionState::NotEscalated, Some(5))] {
+        assert_eq!(failure(&state, &entry(Verdict::Escalate)).map(|failure| failure.code()), code, "{state:?}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 /// Prints the status at every change, in place on a terminal, until the run ends.
 ///
 /// # Errors
-/// The run is deleted; a watch cannot start.
+/// The run is deleted; the API server refuses a watch.
 pub async fn watch(
     session: &Session,
     args: &StatusArgs,
@@ -55,7 +55,7 @@ pub async fn watch(
                     state.workflow = workflow;
                 }
                 Ok(_) => return Err(Failure::NotFound(format!("workflow {} was deleted", one_line(&args.name, 253)))),
-                Err(error) => watch_problem::report(&error),
+                Err(error) => watch_problem::report(session, &error)?,
             },
             Some(event) = approvals.next() => match event {
                 Ok(event) => {
@@ -63,7 +63,7 @@ pub async fn watch(
                         state.approvals = listed.values().cloned().collect();
                     }
                 }
-                Err(error) => watch_problem::report(&error),
+                Err(error) => watch_problem::report(session, &error)?,
             },
             _ = redraw.tick(), if Screen::is_in_place() => {
                 draw(&mut screen, &state, &session.call, args)?;
