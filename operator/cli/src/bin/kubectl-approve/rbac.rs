@@ -8,7 +8,8 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
-use signoff_expr::text;
+
+use crate::sanitize::one_line;
 
 /// The roles and bindings of the cluster, and those of one namespace.
 #[derive(Default)]
@@ -30,9 +31,9 @@ pub struct Rbac {
 pub struct Grant {
     /// The user, group or service account.
     pub subject: Subject,
-    /// The kind and name of the binding.
+    /// The kind and name of the binding, for a terminal.
     pub binding: String,
-    /// The kind and name of the role.
+    /// The kind and name of the role, for a terminal.
     pub role: String,
 }
 
@@ -56,17 +57,18 @@ impl Rbac {
         let mut grants = Vec::new();
         let mut add = |binding: String, role: &RoleRef, subjects: Option<&[Subject]>| {
             if self.rules(role).iter().any(&allows) {
-                let role = format!("{} {}", role.kind, text::display(&role.name, 256));
+                let role = format!("{} {}", one_line(&role.kind, 64), one_line(&role.name, 256));
                 let subjects = subjects.unwrap_or_default().iter().cloned();
                 grants.extend(subjects.map(|subject| Grant { subject, binding: binding.clone(), role: role.clone() }));
             }
         };
         for binding in &self.cluster_bindings {
-            let name = format!("ClusterRoleBinding {}", binding.name_any());
+            let name = format!("ClusterRoleBinding {}", one_line(&binding.name_any(), 256));
             add(name, &binding.role_ref, binding.subjects.as_deref());
         }
         for binding in &self.bindings {
-            let name = format!("RoleBinding {} of {}", binding.name_any(), self.namespace);
+            let name =
+                format!("RoleBinding {} of {}", one_line(&binding.name_any(), 256), one_line(&self.namespace, 64));
             add(name, &binding.role_ref, binding.subjects.as_deref());
         }
         grants
@@ -96,10 +98,10 @@ pub fn allows(rule: &PolicyRule, verbs: &[&str], groups: &[&str], resources: &[&
 
 /// Formats a subject as `User alice` or `ServiceAccount tools/ci`.
 pub fn shown(subject: &Subject) -> String {
-    let name = text::display(&subject.name, 256);
+    let (kind, name) = (one_line(&subject.kind, 64), one_line(&subject.name, 256));
     match &subject.namespace {
-        Some(namespace) => format!("{} {}/{name}", subject.kind, text::display(namespace, 64)),
-        None => format!("{} {name}", subject.kind),
+        Some(namespace) => format!("{kind} {}/{name}", one_line(namespace, 64)),
+        None => format!("{kind} {name}"),
     }
 }
 
@@ -114,6 +116,42 @@ async fn list<K: Clone + std::fmt::Debug + DeserializeOwned>(api: Api<K>, what: 
     match api.list(&ListParams::default()).await {
         Ok(found) => Ok(found.items),
         Err(kube::Error::Api(status)) if status.code == 403 => Err(format!("you cannot list {what}")),
-        Err(error) => Err(format!("{what} cannot be listed: {error}")),
+        Err(error) => Err(format!("{what} cannot be listed: {}", one_line(&error.to_string(), 300))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object<K: DeserializeOwned>(value: Value) -> Vec<K> {
+        vec![serde_json::from_value(value).unwrap()]
+    }
+
+    #[test]
+    fn names_of_rbac_objects_cannot_move_the_cursor_or_begin_a_line() {
+        let odd = "x\u{1b}[2J\nOperator: alive";
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": odd});
+        let subjects =
+            json!([{"kind": "User", "name": odd}, {"kind": "ServiceAccount", "name": odd, "namespace": odd}]);
+        let rbac = Rbac {
+            namespace: "demo".into(),
+            cluster_roles: object(json!({"metadata": {"name": odd}, "rules": [
+                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+            ]})),
+            cluster_bindings: object(json!({"metadata": {"name": odd}, "roleRef": role, "subjects": subjects})),
+            roles: Vec::new(),
+            bindings: object(json!({"metadata": {"name": odd}, "roleRef": role, "subjects": subjects})),
+        };
+        let grants = rbac.grants(|_| true);
+        assert_eq!(grants.len(), 4);
+        for grant in grants {
+            for text in [shown(&grant.subject), grant.binding, grant.role] {
+                assert!(text.contains("x[2J Operator: alive") && !text.contains(['\u{1b}', '\n']), "{text:?}");
+            }
+        }
     }
 }
