@@ -37,7 +37,14 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     let installation = Installation::read(session, options).await;
     let named = options.operator_namespace.as_deref();
     let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));
-    let state = operator_state(session, namespace).await;
+    let mut state = operator_state(session, namespace).await;
+    let pods = match &installation {
+        Ok(found) => list_pods(session, &found.operator).await,
+        Err(_) => Ok(Vec::new()),
+    };
+    if let Ok(pods) = &pods {
+        state = state.with_pod(pods);
+    }
     let (mut page, mut problems) = (String::new(), Vec::new());
     let is_about_waiting = options.name.is_some() || in_namespace;
     let mut failure = None;
@@ -59,7 +66,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
             if is_about_waiting && is_well && !state.is_gone() && !options.verbose {
                 page.push_str("In force: the API server verifies votes.\n");
             } else {
-                page.push_str(&installation_page(session, &operator, &inspection, options.verbose).await);
+                page.push_str(&installation_page(session, &operator, &pods, &inspection, options.verbose).await);
             }
             if !is_well {
                 failure = failure.or(Some(Failure::Unguarded));
@@ -85,12 +92,13 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
 async fn installation_page(
     session: &Session,
     operator: &Identity,
+    pods: &Result<Vec<Pod>, String>,
     inspection: &Inspection,
     is_verbose: bool,
 ) -> String {
     format!(
         "{}\nCompared with the rules of kubectl-approve {}.\n{}\n{}",
-        pods(session, operator).await,
+        pod_lines(operator, pods),
         env!("CARGO_PKG_VERSION"),
         inspection.report(is_verbose),
         impersonators::paragraph(session.raw(), operator).await
@@ -129,19 +137,27 @@ fn operator_lines(state: &OperatorState) -> String {
     }
 }
 
-/// A line for each Pod of the operator's service account.
-async fn pods(session: &Session, operator: &Identity) -> String {
+/// Lists the Pods of the operator's service account.
+async fn list_pods(session: &Session, operator: &Identity) -> Result<Vec<Pod>, String> {
     let api = Api::<Pod>::namespaced(session.raw().clone(), &operator.namespace);
     let account = format!("spec.serviceAccountName={}", operator.service_account);
     match api.list(&ListParams::default().fields(&account)).await {
-        Ok(found) if found.items.is_empty() => {
+        Ok(found) => Ok(found.items),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            Err(format!("you cannot list the Pods of {}", one_line(&operator.namespace, 63)))
+        }
+        Err(error) => Err(format!("its Pods cannot be listed: {}", session.explain(error))),
+    }
+}
+
+/// Returns a line for each Pod of the operator, or why there is none.
+fn pod_lines(operator: &Identity, pods: &Result<Vec<Pod>, String>) -> String {
+    match pods {
+        Ok(pods) if pods.is_empty() => {
             format!("  no Pod has the service account {}\n", one_line(&operator.service_account, 253))
         }
-        Ok(found) => found.items.iter().map(|pod| wrapped(2, &pod_line(pod))).collect(),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            format!("  you cannot list the Pods of {}\n", one_line(&operator.namespace, 63))
-        }
-        Err(error) => wrapped(2, &format!("its Pods cannot be listed: {}", session.explain(error))),
+        Ok(pods) => pods.iter().map(|pod| wrapped(2, &pod_line(pod))).collect(),
+        Err(why) => wrapped(2, why),
     }
 }
 
@@ -174,12 +190,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::sample;
 
     #[test]
     fn an_operator_that_is_gone_is_said_with_its_consequence() {
         let age = Duration::from_secs(42);
-        let state = OperatorState::Stale { holder: "operator-1".into(), renewed_at: sample::now(), age };
+        let state = OperatorState::Stale { holder: "operator-1".into(), age };
         assert_eq!(
             operator_lines(&state),
             "Operator: GONE: no operator has renewed its Lease for 42 s (the last was\n  operator-1). No run continues \

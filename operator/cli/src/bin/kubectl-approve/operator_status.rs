@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! namespace (I/O) -> Lease and time of the API server (I/O) -> judge (pure)
+//!                 -> where it looks stale: the same after a renewal period (I/O) -> judge_again (pure)
 //! ```
 //!
-//! The age is counted by the clock of the API server, because that of this machine may be wrong.
+//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clock of the operator's node
+//! may be wrong as well, so only a Lease that nobody renews between two readings is stale.
 
 use std::{fmt, time::Duration};
 
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client,
     client::Body,
@@ -20,25 +22,39 @@ use signoff_cluster::lease::LeaseSettings;
 
 use crate::{client::Session, clock, error::Failure, sanitize::one_line};
 
+/// The longest pause between two readings of a Lease, whatever its duration.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The time that a renewal may take beyond the renewal period.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The operator's process that holds or held the Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start time of
+    /// the process, in microseconds. Empty if the Lease was released.
+    pub identity: String,
+    /// The name of the Pod with this UID, if the caller can list it.
+    pub pod: Option<String>,
+}
+
 /// What the operator's Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorState {
     /// An operator renews its Lease.
     Alive {
-        /// The identity of its process: the name of its Pod and a number.
-        holder: String,
-        /// The time of the last renewal, by the holder's clock.
-        renewed_at: Moment,
-        /// The time since then, by the API server's clock.
+        /// The process.
+        holder: Holder,
+        /// The time since the last renewal, by the API server's clock.
         age: Duration,
+        /// The least difference by which the clock of the holder is behind that of the API server, if it makes the Lease look
+        /// stale.
+        skew: Option<Duration>,
     },
     /// No operator renews the Lease: nothing moves until one does.
     Stale {
-        /// The process that held it last, as in `Alive`; empty where it released the Lease when it stopped.
-        holder: String,
-        /// The time of the last renewal, by the holder's clock.
-        renewed_at: Moment,
-        /// The time since then, by the API server's clock.
+        /// The process that held it last.
+        holder: Holder,
+        /// The time since the last renewal, by the API server's clock.
         age: Duration,
     },
     /// There is no Lease: no operator has run since the installation, or it runs with `--no-lease`.
@@ -50,24 +66,132 @@ pub enum OperatorState {
     Unknown(String),
 }
 
+/// A Lease as it was read.
+#[derive(Clone, Debug, PartialEq)]
+struct Reading {
+    holder: String,
+    /// The time of the last renewal, by the holder's clock.
+    renewed_at: Moment,
+    /// The time for which it is valid without a renewal.
+    duration: Duration,
+    /// The time of the reading, by the API server's clock.
+    read_at: Moment,
+}
+
+impl Reading {
+    /// Returns the reading of a Lease, or `None` if no operator has taken it.
+    fn new(lease: &Lease, read_at: Moment, default: Duration) -> Option<Self> {
+        let spec = lease.spec.as_ref()?;
+        let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Some(Self {
+            holder: spec.holder_identity.clone().unwrap_or_default(),
+            renewed_at: Moment::from(spec.renew_time.as_ref()?.0),
+            duration: duration.map_or(default, Duration::from_secs),
+            read_at,
+        })
+    }
+
+    fn age(&self) -> Duration {
+        self.read_at.since(self.renewed_at)
+    }
+
+    fn is_released(&self) -> bool {
+        self.holder.is_empty()
+    }
+
+    /// Returns the state that one reading shows.
+    fn judge(&self) -> OperatorState {
+        let (holder, age) = (Holder::from(self.holder.as_str()), self.age());
+        if self.is_released() || age > self.duration {
+            OperatorState::Stale { holder, age }
+        } else {
+            OperatorState::Alive { holder, age, skew: None }
+        }
+    }
+
+    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks differ.
+    fn judge_again(&self, later: &Self) -> OperatorState {
+        match later.judge() {
+            OperatorState::Stale { holder, age } if !later.is_released() && later.renewed_at != self.renewed_at => {
+                // It was renewed after this reading.
+                OperatorState::Alive { holder, age, skew: Some(self.read_at.since(later.renewed_at)) }
+            }
+            state => state,
+        }
+    }
+
+    /// Returns the pause until the next reading, in which an operator renews its Lease at least once.
+    fn pause(&self) -> Duration {
+        (self.duration / 3 + SLACK).min(LONGEST_PAUSE)
+    }
+}
+
 impl OperatorState {
     /// Whether it is certain that no operator acts.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Stale { .. } | Self::Absent { .. })
     }
+
+    /// Adds the name of the holder's Pod, if it is one of these.
+    pub fn with_pod(mut self, pods: &[Pod]) -> Self {
+        if let Self::Alive { holder, .. } | Self::Stale { holder, .. } = &mut self {
+            let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(holder.process()));
+            holder.pod = pod.and_then(|pod| pod.metadata.name.clone());
+        }
+        self
+    }
+}
+
+impl Holder {
+    /// Returns the identity without the start time.
+    fn process(&self) -> &str {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let split = self.identity.rsplit_once('_').filter(|(_, started)| is_number(started));
+        split.map_or(self.identity.as_str(), |(process, _)| process)
+    }
+}
+
+impl From<&str> for Holder {
+    fn from(identity: &str) -> Self {
+        Self { identity: identity.to_owned(), pod: None }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.pod, self.process()) {
+            (Some(pod), _) => f.write_str(&one_line(pod, 253)),
+            (None, process) if is_uid(process) => write!(f, "in the Pod with the UID {process}"),
+            (None, process) => f.write_str(&one_line(process, 253)),
+        }
+    }
+}
+
+/// Whether a text has the form of a UID, which is the form of the UIDs of Pods.
+fn is_uid(text: &str) -> bool {
+    text.len() == 36
+        && text
+            .char_indices()
+            .all(|(at, c)| if [8, 13, 18, 23].contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 impl fmt::Display for OperatorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Alive { holder, age, .. } => {
-                write!(f, "the operator {} renewed its Lease {} ago", pod(holder), seconds(*age))
+            Self::Alive { holder, age, skew: None } => {
+                write!(f, "the operator {holder} renewed its Lease {} ago", seconds(*age))
             }
-            Self::Stale { holder, age, .. } if holder.is_empty() => {
+            Self::Alive { holder, skew: Some(skew), .. } => write!(
+                f,
+                "the operator {holder} renews its Lease; its clock is at least {} behind that of the API server, correct the \
+                 clocks",
+                seconds(*skew)
+            ),
+            Self::Stale { holder, age } if holder.identity.is_empty() => {
                 write!(f, "no operator holds the Lease for {} (the last one released it)", seconds(*age))
             }
-            Self::Stale { holder, age, .. } => {
-                write!(f, "no operator has renewed its Lease for {} (the last was {})", seconds(*age), pod(holder))
+            Self::Stale { holder, age } => {
+                write!(f, "no operator has renewed its Lease for {} (the last was {holder})", seconds(*age))
             }
             Self::Absent { namespace } => {
                 write!(f, "no operator has taken the Lease {}", lease_name(namespace))
@@ -77,7 +201,7 @@ impl fmt::Display for OperatorState {
     }
 }
 
-/// Reads the Lease of the operator in this namespace. Default: the one that the installed policies trust, or
+/// Reads the Lease of the operator in this namespace, and a second time if it looks stale: that takes a renewal period. Default: the one that the installed policies trust, or
 /// `signoff-system` where they cannot be read.
 pub async fn operator_state(session: &Session, namespace: Option<&str>) -> OperatorState {
     let client = session.raw();
@@ -87,8 +211,9 @@ pub async fn operator_state(session: &Session, namespace: Option<&str>) -> Opera
     };
     let is_guess = installed.is_none();
     let namespace = installed.unwrap_or_else(|| Identity::default().namespace);
-    match read(client, &namespace).await {
-        Ok((lease, now)) => judge(&lease, &namespace, now),
+    match read_state(client, &namespace).await {
+        Ok(Some(state)) => state,
+        Ok(None) => OperatorState::Absent { namespace },
         Err(kube::Error::Api(status)) if status.code == 404 && !is_guess => OperatorState::Absent { namespace },
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => OperatorState::Unknown(format!(
             "{} the Lease {}; {}",
@@ -107,9 +232,20 @@ pub async fn operator_state(session: &Session, namespace: Option<&str>) -> Opera
     }
 }
 
-/// Returns the Lease, and the time at which the API server answered.
-async fn read(client: &Client, namespace: &str) -> Result<(Lease, Moment), kube::Error> {
-    let name = LeaseSettings::in_namespace(namespace).name;
+/// Returns the state that the Lease shows, or `None` if no operator has taken it.
+async fn read_state(client: &Client, namespace: &str) -> Result<Option<OperatorState>, kube::Error> {
+    let Some(first) = read(client, namespace).await? else { return Ok(None) };
+    let state = first.judge();
+    if !state.is_gone() || first.is_released() {
+        return Ok(Some(state));
+    }
+    tokio::time::sleep(first.pause()).await;
+    Ok(read(client, namespace).await?.map(|later| first.judge_again(&later)))
+}
+
+/// Reads the Lease, with the time at which the API server answered.
+async fn read(client: &Client, namespace: &str) -> Result<Option<Reading>, kube::Error> {
+    let LeaseSettings { name, ttl, .. } = LeaseSettings::in_namespace(namespace);
     let url = Api::<Lease>::namespaced(client.clone(), namespace).resource_url().to_owned();
     let request = Request::new(url).get(&name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
     let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
@@ -119,7 +255,8 @@ async fn read(client: &Client, namespace: &str) -> Result<(Lease, Moment), kube:
         return Err(kube::Error::Api(Box::new(status)));
     }
     let now = head.headers.get("date").and_then(|date| server_time(date.to_str().ok()?)).unwrap_or_else(clock::now);
-    Ok((serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?, now))
+    let lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+    Ok(Reading::new(&lease, now, ttl))
 }
 
 /// Parses the header `Date`.
@@ -127,32 +264,9 @@ fn server_time(date: &str) -> Option<Moment> {
     jiff::fmt::rfc2822::parse(date).ok().map(|at| Moment::from(at.timestamp()))
 }
 
-fn judge(lease: &Lease, namespace: &str, now: Moment) -> OperatorState {
-    let Some(spec) = &lease.spec else { return OperatorState::Absent { namespace: namespace.to_owned() } };
-    let Some(renewed_at) = spec.renew_time.as_ref().map(|time| Moment::from(time.0)) else {
-        return OperatorState::Absent { namespace: namespace.to_owned() };
-    };
-    let holder = spec.holder_identity.clone().unwrap_or_default();
-    let age = now.since(renewed_at);
-    let valid = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let valid = valid.map_or(LeaseSettings::in_namespace(namespace).ttl, Duration::from_secs);
-    if holder.is_empty() || age > valid {
-        OperatorState::Stale { holder, renewed_at, age }
-    } else {
-        OperatorState::Alive { holder, renewed_at, age }
-    }
-}
-
 /// Returns the Lease's namespace and name.
 pub fn lease_name(namespace: &str) -> String {
     format!("{}/{}", one_line(namespace, 63), LeaseSettings::in_namespace(namespace).name)
-}
-
-/// The name of the Pod in the identity of an operator's process.
-fn pod(holder: &str) -> String {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let pod = holder.rsplit_once('_').filter(|(_, started)| is_number(started)).map_or(holder, |(pod, _)| pod);
-    one_line(pod, 253)
 }
 
 /// `42 s`, and minutes or more as `kubectl` writes them.
@@ -161,48 +275,5 @@ fn seconds(age: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn judged(spec: Value) -> OperatorState {
-        let now = server_time("Sun, 22 Nov 2026 10:00:42 GMT").unwrap();
-        let lease = json!({"metadata": {"name": "signoff-operator"}, "spec": spec});
-        judge(&serde_json::from_value(lease).unwrap(), "signoff-system", now)
-    }
-
-    #[test]
-    fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
-        let spec = |renewed: &str| json!({"holderIdentity": "signoff-operator-1_1795558734402508", "leaseDurationSeconds": 15, "renewTime": renewed});
-        let alive = judged(spec("2026-11-22T10:00:39.000000Z"));
-        assert!(!alive.is_gone());
-        assert_eq!(alive.to_string(), "the operator signoff-operator-1 renewed its Lease 3 s ago");
-        let stale = judged(spec("2026-11-22T10:00:00.000000Z"));
-        assert!(stale.is_gone());
-        assert_eq!(stale.to_string(), "no operator has renewed its Lease for 42 s (the last was signoff-operator-1)");
-        // A holder whose clock is ahead.
-        assert!(!judged(spec("2026-11-22T10:00:50.000000Z")).is_gone());
-    }
-
-    #[test]
-    fn a_lease_that_was_released_is_stale_at_once() {
-        let released = judged(json!({"leaseDurationSeconds": 1, "renewTime": "2026-11-22T10:00:42.000000Z"}));
-        assert!(released.is_gone());
-        assert_eq!(released.to_string(), "no operator holds the Lease for 0 s (the last one released it)");
-    }
-
-    #[test]
-    fn a_lease_that_was_never_taken_is_absent() {
-        let absent = judged(json!({}));
-        assert!(absent.is_gone());
-        assert_eq!(absent.to_string(), "no operator has taken the Lease signoff-system/signoff-operator");
-    }
-
-    #[test]
-    fn the_name_of_a_holder_cannot_move_the_cursor() {
-        let alive = judged(json!({"holderIdentity": "\u{1b}[2Jx", "renewTime": "2026-11-22T10:00:42.000000Z"}));
-        assert!(!alive.to_string().contains('\u{1b}'));
-    }
-}
+#[path = "operator_status/tests.rs"]
+mod tests;

@@ -335,7 +335,7 @@ mod tests {
     fn a_run_says_why_it_does_not_continue() {
         let alive = OperatorState::Unknown("no".into());
         let age = Duration::from_secs(42);
-        let gone = OperatorState::Stale { holder: "operator-1".into(), renewed_at: sample::now(), age };
+        let gone = OperatorState::Stale { holder: "operator-1".into(), age };
         let run =
             |status: serde_json::Value| Run { name: "report".into(), now: serde_json::from_value(status).unwrap() };
         let pending = run(json!({}));
