@@ -5,7 +5,7 @@
 use std::io::IsTerminal;
 
 use anyhow::anyhow;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::arguments::LogFormat;
 
@@ -23,13 +23,20 @@ pub fn start(format: LogFormat) -> anyhow::Result<()> {
 }
 
 /// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs itself in a
-/// sentence, so it logs errors only, unless `RUST_LOG` names `kube`.
+/// sentence, so it logs errors only, unless `RUST_LOG` names `kube`; and nothing if `RUST_LOG` is `off`.
 fn filter(typed: &str) -> EnvFilter {
     let usual = "kube=error";
-    EnvFilter::try_new(format!("{usual},{typed}"))
+    let directives = if is_off(typed) { typed.to_owned() } else { format!("{usual},{typed}") };
+    EnvFilter::try_new(directives)
         .ok()
         .filter(|_| !typed.trim().is_empty())
         .unwrap_or_else(|| EnvFilter::new(format!("{usual},info")))
+}
+
+/// Whether the level of all targets that `RUST_LOG` does not name is `off`.
+fn is_off(typed: &str) -> bool {
+    let levels = typed.split(',').filter_map(|directive| directive.trim().parse::<LevelFilter>().ok());
+    levels.last() == Some(LevelFilter::OFF)
 }
 
 #[cfg(test)]
@@ -49,5 +56,24 @@ mod tests {
             assert_eq!(found.len(), 2, "{filter}");
             assert!(directives.iter().all(|one| found.contains(one)), "{filter}");
         }
+    }
+
+    #[test]
+    fn off_silences_the_client_too_unless_rust_log_names_it() {
+        for (typed, directives) in [
+            ("off", "off"),
+            (" OFF ", "off"),
+            ("off,kube=debug", "kube=debug,off"),
+            ("off,signoff_controller=info", "signoff_controller=info,off"),
+            ("signoff_controller=off", "kube=error,signoff_controller=off"),
+        ] {
+            let filter = filter(typed).to_string();
+            let (mut found, mut expected): (Vec<_>, Vec<_>) =
+                (filter.split(',').collect(), directives.split(',').collect());
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{typed}");
+        }
+        assert_eq!(filter("off").max_level_hint(), Some(LevelFilter::OFF));
     }
 }
