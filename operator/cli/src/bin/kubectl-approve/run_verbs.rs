@@ -4,7 +4,7 @@
 
 use kube::{
     Api,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
@@ -23,16 +23,27 @@ const MANAGER: &str = "kubectl-approve";
 const MAX_PREFIX: usize = names::MAX_WORKFLOW_NAME - 5;
 
 /// Does one thing with each of the named runs, and prints a line for each. Asks on a terminal before a run ends for good,
-/// unless `yes` is set.
+/// unless `yes` is set. Runs to be deleted are read before the question, and only those are deleted.
 ///
 /// # Errors
 /// The first refusal; runs named before it were changed.
 pub async fn run(session: &Session, verb: RunVerb, names: &[String], yes: bool) -> Result<(), Failure> {
-    if verb.is_final() && !yes && terminal::is_manned() && !ask(verb, names, session)? {
+    let api = api(session);
+    let mut doomed = Vec::new();
+    if verb == RunVerb::Delete {
+        for name in names {
+            doomed.push(api.get(name).await.map_err(|error| session.explain(error))?);
+        }
+    }
+    if verb.is_final() && !yes && terminal::can_ask() && !ask(verb, names, session)? {
         return Err(Failure::Unchanged);
     }
+    let mut doomed = doomed.into_iter();
     for name in names {
-        let line = one(session, verb, name).await?;
+        let line = match doomed.next() {
+            Some(run) => delete(session, &api, name, &run).await?,
+            None => one(session, &api, verb, name).await?,
+        };
         terminal::print(&format!("{line}\n")).map_err(|error| Failure::Other(error.to_string()))?;
     }
     Ok(())
@@ -49,21 +60,51 @@ fn ask(verb: RunVerb, names: &[String], session: &Session) -> Result<bool, Failu
     terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))
 }
 
-async fn one(session: &Session, verb: RunVerb, name: &str) -> Result<String, Failure> {
-    let api = Api::<DynamicObject>::namespaced_with(
-        session.raw().clone(),
-        &session.namespace,
-        &ApiResource::erase::<Workflow>(&()),
-    );
+fn api(session: &Session) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<Workflow>(&());
+    Api::namespaced_with(session.raw().clone(), &session.namespace, &resource)
+}
+
+fn resource(name: &str) -> String {
+    format!("workflow.signoff.dev/{}", one_line(name, 253))
+}
+
+/// Deletes a run, and no other that has its name by now.
+async fn delete(
+    session: &Session,
+    api: &Api<DynamicObject>,
+    name: &str,
+    run: &DynamicObject,
+) -> Result<String, Failure> {
+    match api.delete(name, &of_run(run)).await {
+        Ok(_) => Ok(format!("{} deleted", resource(name))),
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(Failure::Refused(format!(
+            "{}: another run has this name since the command read it ({}); run the command again",
+            resource(name),
+            one_line(&status.message, 1024)
+        ))),
+        Err(error) => Err(session.explain(error)),
+    }
+}
+
+/// Returns the options that delete exactly this run, whatever its state is by now.
+fn of_run(run: &DynamicObject) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid: run.metadata.uid.clone(), resource_version: None }),
+        ..DeleteParams::default()
+    }
+}
+
+async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &str) -> Result<String, Failure> {
     let explain = |error| session.explain(error);
-    let resource = format!("workflow.signoff.dev/{}", one_line(name, 253));
+    let resource = resource(name);
     let (patch, done) = match verb {
         RunVerb::Suspend => (json!({"spec": {"suspend": true}}), "suspended"),
         RunVerb::Resume => (json!({"spec": {"suspend": false}}), "resumed"),
         RunVerb::Cancel => (json!({"spec": {"cancel": true}}), "cancelled"),
         RunVerb::Delete => {
-            api.delete(name, &DeleteParams::default()).await.map_err(explain)?;
-            return Ok(format!("{resource} deleted"));
+            let run = api.get(name).await.map_err(explain)?;
+            return delete(session, api, name, &run).await;
         }
         RunVerb::Rerun => {
             let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
@@ -100,7 +141,8 @@ fn refusal(run: &DynamicObject, verb: RunVerb) -> Option<String> {
     (is_cancelled && verb != RunVerb::Cancel).then(|| "is being cancelled: rerun creates it again".to_owned())
 }
 
-/// Returns a new Workflow with the spec of another: without its name, status, requester and switches.
+/// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata only
+/// the prefix of the name is kept: by labels and annotations other tools would take the copy for their own object.
 fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, Failure> {
     let name = old.metadata.name.as_deref().unwrap_or_default();
     let Value::Object(spec) = &old.data["spec"] else {
@@ -121,19 +163,7 @@ fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, Failure> {
         Some(prefix) if !prefix.is_empty() => prefix.to_owned(),
         _ => format!("{}-", names::cut(name, MAX_PREFIX - 1)),
     };
-    let mut metadata = json!({"generateName": prefix, "namespace": old.metadata.namespace});
-    if let Some(labels) = &old.metadata.labels {
-        metadata["labels"] = json!(labels);
-    }
-    let annotations = old.metadata.annotations.iter().flatten();
-    // What kubectl apply remembers of the old object.
-    let annotations: Map<String, Value> = annotations
-        .filter(|(key, _)| !key.starts_with("kubectl.kubernetes.io/"))
-        .map(|(key, value)| (key.clone(), Value::String(value.clone())))
-        .collect();
-    if !annotations.is_empty() {
-        metadata["annotations"] = Value::Object(annotations);
-    }
+    let metadata = json!({"generateName": prefix, "namespace": old.metadata.namespace});
     let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec});
     serde_json::from_value(object).map_err(|error| Failure::Other(error.to_string()))
 }
@@ -152,8 +182,11 @@ mod tests {
     #[test]
     fn a_copy_has_the_spec_and_neither_state_nor_requester() {
         let old = object(
-            &json!({"name": "refund", "namespace": "finance", "uid": "u", "resourceVersion": "7", "labels": {"team": "a"},
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "ticket": "4711"}}),
+            &json!({"name": "refund", "namespace": "finance", "uid": "u", "resourceVersion": "7",
+                "labels": {"argocd.argoproj.io/instance": "a", "app.kubernetes.io/managed-by": "Helm"},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "meta.helm.sh/release-name": "a",
+                    "argocd.argoproj.io/tracking-id": "a:signoff.dev/Workflow:finance/refund"},
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "v"}], "finalizers": ["a/b"]}),
             &json!({"requestedBy": "ci", "requestedFor": "erin", "suspend": true, "cancel": true, "steps": [{"name": "one"}], "later": 1}),
             &json!({"phase": "Failed"}),
         );
@@ -162,10 +195,17 @@ mod tests {
             copy,
             json!({
                 "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-                "metadata": {"generateName": "refund-", "namespace": "finance", "labels": {"team": "a"}, "annotations": {"ticket": "4711"}},
+                "metadata": {"generateName": "refund-", "namespace": "finance"},
                 "spec": {"requestedBy": "dana", "steps": [{"name": "one"}], "later": 1},
             })
         );
+    }
+
+    #[test]
+    fn a_run_is_deleted_by_its_uid_in_any_state() {
+        let run = object(&json!({"name": "r", "uid": "u", "resourceVersion": "7"}), &json!({}), &Value::Null);
+        let options = serde_json::to_value(of_run(&run)).unwrap();
+        assert_eq!(options["preconditions"], json!({"uid": "u"}));
     }
 
     #[test]
