@@ -26,16 +26,59 @@ use crate::{
     show, suggest, terminal, wait,
 };
 
-/// Records a decision that was typed with its verdict, and waits for its effect. On a terminal it shows what is decided
-/// about and asks first.
+/// A decision that was sent.
+#[derive(Debug)]
+pub enum Sent {
+    /// There is nothing to wait for.
+    Reported(Report),
+    /// It is stored, and can have its effect.
+    Stored {
+        /// As it was typed.
+        args: Box<DecisionArgs>,
+        /// The Approval with the decision.
+        approval: Box<Approval>,
+        /// The decision.
+        entry: Box<Entry>,
+    },
+}
+
+impl Sent {
+    fn stored(args: DecisionArgs, approval: Approval, entry: Entry) -> Self {
+        Self::Stored { args: Box::new(args), approval: Box::new(approval), entry: Box::new(entry) }
+    }
+
+    /// Returns a line that says what is stored, or `None` where there is nothing to wait for.
+    pub fn recorded(&self) -> Option<String> {
+        match self {
+            Self::Reported(_) => None,
+            Self::Stored { args, entry, .. } => {
+                let line = format!("{} recorded", entry.decision.verdict);
+                Some(reported(args, Report { line, failure: None }).line)
+            }
+        }
+    }
+
+    /// Waits for the effect of the decision, and reports it.
+    pub async fn report(self, session: &Session) -> Report {
+        match self {
+            Self::Reported(report) => report,
+            Self::Stored { args, approval, entry } => {
+                let report = effect(session, &args, *approval, &entry).await;
+                reported(&args, report)
+            }
+        }
+    }
+}
+
+/// Records a decision that was typed with its verdict. On a terminal it shows what is decided about and asks first.
 ///
 /// # Errors
 /// Refusals, and everything that keeps it from being recorded as it was typed.
-pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Report, Failure> {
+pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     trusted(&seen)?;
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
-    let asks = !args.common.yes && !is_dry && terminal::is_manned();
+    let asks = !args.common.yes && !is_dry && terminal::can_ask();
     if asks {
         terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
     } else {
@@ -48,7 +91,7 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Report, Fa
 ///
 /// # Errors
 /// As [`decide`]; and when there is nobody to be asked.
-pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Report, Failure> {
+pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
     trusted(&seen)?;
@@ -58,25 +101,35 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     if let Some(why) = refusals::open_gate(approval, args, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
         let why = format!("{why}\n{}", suggest::lines(&suggestions).trim_end());
-        if !asks || !terminal::is_manned() {
+        if !asks || !terminal::can_ask() {
             return Err(Failure::Refused(why));
         }
         terminal::note(&why);
         let verdict = dialog::verdict(&suggestions)?;
         return record(session, &DecisionArgs { verdict, ..args.clone() }, &seen, &me, asks).await;
     }
-    if asks && !terminal::is_manned() {
+    if asks && !terminal::can_ask() {
         let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
         let approve = approve.map(|one| format!(", or {}", one.command)).unwrap_or_default();
+        let stream = if terminal::is_manned() { "standard error" } else { "standard input" };
         return Err(Failure::Refused(format!(
-            "standard input is not a terminal, so there is no confirmation: use --yes{approve}"
+            "{stream} is not a terminal, so there is no confirmation: use --yes{approve}"
         )));
     }
     record(session, args, &seen, &me, asks).await
 }
 
-/// Sends a decision. `asks`: whether a person is there to be asked.
-async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, asks: bool) -> Result<Report, Failure> {
+/// Sends a decision. `asks`: whether the user is asked first.
+///
+/// # Errors
+/// As [`decide`].
+pub async fn record(
+    session: &Session,
+    typed: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    asks: bool,
+) -> Result<Sent, Failure> {
     let mut args = typed.clone();
     if asks && closed(&seen.approval, clock::now()).is_none() {
         dialog::complete(&mut args, &seen.approval.spec.request)?;
@@ -101,7 +154,7 @@ async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, a
     }
     let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return unchanged(session, &args, seen, &entry).await;
+        return Ok(unchanged(args, seen, entry));
     }
     if args.common.dry_run == Some(DryRun::Client) {
         usable(&seen.approval, &entry, clock::now())?;
@@ -110,7 +163,7 @@ async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, a
             one_line(&args.name, 253)
         ));
         let line = output::json(&patch)?.trim_end().to_owned();
-        return Ok(Report { line, failure: None });
+        return Ok(Sent::Reported(Report { line, failure: None }));
     }
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
         // Where a policy has a sentence for it, that one is said.
@@ -130,9 +183,9 @@ async fn record(session: &Session, typed: &DecisionArgs, seen: &Seen, me: &Me, a
     }
     if dry_run {
         let line = format!("{} (server dry run)", reached(&after.approval, &entry, clock::now()));
-        return Ok(reported(&args, Report { line, failure: None }));
+        return Ok(Sent::Reported(reported(&args, Report { line, failure: None })));
     }
-    Ok(reported(&args, effect(session, &args, after.approval, &entry).await))
+    Ok(Sent::stored(args, after.approval, entry))
 }
 
 async fn send(session: &Session, args: &DecisionArgs, me: &Me, patch: &Value, dry_run: bool) -> Result<Seen, Failure> {
@@ -143,14 +196,14 @@ async fn send(session: &Session, args: &DecisionArgs, me: &Me, patch: &Value, dr
 }
 
 /// Reports a decision that is recorded already; `--wait` waits for its effect.
-async fn unchanged(session: &Session, args: &DecisionArgs, seen: &Seen, entry: &Entry) -> Result<Report, Failure> {
+fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
     if args.common.wait.is_some() {
-        return Ok(reported(args, effect(session, args, seen.approval.clone(), entry).await));
+        return Sent::stored(args, seen.approval.clone(), entry);
     }
     let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
     let when = refusals::when(seen, &entry.key, clock::now());
     let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
-    Ok(reported(args, Report { line, failure: None }))
+    Sent::Reported(reported(&args, Report { line, failure: None }))
 }
 
 /// Waits for the effect of a recorded decision.
@@ -164,7 +217,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
     let mut waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
     if length.is_some_and(Wait::is_long) && waited.is_open(entry.decision.verdict) {
         let so_far = decision_report::report(session, &waited, entry, None).await;
-        terminal::note(&format!("{}; still waiting", so_far.line));
+        terminal::note(&format!("{}; still waiting", reported(args, so_far).line));
         waited = wait::wait(session, waited.approval, entry, length, begun).await;
     }
     decision_report::report(session, &waited, entry, length).await
@@ -208,7 +261,7 @@ fn read(path: &str) -> Result<String, Failure> {
 }
 
 /// Returns the subject of the decision in three lines.
-fn summary(approval: &Approval) -> String {
+pub fn summary(approval: &Approval) -> String {
     let request = &approval.spec.request;
     format!(
         "{} of workflow {}, requested by {}\n{}request digest {}",

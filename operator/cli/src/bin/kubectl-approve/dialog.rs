@@ -1,6 +1,6 @@
 //! The questions to a person at a terminal: which verdict, why, and whether to go on.
 //!
-//! It must not ask where standard input is not a terminal, nor send anything.
+//! It must not ask where `terminal::can_ask` is false, nor send anything.
 
 use std::io::BufRead;
 

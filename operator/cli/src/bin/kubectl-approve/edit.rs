@@ -1,22 +1,29 @@
 //! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
 //!
-//! fetch *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* -> check as the operator checks *(pure)* -> difference ->
-//! question *(I/O)*
+//! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* -> check as
+//! the operator checks *(pure)* -> difference -> question -> send *(I/O)*
 //!
-//! It must not send anything.
+//! **Invariant:** an edited text is deleted only after its decision is stored.
+
+use std::io;
 
 use serde_json::{Map, Value};
-use signoff_api::{ApprovalRequest, Verdict};
-use signoff_cli::editor;
-use signoff_engine::gate::parameters;
+use signoff_api::{Approval, ApprovalRequest, Moment};
+use signoff_cli::editor::EditedFile;
+use signoff_engine::{
+    approval::eligibility::{Voter, ineligible},
+    gate::parameters,
+};
 use similar::TextDiff;
 
 use crate::{
-    args::{DecisionArgs, Payload},
+    args::{DecisionArgs, DryRun, Payload},
     client::{Me, Seen, Session},
-    clock, decide,
+    clock,
+    decide::{self, Sent},
+    dialog,
     error::Failure,
-    payload,
+    payload, refusals,
     sanitize::{fenced, hides, one_line},
     terminal, whole,
 };
@@ -26,21 +33,26 @@ const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
 /// The longest difference that is shown, in characters.
 const LONGEST: usize = 20_000;
 
-/// Returns the decision with the parameters that the person wrote.
+/// Sends the decision with the parameters that the person wrote. Of a failure after the text was edited, prints where the
+/// text is kept.
 ///
 /// # Errors
 /// As every request; where there is no terminal, nothing was changed, or the person did not confirm the difference.
-pub async fn edit(session: &Session, args: DecisionArgs) -> Result<DecisionArgs, Failure> {
-    if !terminal::is_manned() {
+pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
+    if !terminal::can_ask() {
         return Err(Failure::Usage("--edit needs a terminal; use --set or --from-file".to_owned()));
     }
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     decide::trusted(&seen)?;
+    if let Some(why) = refusal(&seen.approval, &args, &me, clock::now()) {
+        return Err(refusals::explain(session, &args, &me, Failure::Refused(why)).await);
+    }
     let request = &seen.approval.spec.request;
-    let schema = parameters::schema(request, args.verdict).filter(|_| request.allowed_verdicts.contains(&args.verdict));
-    let Some(schema) = schema else {
-        let allowed: Vec<_> = request.allowed_verdicts.iter().copied().map(Verdict::name).collect();
-        return Err(Failure::Refused(format!("verdict must be one of {}", allowed.join(", "))));
+    let Some(schema) = parameters::schema(request, args.verdict) else {
+        return Err(Failure::Refused(format!(
+            "this gate has no parameters for {}; give another verdict",
+            args.verdict
+        )));
     };
     let reviewed = match &request.reviews {
         Some(_) if whole::is_review_cut(request) => whole::fetch(session, &seen.approval).await?.review,
@@ -48,20 +60,72 @@ pub async fn edit(session: &Session, args: DecisionArgs) -> Result<DecisionArgs,
         None => None,
     };
     let before = as_yaml(start(&schema, reviewed.as_deref()))?;
-    let header = header(request, &args, &schema);
-    let (after, mut edited) = until_it_fits(&args, &seen, &me, &header, &before)?;
-    terminal::note(&fenced(&difference(&before, &after), LONGEST));
+    dialog::complete(&mut args, request)?;
+    let file = EditedFile::create("parameters.yaml")
+        .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
+    let sent = match confirmed(&file, &args, &seen, &me, &header(request, &args, &schema), &before) {
+        Ok(edited) => decide::record(session, &edited, &seen, &me, false).await,
+        Err(failure) => Err(failure),
+    };
+    let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
+    if (sent.is_err() || is_dry) && is_changed(&file.text(), &before) {
+        let path = file.keep();
+        terminal::note(&format!("The edited parameters are kept in {}", path.display()));
+        terminal::note(&format!("To send them: {}", again(session, &args, &path.to_string_lossy())));
+    }
+    sent
+}
+
+/// Returns why this user cannot give this verdict now, or `None`.
+fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<String> {
+    let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
+    let reason = ineligible(approval, &voter, now).map(|reason| reason.to_string());
+    reason.or_else(|| refusals::open_gate(approval, args, now))
+}
+
+/// Returns the decision with the edited parameters, after the difference was shown and confirmed.
+fn confirmed(
+    file: &EditedFile,
+    args: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    header: &str,
+    before: &str,
+) -> Result<DecisionArgs, Failure> {
+    let (after, edited) = until_it_fits(file, args, seen, me, header, before)?;
+    terminal::note(&decide::summary(&seen.approval));
+    terminal::note(&fenced(&difference(before, &after), LONGEST));
     let question = format!("Send {} with this change as {}?", args.verdict, one_line(&me.user, 253));
     if !args.common.yes && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
         return Err(Failure::Declined);
     }
-    // The person has seen what is sent and said yes.
-    edited.common.yes = true;
     Ok(edited)
+}
+
+/// Whether the file has a text of the person's own.
+fn is_changed(page: &io::Result<String>, before: &str) -> bool {
+    match page {
+        Ok(page) => {
+            let text = without_comments(page);
+            !text.trim().is_empty() && text != before
+        }
+        // What is no UTF-8 was written by the person all the same.
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    }
+}
+
+/// Returns the command that sends a kept file.
+fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
+    let verdict = args.verdict.name().to_lowercase();
+    let mut words = vec!["approve", &*verdict, &*args.name, "--from-file", path];
+    words.extend(args.common.reason.iter().flat_map(|reason| ["--reason", reason]));
+    words.extend(args.common.on_behalf_of.iter().flat_map(|user| ["--on-behalf-of", user]));
+    session.call.kubectl(Some(&session.namespace), &words)
 }
 
 /// Opens the editor again with the problem above the text, as `kubectl edit` does, until the parameters can be used.
 fn until_it_fits(
+    file: &EditedFile,
     args: &DecisionArgs,
     seen: &Seen,
     me: &Me,
@@ -71,7 +135,7 @@ fn until_it_fits(
     let (mut text, mut problem) = (before.to_owned(), String::new());
     loop {
         let page = format!("{header}{}#\n{text}", comment(&problem));
-        let edited = editor::edit("parameters.yaml", &page, &VARIABLES);
+        let edited = file.edit(&page, &VARIABLES);
         let edited =
             edited.map_err(|error| Failure::Other(format!("the editor cannot be run: {error}; set EDITOR")))?;
         let Some(edited) = edited.map(|edited| without_comments(&edited)) else { return Err(Failure::Declined) };
@@ -166,6 +230,7 @@ fn difference(before: &str, after: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
+    use signoff_api::{Verdict, approval::ApprovalPhase};
 
     use super::*;
     use crate::{args::CommonArgs, sample};
@@ -217,6 +282,30 @@ mod tests {
             let failure = fitting(&args(), text, &seen, &me).unwrap_err().to_string();
             assert!(failure.contains(why), "{text}: {failure}");
         }
+    }
+
+    #[test]
+    fn a_text_is_kept_where_the_person_changed_it() {
+        let page = |text: &str| Ok(format!("# Modify\n#\n{text}"));
+        assert!(is_changed(&page("response: mine\n"), "response: theirs\n"));
+        for unchanged in ["response: theirs\n", "", " \n"] {
+            assert!(!is_changed(&page(unchanged), "response: theirs\n"), "{unchanged:?}");
+        }
+        assert!(is_changed(&Err(io::ErrorKind::InvalidData.into()), ""));
+        assert!(!is_changed(&Err(io::ErrorKind::NotFound.into()), ""));
+    }
+
+    #[test]
+    fn nothing_is_edited_at_a_closed_gate_nor_by_a_user_who_cannot_decide() {
+        let refused = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now());
+        let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
+        let mut approval = sample::approval();
+        assert_eq!(refused(&approval, &alice), None);
+        assert!(refused(&approval, &mallory).unwrap().contains("mallory@example.com"));
+        approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
+        assert_eq!(refused(&approval, &alice).unwrap(), "this gate does not take Modify, only Approve:");
+        approval.status.as_mut().unwrap().phase = ApprovalPhase::Approved;
+        assert_eq!(refused(&approval, &alice).unwrap(), "it was decided already (Approved)");
     }
 
     #[test]

@@ -43,12 +43,14 @@ mod wrap;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
+use futures::{StreamExt, stream::FuturesOrdered};
 use signoff_api::Verdict;
 use signoff_cli::{clock, sanitize, table, terminal};
 
 use crate::{
     args::{Arguments, Command, CommonArgs, DecisionArgs, Named, Payload},
     client::Session,
+    decide::Sent,
     decision_report::Report,
     error::Failure,
     names::Short,
@@ -118,7 +120,7 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
 /// `kubectl approve [NAME]`: shows the Approval that was named or chosen, asks, and approves it.
 async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
     let name = match name {
-        Some(name) => names::full(&session, &name, Short::OnTerminal).await?,
+        Some(name) => names::full(&session, &name, Short::ToDecide { yes: common.yes }).await?,
         None => {
             let Some(chosen) = picker::pick(&session).await? else { return Ok(()) };
             let metadata = chosen.approval.metadata;
@@ -128,24 +130,28 @@ async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) ->
     };
     let args = DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common };
     match decide::show_and_approve(&session, &args).await {
-        Ok(report) => finish(report),
+        Ok(sent) => finish(sent.report(&session).await),
         Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
     }
 }
 
-/// Records each decision on its own: one that fails does not keep the others from being recorded.
+/// Records each decision on its own: one that fails does not keep the others from being recorded. With `--wait` all are
+/// recorded before the first wait, and the waits run at the same time.
 async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
     let (of, mut failures) = (all.len(), Vec::new());
+    let mut waits = FuturesOrdered::new();
     for args in all {
+        let waits_for_outcome = args.common.wait.is_some();
         match decide_one(session, args).await {
-            Ok(report) if of == 1 => return finish(report),
-            Ok(report) => {
-                terminal::print(&(report.line + "\n"))?;
-                if let Some(failure) = report.failure {
-                    terminal::note(&failure.to_string());
-                    failures.push(failure);
+            Ok(sent) if of == 1 => return finish(sent.report(session).await),
+            Ok(sent) if waits_for_outcome => {
+                // A user who interrupts the command knows what is recorded.
+                if let Some(line) = sent.recorded() {
+                    terminal::note(&line);
                 }
+                waits.push_back(sent.report(session));
             }
+            Ok(sent) => failures.extend(print_report(sent.report(session).await)?),
             Err(failure) if of == 1 => return Err(failure.into()),
             Err(failure) => {
                 terminal::note(&failure.to_string());
@@ -153,23 +159,35 @@ async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result
             }
         }
     }
+    while let Some(report) = waits.next().await {
+        failures.extend(print_report(report)?);
+    }
     match failures.first() {
         None => Ok(()),
         Some(first) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
     }
 }
 
-async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Report, Failure> {
-    args.name = names::full(session, &args.name, Short::OnTerminal).await?;
-    let name = args.name.clone();
-    let decided = async {
-        let args = if args.payload == Payload::Edited { edit::edit(session, args).await? } else { args };
+async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
+    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    let sent = if args.payload == Payload::Edited {
+        edit::edit_and_decide(session, args.clone()).await
+    } else {
         decide::decide(session, &args).await
     };
-    match decided.await {
-        Err(failure) => Err(names::explained(session, &name, failure).await),
-        decided => decided,
+    match sent {
+        Err(failure) => Err(names::explained(session, &args.name, failure).await),
+        sent => sent,
     }
+}
+
+/// Prints the line about one of several decisions, and its failure, which it returns.
+fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
+    terminal::print(&(report.line + "\n"))?;
+    if let Some(failure) = &report.failure {
+        terminal::note(&failure.to_string());
+    }
+    Ok(report.failure)
 }
 
 /// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
@@ -186,7 +204,7 @@ fn refuse_mixtures(typed: &Arguments) {
             "write --reason, --yes and the like after the subcommand".to_owned()
         }
         (Some(Command::List(_)), None) => return,
-        (None, None) if !terminal::is_manned() => "name an Approval, or use a subcommand such as list".to_owned(),
+        (None, None) if !terminal::can_ask() => "name an Approval, or use a subcommand such as list".to_owned(),
         (None, None) => return,
         _ if typed.connection.namespace.len() > 1 => "only list takes several namespaces: write one -n".to_owned(),
         _ => return,

@@ -1,7 +1,7 @@
 //! Names of Approvals as people type them: whole, `WORKFLOW/GATE`, or the beginning of a name.
 //!
-//! **Invariant:** a short name is expanded for a decision only on a terminal, where its Approval is shown before anything
-//! is recorded. A script names one request, digest included.
+//! **Invariant:** a short name is expanded for a decision only where its Approval is shown and the user is asked before
+//! anything is recorded. A script, and a call with `--yes`, names one request, digest included.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,22 @@ pub enum Short {
     /// To show it.
     Everywhere,
     /// To decide it.
-    OnTerminal,
+    ToDecide {
+        /// Whether `--yes` skips the question.
+        yes: bool,
+    },
+}
+
+impl Short {
+    /// Returns the remedy where a whole name is required, or `None`.
+    fn refusal(self, can_ask: bool) -> Option<&'static str> {
+        match self {
+            Self::ToDecide { .. } if !can_ask => Some("without a terminal write the whole name"),
+            // A short name can fit another request by now, and with `--yes` the user does not see which.
+            Self::ToDecide { yes: true } => Some("write the whole name, or leave --yes out"),
+            Self::ToDecide { yes: false } | Self::Everywhere => None,
+        }
+    }
 }
 
 /// Returns the whole name of the Approval that was typed, and tells which one it is where the name was short.
@@ -60,8 +75,8 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
         return Ok(whole);
     }
     let says = format!("{} is {whole}, request digest {}", one_line(typed, 253), approval.spec.request.digest);
-    if short == Short::OnTerminal && !terminal::is_manned() {
-        return Err(Failure::Usage(format!("{says}; without a terminal write the whole name")));
+    if let Some(remedy) = short.refusal(terminal::can_ask()) {
+        return Err(Failure::Usage(format!("{says}; {remedy}")));
     }
     terminal::note(&says);
     Ok(whole)
@@ -207,6 +222,17 @@ mod tests {
         assert_eq!(found("refund-1/rev"), ["refund-1-review-0000000001"]);
         assert_eq!(found("refund/review"), [""; 0], "a Workflow's name is never short");
         assert_eq!(found("fund-1"), [""; 0]);
+    }
+
+    #[test]
+    fn a_short_name_decides_only_where_the_question_is_asked() {
+        assert_eq!(Short::ToDecide { yes: false }.refusal(true), None);
+        let with_yes = Short::ToDecide { yes: true };
+        assert_eq!(with_yes.refusal(true), Some("write the whole name, or leave --yes out"));
+        for yes in [false, true] {
+            assert_eq!(Short::ToDecide { yes }.refusal(false), Some("without a terminal write the whole name"));
+        }
+        assert_eq!((Short::Everywhere.refusal(true), Short::Everywhere.refusal(false)), (None, None));
     }
 
     #[test]
