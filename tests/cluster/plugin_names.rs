@@ -1,8 +1,10 @@
 //! `kubectl approve` on a real API server: short names, several names and namespaces, kubectl's formats, editing, completion, versions.
 //! No operator runs. It must not test what a decision stores: `plugin.rs` does.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Subject, Verdict};
 
 use crate::asked::{Place, plugin};
 use crate::plugin::refusal;
@@ -57,9 +59,18 @@ async fn on_a_terminal_a_short_name_decides_and_no_name_is_a_choice() {
     let chosen = tokio::task::block_in_place(|| at_terminal(&[], &[("Which one? [1-1] ", "1"), ("[y/N] ", "n")]));
     assert!(chosen.contains("Send this letter to ACME?") && chosen.contains("nothing was decided"), "{chosen}");
     assert!(place.stored(&name).await.spec.decisions.is_empty());
-    let rejected = tokio::task::block_in_place(|| at_terminal(&["reject", "refund-4711/review", "--yes"], &[]));
+    let unseen = tokio::task::block_in_place(|| at_terminal(&["reject", "refund-4711/review", "--yes"], &[]));
+    let remedy = "; write the whole name, or leave --yes out";
+    assert!(unseen.contains(&format!("refund-4711/review is {name}, request digest sha256:")), "{unseen}");
+    assert!(unseen.contains(remedy) && !unseen.contains("rejected"), "{unseen}");
+    let bare = tokio::task::block_in_place(|| at_terminal(&["refund-4711", "--yes"], &[]));
+    assert!(bare.contains(remedy), "{bare}");
+    assert!(place.stored(&name).await.spec.decisions.is_empty());
+    let question = format!("Reject {name} as alice@example.com? [y/N] ");
+    let rejected =
+        tokio::task::block_in_place(|| at_terminal(&["reject", "refund-4711/review"], &[(question.as_str(), "y")]));
     assert!(rejected.contains(&format!("refund-4711/review is {name}, request digest sha256:")), "{rejected}");
-    assert!(rejected.contains("rejected"), "{rejected}");
+    assert!(rejected.contains("Send this letter to ACME?") && rejected.contains("Reject recorded"), "{rejected}");
     assert_eq!(place.stored(&name).await.spec.decisions["alice@example.com"].verdict, Verdict::Reject);
 }
 
@@ -91,14 +102,24 @@ async fn parameters_are_edited_until_they_fit_and_sent_after_a_question() {
     let declined = tokio::task::block_in_place(|| edit(&program, Some("n")));
     assert!(declined.contains("nothing was decided"), "{declined}");
     assert!(place.stored(&name).await.spec.decisions.is_empty());
+    let kept = declined.lines().find_map(|line| line.strip_prefix("The edited parameters are kept in ")).unwrap();
+    let kept = std::path::PathBuf::from(kept.trim());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&kept), mode(kept.parent().unwrap())), (0o600, 0o700));
+    assert!(declined.contains(&format!("kubectl approve modify {name} --from-file {}", kept.display())), "{declined}");
+    place.approve("alice", &["modify", &name, "--from-file", kept.to_str().unwrap(), "--dry-run"]).await.ok().unwrap();
+    std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
     let sent = tokio::task::block_in_place(|| edit(&program, Some("y")));
-    for words in ["-  we refund 420 EUR.", "+  we refund 42 EUR.", "modified"] {
+    for words in ["-  we refund 420 EUR.", "+  we refund 42 EUR.", "Modify recorded"] {
         assert!(sent.contains(words), "{words} in {sent}");
     }
+    assert!(!sent.contains("are kept in"), "{sent}");
     let again = std::fs::read_to_string(folder.path().join("editor.again")).unwrap();
     assert!(again.contains("# refused: ") && again.contains("\nrespnse: "), "{again}");
     let stored = place.stored(&name).await.spec.decisions["alice@example.com"].parameters.clone().unwrap();
     assert_eq!(Value::Object(stored.0), json!({"response": "Dear ACME,\nwe refund 42 EUR."}));
+    let late = tokio::task::block_in_place(|| edit("touch", None));
+    assert!(late.contains("refused: you modified ") && !late.contains("are kept in"), "{late}");
     let unmanned = place.approve("alice", &["modify", &name, "--edit"]).await;
     assert_eq!((unmanned.code, unmanned.stderr.contains("--edit needs a terminal")), (2, true), "{unmanned:?}");
 }
@@ -110,12 +131,26 @@ async fn several_names_are_decided_one_by_one() {
     let theirs = place.ask(|request| request.quorums[0].approvers = vec![Subject::group("sre")]).await;
     let decided = place.approve("alice", &["approve", &first, &theirs, &last]).await;
     assert_eq!(decided.code, 1, "{decided:?}");
-    let expected = [&first, &last].map(|name| format!("approval.signoff.dev/{name} approved\n")).concat();
-    assert_eq!(decided.stdout, expected);
+    let names_in_order = |output: &str| {
+        let name = |line: &str| {
+            line.strip_prefix("approval.signoff.dev/")?.split_once(" Approve recorded").map(|(name, _)| name.to_owned())
+        };
+        output.lines().filter_map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names_in_order(&decided.stdout), [first.as_str(), &last], "{decided:?}");
     assert!(decided.stderr.contains("alice@example.com is not an approver of this gate"), "{decided:?}");
     assert_eq!(decided.stderr.lines().last(), Some("error: 1 of 3 could not be decided"));
     assert!(place.stored(&theirs).await.spec.decisions.is_empty());
     assert_eq!(place.approve("alice", &["skip", &first, "no-such-approval-0000000000"]).await.code, 1);
+    let (one, other) = (place.ask(|_| {}).await, place.ask(|_| {}).await);
+    let waited = place.approve("alice", &["approve", &one, &other, "--wait=1s"]).await;
+    assert_eq!(waited.code, 4, "{waited:?}");
+    assert_eq!(names_in_order(&waited.stdout), [one.as_str(), &other], "{waited:?}");
+    // Both are recorded before the first wait ends.
+    let lines: Vec<_> = waited.stderr.lines().collect();
+    let at = |line: &str| lines.iter().position(|other| *other == line).unwrap();
+    let recorded = at(&format!("approval.signoff.dev/{other} Approve recorded"));
+    assert!(recorded < at("error: not decided when --wait ended"), "{waited:?}");
 }
 
 #[tokio::test]

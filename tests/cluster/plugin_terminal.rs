@@ -59,6 +59,22 @@ async fn on_a_terminal_every_verdict_shows_what_it_is_about_and_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_nobody_can_see_is_not_asked() {
+    let place = Place::shared("plugin").await;
+    let name = place.ask(|_| {}).await;
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "exec \"$@\" 2>/dev/null", "sh"]).arg(plugin());
+    command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
+    command.args([&name, "--namespace", &place.namespace.name]);
+    let said = tokio::task::block_in_place(|| {
+        let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
+        session.exp_eof().unwrap()
+    });
+    assert!(said.is_empty(), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bare_name_at_a_gate_without_approve_asks_which_verdict() {
     let place = Place::shared("plugin").await;
     let name = place
