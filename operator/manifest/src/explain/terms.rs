@@ -436,7 +436,11 @@ pub const TERMS: &[Term] = &[
     term(PROBLEM, "NotStrands", "The file looks like one of the Strands CLI and lacks what such a file needs."),
     term(PROBLEM, "NotOurs", "The object is of a kind that Signoff does not know: it was not checked."),
     term(PROBLEM, "UnknownKind", "apiVersion or kind is not one of Signoff's."),
-    term(PROBLEM, "UnknownField", "There is no field of that name here. The API server drops it without an error."),
+    term(
+        PROBLEM,
+        "UnknownField",
+        "There is no field of that name here. kubectl refuses it; other clients may let the API server drop it with a warning only.",
+    ),
     term(PROBLEM, "MissingField", "A field that is always needed is missing."),
     term(PROBLEM, "WrongType", "A value is not of the type of its field, such as a number in a text field."),
     term(PROBLEM, "WrongForm", "A text has the wrong form, such as a name with capital letters."),

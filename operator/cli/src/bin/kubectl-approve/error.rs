@@ -102,7 +102,8 @@ impl Server {
                 "{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"
             )),
             404 => Failure::NotFound(sentence),
-            400 | 403 | 409 | 413 | 422 => Failure::Refused(sentence),
+            403 => Failure::Refused(format!("{sentence}{}", missing_role(&status.message))),
+            400 | 409 | 413 | 422 => Failure::Refused(sentence),
             429 | 500..=599 => Failure::Other(format!("{self} cannot answer now, try again: {sentence}")),
             _ => Failure::Other(sentence),
         }
@@ -114,6 +115,19 @@ impl std::fmt::Display for Server {
         f.write_str(self.url.trim_end_matches('/'))?;
         self.context.as_ref().map_or(Ok(()), |context| write!(f, " (context {context})"))
     }
+}
+
+/// Returns the role that RBAC asks for, as the end of a sentence; empty where the refusal is not RBAC's, or not about a namespace.
+fn missing_role(message: &str) -> String {
+    let Some((_, refused)) = message.split_once(" cannot ") else { return String::new() };
+    let is_ours = refused.contains("in API group \"signoff.dev\" in the namespace ");
+    let verb = refused.split_whitespace().next().unwrap_or_default();
+    let role = match (verb, refused.contains("resource \"workflows")) {
+        ("get" | "list" | "watch", _) => "signoff-viewer",
+        (_, true) => "signoff-requester",
+        (_, false) => "signoff-approver",
+    };
+    if is_ours { format!("; the ClusterRole {role}, bound in that namespace, allows it") } else { String::new() }
 }
 
 /// What a person has to read of an API server's refusal: a policy's sentence without the policy's name, the schema's
@@ -173,6 +187,22 @@ mod tests {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
         assert_eq!(failure(status), (1, "refused: the requester must not decide this gate (excludeRequester)".into()));
+    }
+
+    #[test]
+    fn a_refusal_by_rbac_names_the_role_that_is_missing() {
+        let refused = |verb: &str, resource: &str, place: &str| {
+            let message = format!(
+                "{resource}.signoff.dev is forbidden: User \"dana\" cannot {verb} resource \"{resource}\" in API group \"signoff.dev\"{place}"
+            );
+            failure(json!({"code": 403, "reason": "Forbidden", "message": message})).1
+        };
+        let here = " in the namespace \"finance\"";
+        let role = |name: &str| format!("; the ClusterRole {name}, bound in that namespace, allows it");
+        assert!(refused("patch", "approvals", here).ends_with(&role("signoff-approver")));
+        assert!(refused("list", "approvals", here).ends_with(&role("signoff-viewer")));
+        assert!(refused("create", "workflows", here).ends_with(&role("signoff-requester")));
+        assert!(refused("list", "approvals", " at the cluster scope").ends_with("cluster scope"));
     }
 
     #[test]

@@ -44,8 +44,17 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
             let commands = suggest::lines(&session.call.decisions(&seen.approval));
             Failure::Refused(format!("{why}\n{}", commands.trim_end()))
         }
+        None if is_reason_missing(&seen.approval, args) => Failure::Refused(
+            "this gate requires a reason with at least one letter or digit; add --reason TEXT".to_owned(),
+        ),
         None => nobody_to_escalate_to(&seen.approval, args).map_or(failure, Failure::Refused),
     }
+}
+
+/// Whether the gate requires a reason and the one that was typed has no letter and no digit.
+fn is_reason_missing(approval: &Approval, args: &DecisionArgs) -> bool {
+    let reason = args.common.reason.as_deref().unwrap_or_default();
+    approval.spec.request.require_reason == Some(true) && !reason.chars().any(char::is_alphanumeric)
 }
 
 /// Returns how a gate was closed, or `None` while it is open.

@@ -106,6 +106,8 @@ fn a_wait_has_a_length_or_ends_with_the_deadline() {
     let seconds = |count| Some(Wait::AtMost(std::time::Duration::from_secs(count)));
     assert_eq!(wait("approve --wait=5m x").unwrap(), seconds(300));
     assert_eq!(wait("reject x --wait=0s").unwrap(), seconds(0));
+    let spaced = parse("approve x --wait 5m").unwrap_err().to_string();
+    assert!(spaced.contains("5m is a duration and not a name; write --wait=5m, with an equals sign"), "{spaced}");
     assert!(wait("approve x --wait=soon").unwrap_err().to_string().contains("is not a duration like 30s, 5m or 24h"));
 }
 

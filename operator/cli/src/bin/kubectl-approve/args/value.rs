@@ -26,6 +26,9 @@ pub enum Wait {
 pub fn name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
+        None if typed.parse::<Span>().is_ok() => {
+            Err(format!("{typed} is a duration and not a name; write --wait={typed}, with an equals sign"))
+        }
         Some((first, rest)) if first.is_empty() || rest.is_empty() => {
             Err(format!("{typed} is not a name; write NAME, approval/NAME or WORKFLOW/GATE"))
         }

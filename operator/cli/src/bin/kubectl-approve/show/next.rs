@@ -2,7 +2,10 @@
 //!
 //! It must not suggest what would be refused.
 
-use signoff_api::{Approval, Moment};
+use signoff_api::{
+    Approval, Moment,
+    gate::{Subject, SubjectKind},
+};
 use signoff_engine::approval::eligibility::ineligible;
 
 use super::subjects;
@@ -27,7 +30,7 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
             format!("the run goes on: {}", call.kubectl(namespace, &[&workflow[..], &["--watch"]].concat()))
         }
         _ if ineligible(approval, &me.voter(), now).is_some() => {
-            format!("the run waits for {}", subjects(approval.approvers()))
+            format!("the run waits for {}", subjects(&possible(approval)))
         }
         _ => match suggest::lines(&call.decisions(approval)).as_str() {
             "" => "it cannot be decided: no verdict is allowed".to_owned(),
@@ -35,4 +38,16 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
         },
     };
     format!("{:<14}{text}\n", "Next:")
+}
+
+/// Returns the approvers without users who are excluded; all of them if nobody would be left.
+fn possible(approval: &Approval) -> Vec<Subject> {
+    let request = &approval.spec.request;
+    let requesters = [Some(&request.requested_by), request.requested_for.as_ref()];
+    let is_requester = |name: &String| request.bars_requester() && requesters.contains(&Some(name));
+    let is_excluded = |one: &&Subject| {
+        one.kind == SubjectKind::User && (request.excluded.contains(&one.name) || is_requester(&one.name))
+    };
+    let left: Vec<Subject> = approval.approvers().iter().filter(|one| !is_excluded(one)).cloned().collect();
+    if left.is_empty() { approval.approvers().to_vec() } else { left }
 }
