@@ -1,11 +1,12 @@
 //! A text in the person's own editor.
 //!
-//! It must not keep the text longer than the editor is open.
+//! It must not let other users read the text, nor keep it unless it is told to.
 
 use std::{
     env, fs,
     io::{self, Write as _},
-    path::Path,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -13,6 +14,10 @@ use tempfile::TempDir;
 
 /// The editor where nobody says which.
 const DEFAULT: &str = "vi";
+/// The mode of the folder: only the user can enter it.
+const FOLDER_MODE: u32 = 0o700;
+/// The mode of the file: only the user can read and write it.
+const FILE_MODE: u32 = 0o600;
 
 /// Returns the edited text, or `None` where the editor ended with a failure, as `:cq` does. `variables`: the environment
 /// variables that may name the editor, the first that is set before the others.
@@ -20,14 +25,60 @@ const DEFAULT: &str = "vi";
 /// # Errors
 /// The editor cannot be run, or the text is no text any more.
 pub fn edit(name: &str, text: &str, variables: &[&str]) -> io::Result<Option<String>> {
-    // A folder of its own, which nobody else may enter: the text may be confidential.
-    let folder = TempDir::with_prefix("signoff-")?;
-    let file = folder.path().join(name);
-    fs::File::create_new(&file)?.write_all(text.as_bytes())?;
-    if !run(&file, variables)? {
-        return Ok(None);
+    EditedFile::create(name)?.edit(text, variables)
+}
+
+/// A file for an editor, in a folder of its own that no other user can enter: the text may be confidential. Both are
+/// deleted with this value.
+#[derive(Debug)]
+pub struct EditedFile {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl EditedFile {
+    /// Creates the folder and an empty file.
+    ///
+    /// # Errors
+    /// The folder or the file cannot be created.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let mode = fs::Permissions::from_mode(FOLDER_MODE);
+        let folder = tempfile::Builder::new().prefix("signoff-").permissions(mode).tempdir()?;
+        let path = folder.path().join(name);
+        fs::OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        Ok(Self { folder, path })
     }
-    fs::read_to_string(&file).map(Some)
+
+    /// Writes a text, opens the editor, and returns what was saved; `None` where the editor ended with a failure.
+    ///
+    /// # Errors
+    /// The editor cannot be run, or the text is no text any more.
+    pub fn edit(&self, text: &str, variables: &[&str]) -> io::Result<Option<String>> {
+        let mut file =
+            fs::OpenOptions::new().write(true).truncate(true).create(true).mode(FILE_MODE).open(&self.path)?;
+        file.write_all(text.as_bytes())?;
+        drop(file);
+        if !run(&self.path, variables)? {
+            return Ok(None);
+        }
+        self.text().map(Some)
+    }
+
+    /// Returns what the file contains.
+    ///
+    /// # Errors
+    /// The file cannot be read, or it is not UTF-8.
+    pub fn text(&self) -> io::Result<String> {
+        fs::read_to_string(&self.path)
+    }
+
+    /// Keeps the folder and the file, and returns the path of the file.
+    pub fn keep(self) -> PathBuf {
+        let _folder = self.folder.keep();
+        // An editor may have replaced the file by one with another mode. If this fails, the folder still protects it.
+        let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(FILE_MODE));
+        self.path
+    }
 }
 
 /// Runs the editor, which may have arguments.
@@ -39,4 +90,36 @@ fn run(file: &Path, variables: &[&str]) -> io::Result<bool> {
     // Standard output is for the result of the run.
     command.stdout(Stdio::from(io::stderr()));
     Ok(command.status()?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn only_the_user_can_enter_the_folder_and_read_the_file() {
+        let file = EditedFile::create("parameters.yaml").unwrap();
+        assert_eq!((mode(file.folder.path()), mode(&file.path)), (0o700, 0o600));
+    }
+
+    #[test]
+    fn the_file_is_deleted_unless_it_is_kept() {
+        let file = EditedFile::create("parameters.yaml").unwrap();
+        let path = file.path.clone();
+        drop(file);
+        assert!(!path.exists() && !path.parent().unwrap().exists());
+        let file = EditedFile::create("parameters.yaml").unwrap();
+        fs::write(&file.path, "response: better\n").unwrap();
+        // As an editor does that replaces the file.
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o644)).unwrap();
+        let path = file.keep();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "response: better\n");
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
 }

@@ -63,6 +63,15 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether a question can be asked: standard input is a terminal, and standard error, which shows the question, too.
+pub fn can_ask() -> bool {
+    are_terminals(&io::stdin(), &io::stderr())
+}
+
+fn are_terminals(input: &impl IsTerminal, output: &impl IsTerminal) -> bool {
+    input.is_terminal() && output.is_terminal()
+}
+
 /// Whether results are read by eyes and not by a program.
 pub fn is_shown() -> bool {
     io::stdout().is_terminal()
@@ -158,7 +167,17 @@ fn is_yes(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs::File;
+
     use super::*;
+
+    #[test]
+    fn a_question_needs_a_terminal_to_be_read_and_one_to_be_shown() {
+        let (terminal, file) = (File::open("/dev/ptmx").unwrap(), File::open("/dev/null").unwrap());
+        assert!(are_terminals(&terminal, &terminal));
+        assert!(!are_terminals(&terminal, &file) && !are_terminals(&file, &terminal));
+    }
 
     #[test]
     fn only_the_prefix_of_an_error_is_coloured() {
