@@ -25,17 +25,17 @@ pub fn start(format: LogFormat) -> anyhow::Result<()> {
 /// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs itself in a
 /// sentence, so it logs errors only, unless `RUST_LOG` names `kube`; and nothing if `RUST_LOG` is `off`.
 fn filter(typed: &str) -> EnvFilter {
-    let usual = "kube=error";
+    let (usual, typed) = ("kube=error", typed.trim());
     let directives = if is_off(typed) { typed.to_owned() } else { format!("{usual},{typed}") };
     EnvFilter::try_new(directives)
         .ok()
-        .filter(|_| !typed.trim().is_empty())
+        .filter(|_| !typed.is_empty())
         .unwrap_or_else(|| EnvFilter::new(format!("{usual},info")))
 }
 
 /// Whether the level of all targets that `RUST_LOG` does not name is `off`.
 fn is_off(typed: &str) -> bool {
-    let levels = typed.split(',').filter_map(|directive| directive.trim().parse::<LevelFilter>().ok());
+    let levels = typed.split(',').filter_map(|directive| directive.parse::<LevelFilter>().ok());
     levels.last() == Some(LevelFilter::OFF)
 }
 
