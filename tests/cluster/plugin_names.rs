@@ -4,7 +4,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use signoff_api::{Subject, Verdict};
+use signoff_api::Verdict;
+use signoff_api::gate::Subject;
 
 use crate::asked::{Place, plugin};
 use crate::plugin::refusal;
