@@ -5,8 +5,10 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream::select_all};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     Api,
+    api::PostParams,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
@@ -92,7 +94,7 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
                         shown = Some(page);
                     }
                 }
-                Err(failure) if is_transient(&failure) => {
+                Err(failure) if is_transient(&failure) && !is_logged_out(session).await => {
                     pace.on_failed(Instant::now());
                     terminal::note(&failure.to_string());
                 }
@@ -115,10 +117,16 @@ fn print(screen: &mut Screen, page: &list::Page) -> Result<(), Failure> {
     .map_err(|error| Failure::Other(error.to_string()))
 }
 
-/// Whether a fetch that failed can succeed later: no connection, or an error of the API server. A login that ended is such a
-/// failure too; the watches are refused then.
+/// Whether a fetch that failed can succeed later: no connection, or an error of the API server.
 fn is_transient(failure: &Failure) -> bool {
     matches!(failure, Failure::Other(_))
+}
+
+/// Whether the API server does not know the user any more. The failure of a fetch does not tell that from an error that passes.
+async fn is_logged_out(session: &Session) -> bool {
+    let reviews = Api::<SelfSubjectReview>::all(session.raw().clone());
+    let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    matches!(answer, Err(kube::Error::Api(status)) if status.code == 401)
 }
 
 /// Whether the list may differ after an event. Reports a watch that broke; it starts again by itself.
