@@ -66,7 +66,9 @@ impl Terminal<'_> {
             (r"sha256:[0-9a-f]{64}", "sha256:00000000000000000000000000000000000000000000000000000000000000ff"),
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-24T09:30:00Z"),
             // A cell with an age is as wide as its column, whatever it says.
-            (r"\b\d{1,2}[sm]( ago)?(   +)?", "0s$1   "),
+            (r"\b\d{1,2}[sm]( ago)?   +", "0s$1   "),
+            (r"\b\d{1,2}[sm]\b", "0s"),
+            (r"in 2[34]h", "in 23h"),
         ];
         rules
             .iter()
@@ -102,7 +104,7 @@ async fn plays(columns: usize, coloured: bool) {
     runs.ended("letter").await;
     tokio::task::block_in_place(|| {
         terminal.run("dana", &["status", "letter"], &[]);
-        terminal.run("dana", &["cancel", "letter"], &[]);
+        terminal.run("dana", &["cancel", "letter"], &[("[y/N]", "y")]);
     });
     let look = if coloured { "coloured" } else { "plain" };
     matches_snapshot(&format!("cluster/snapshots/terminal-{columns}-{look}.txt"), &terminal.normalized());
