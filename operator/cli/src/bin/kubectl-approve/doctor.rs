@@ -96,8 +96,16 @@ async fn installation_page(
     inspection: &Inspection,
     is_verbose: bool,
 ) -> String {
+    let other_version = match inspection.problems().is_empty() {
+        true => String::new(),
+        false => wrapped(
+            2,
+            "If the operator has another version than this plugin (kubectl approve version): it compares with the rules of its own. \
+             Install the plugin of that version.",
+        ),
+    };
     format!(
-        "{}\nCompared with the rules of kubectl-approve {}.\n{}\n{}",
+        "{}\nCompared with the rules of kubectl-approve {}.\n{}{other_version}\n{}",
         pod_lines(operator, pods),
         env!("CARGO_PKG_VERSION"),
         inspection.report(is_verbose),

@@ -6,7 +6,10 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use signoff_admission::policies::Identity;
 
-use crate::rbac::{Grant, Rbac, allows, shown};
+use crate::{
+    rbac::{Grant, Rbac, allows, shown},
+    wrap::wrapped,
+};
 
 /// The paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
 pub async fn paragraph(client: &Client, operator: &Identity) -> String {
@@ -19,9 +22,9 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
         Ok(rbac) => match impersonators(&rbac, operator).as_slice() {
             [] => "No binding lets anyone impersonate the operator.\n".to_owned(),
             some => {
-                let head = "These could impersonate the operator. Admission refuses their writes and sees no reads: they can \
-                            read the values of every run.\n";
-                some.iter().fold(head.to_owned(), |page, line| format!("{page}  {line}\n"))
+                let head = "These subjects can impersonate the operator. The admission policies refuse what they write then, but \
+                            not what they read: the values of every run.";
+                some.iter().fold(wrapped(0, head), |page, line| page + &wrapped(2, line))
             }
         },
     }

@@ -3,7 +3,7 @@
 //! It must not suggest a verdict: `show` does, after the request was read.
 
 use kube::ResourceExt;
-use signoff_api::{journal::StepPhase, workflow::WorkflowPhase};
+use signoff_api::{conditions, journal::StepPhase, workflow::WorkflowPhase};
 
 use super::fetch::RunState;
 use crate::suggest::CallFlags;
@@ -29,6 +29,10 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
             commands.push(command(&["get", "workflow", &name, "-o", "jsonpath={.status.outputs}"]));
         }
         WorkflowPhase::Succeeded => commands.push(command(&["get", "workflow", &name, "-o", "yaml"])),
+        // The spec of a refused run would be refused again.
+        phase if phase.is_end() && conditions::fails(&status.conditions, conditions::ACCEPTED) => {
+            commands.push(format!("{}   # with a corrected file", command(&["replace", "--force", "-f", "FILE"])));
+        }
         phase if phase.is_end() => commands.push(command(&["approve", "rerun", &name])),
         phase => {
             commands.extend(open.iter().take(MOST).map(|gate| command(&["approve", "show", gate])));
@@ -88,6 +92,10 @@ mod tests {
         assert_eq!(of("Suspended"), "kubectl approve resume refund-4711 -n finance");
         assert_eq!(of("Failed"), "kubectl approve rerun refund-4711 -n finance");
         assert_eq!(of("Succeeded"), "kubectl get workflow refund-4711 -o yaml -n finance");
+        let refused = json!({"phase": "Failed", "conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid",
+            "message": "", "lastTransitionTime": "2026-11-22T09:30:00Z"}]});
+        let page = next(&state(&spec(), &refused), &CallFlags::default());
+        assert!(page.ends_with("kubectl replace --force -f FILE -n finance   # with a corrected file\n"), "{page}");
         let unread = next(&state(&spec(), &Value::Null), &CallFlags::default());
         assert_eq!(unread, "\nNext:\n  kubectl approve doctor -n finance\n");
     }
