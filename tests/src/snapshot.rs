@@ -6,7 +6,8 @@ use std::path::Path;
 /// Compares a text with the snapshot at this path below the folder of the tests.
 ///
 /// # Panics
-/// They differ.
+/// They differ, or the new snapshot cannot be written.
+#[expect(clippy::unwrap_used, reason = "a test that cannot write its snapshot fails")]
 #[track_caller]
 pub fn matches_snapshot(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);

@@ -35,8 +35,8 @@ fn filter(typed: &str) -> EnvFilter {
 
 /// Whether the level of all targets that `RUST_LOG` does not name is `off`.
 fn is_off(typed: &str) -> bool {
-    let levels = typed.split(',').filter_map(|directive| directive.parse::<LevelFilter>().ok());
-    levels.last() == Some(LevelFilter::OFF)
+    let mut levels = typed.split(',').filter_map(|directive| directive.parse::<LevelFilter>().ok());
+    levels.next_back() == Some(LevelFilter::OFF)
 }
 
 #[cfg(test)]
