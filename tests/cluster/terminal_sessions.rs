@@ -53,22 +53,26 @@ impl Terminal<'_> {
         seen += &session.exp_eof().unwrap();
         // rexpect makes a character of every byte.
         let bytes = seen.chars().map(|c| u8::try_from(c).unwrap()).collect();
-        let text = String::from_utf8(bytes).unwrap().replace("\r\n", "\n").replace('\u{1b}', "^[");
+        let text = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
         self.pages +=
             &format!("$ kubectl approve {} -n {}   # {person}\n{text}\n", words.join(" "), self.runs.namespace.name);
     }
 
-    /// Returns the pages without what differs from run to run. The replacements are as long as what they replace.
+    /// Returns the pages without what differs from run to run.
     fn normalized(self) -> String {
         let replaced = self.pages.replace(&self.runs.namespace.name, &"n".repeat(self.runs.namespace.name.len()));
         let rules = [
             (r"-review-[0-9a-f]{10}", "-review-0a1b2c3d4e"),
             (r"sha256:[0-9a-f]{64}", "sha256:00000000000000000000000000000000000000000000000000000000000000ff"),
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-24T09:30:00Z"),
-            // A cell with an age is as wide as its column, whatever it says.
-            (r"\b\d{1,2}[sm]( ago)?   +", "0s$1   "),
-            (r"\b\d{1,2}[sm]\b", "0s"),
             (r"in 2[34]h", "in 23h"),
+            // A cell with an age is as wide as its column, whatever it says. The codes of colours are no ages.
+            (r"(^|[^\[;0-9A-Za-z]|\x1b\[[0-9;]*m)(?:\d+m)?\d+[sm]( ago)?   +", "${1}0s$2   "),
+            (r"(^|[^\[;0-9A-Za-z]|\x1b\[[0-9;]*m)(?:\d+m)?\d+[sm]\b", "${1}0s"),
+            (r"\b(STATE|STARTED|TOOK|AGE)   +", "$1   "),
+            // A busy operator counts later than after two seconds.
+            (r"approval\.signoff\.dev/\S+ \w+ (recorded|counted)[^\n]*; still waiting\n", ""),
+            (r"\x1b", "^["),
         ];
         rules
             .iter()

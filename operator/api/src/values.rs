@@ -95,13 +95,25 @@ impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let length: kube::core::Duration =
-            text.parse().map_err(|why| format!("`{text}` is not a duration like 30s, 5m or 24h: {why}"))?;
-        if length.is_negative() {
+        if text.starts_with('-') && text.len() > 1 {
             return Err(format!("`{text}` is negative: a duration is at least 0s"));
         }
+        if !is_spelled_like_a_duration(text) {
+            return Err(format!("`{text}` is not a duration like 30s, 5m or 24h"));
+        }
+        let length: kube::core::Duration =
+            text.parse().map_err(|why| format!("`{text}` is not a duration like 30s, 5m or 24h: {why}"))?;
         Ok(Self(length))
     }
+}
+
+/// Whether a text has only digits, points and units, and no number of more than ten digits before its point. kube's parser panics
+/// at a sign within the text and at a number that is too large.
+fn is_spelled_like_a_duration(text: &str) -> bool {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n'))
+        && text.len() <= 64
+        && numbers.all(|number| number.split('.').next().is_none_or(|whole| whole.len() <= 10))
 }
 
 impl Serialize for Span {

@@ -72,6 +72,12 @@ impl EditedFile {
         fs::read_to_string(&self.path)
     }
 
+    /// Returns the path of the file.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     /// Keeps the folder and the file, and returns the path of the file.
     pub fn keep(self) -> PathBuf {
         let _folder = self.folder.keep();

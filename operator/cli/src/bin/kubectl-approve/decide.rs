@@ -2,6 +2,9 @@
 //!
 //! It must not judge whether a decision is allowed: the API server does.
 
+use std::pin::pin;
+
+use futures::future::{Either, select};
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
@@ -79,6 +82,12 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
     trusted(&seen)?;
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     let asks = !args.common.yes && !is_dry && terminal::can_ask();
+    if !args.common.yes && !is_dry && terminal::is_manned() && !asks {
+        return Err(Failure::Refused(
+            "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
+                .to_owned(),
+        ));
+    }
     if asks {
         terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
     } else {
@@ -214,11 +223,19 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
         return Report { line, failure: None };
     }
     let begun = Instant::now();
-    let mut waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
+    let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
     if length.is_some_and(Wait::is_long) && waited.is_open(entry.decision.verdict) {
-        let so_far = decision_report::report(session, &waited, entry, None).await;
-        terminal::note(&format!("{}; still waiting", reported(args, so_far).line));
-        waited = wait::wait(session, waited.approval, entry, length, begun).await;
+        let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, begun));
+        let so_far = pin!(decision_report::report(session, &waited, entry, None));
+        // The reasons so far can take seconds to find out; the outcome does not wait for them.
+        let longer = match select(longer, so_far).await {
+            Either::Left((longer, _)) => longer,
+            Either::Right((so_far, longer)) => {
+                terminal::note(&format!("{}; still waiting", reported(args, so_far).line));
+                longer.await
+            }
+        };
+        return decision_report::report(session, &longer, entry, length).await;
     }
     decision_report::report(session, &waited, entry, length).await
 }

@@ -41,6 +41,9 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
                 |name| session.call.show(namespace, &name),
             )
         }
+        DecisionState::Counted => {
+            waited.problem.as_ref().map(|problem| format!("; it cannot be watched: {problem}")).unwrap_or_default()
+        }
         _ => String::new(),
     };
     let failure = wait.and_then(|_| failure(&waited.state, entry));
@@ -100,7 +103,7 @@ fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str)
         }
         DecisionState::Escalated => format!("escalated{person}; {}", approvers_now(approval)),
         DecisionState::NotEscalated => format!("Escalate counted{person}; there are no further approvers"),
-        DecisionState::Counted => format!("{verdict} counted{person} ({})", count(approval, verdict)),
+        DecisionState::Counted => format!("{verdict} counted{person} ({}){detail}", count(approval, verdict)),
         DecisionState::Invalid(why) => {
             format!("{verdict} recorded{person}; it does not count: {}; decide again", one_line(why, 1024))
         }

@@ -95,6 +95,9 @@ fn confirmed(
     let (after, edited) = until_it_fits(file, args, seen, me, header, before)?;
     terminal::note(&decide::summary(&seen.approval));
     terminal::note(&fenced(&difference(before, &after), LONGEST));
+    if !args.common.yes {
+        terminal::note(&format!("Until it is sent, your text is in {}", file.path().display()));
+    }
     let question = format!("Send {} with this change as {}?", args.verdict, one_line(&me.user, 253));
     if !args.common.yes && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
         return Err(Failure::Declined);
@@ -117,9 +120,10 @@ fn is_changed(page: &io::Result<String>, before: &str) -> bool {
 /// Returns the command that sends a kept file.
 fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
     let verdict = args.verdict.name().to_lowercase();
-    let mut words = vec!["approve", &*verdict, &*args.name, "--from-file", path];
-    words.extend(args.common.reason.iter().flat_map(|reason| ["--reason", reason]));
-    words.extend(args.common.on_behalf_of.iter().flat_map(|user| ["--on-behalf-of", user]));
+    let mut words = ["approve", &*verdict, &*args.name, "--from-file", path].map(str::to_owned).to_vec();
+    // One word each: clap reads a value that begins with a hyphen as an option.
+    words.extend(args.common.reason.iter().map(|reason| format!("--reason={reason}")));
+    words.extend(args.common.on_behalf_of.iter().map(|user| format!("--on-behalf-of={user}")));
     session.call.kubectl(Some(&session.namespace), &words)
 }
 

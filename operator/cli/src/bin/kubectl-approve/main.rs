@@ -43,7 +43,7 @@ mod wrap;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
-use futures::{StreamExt, stream::FuturesOrdered};
+use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use signoff_api::Verdict;
 use signoff_cli::{clock, sanitize, table, terminal};
 
@@ -140,7 +140,7 @@ async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) ->
 async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
     let (of, mut failures) = (all.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
-    for args in all {
+    for (at, args) in all.into_iter().enumerate() {
         let waits_for_outcome = args.common.wait.is_some();
         match decide_one(session, args).await {
             Ok(sent) if of == 1 => return finish(sent.report(session).await),
@@ -149,22 +149,23 @@ async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result
                 if let Some(line) = sent.recorded() {
                     terminal::note(&line);
                 }
-                waits.push_back(sent.report(session));
+                waits.push_back(sent.report(session).map(move |report| (at, report)));
             }
-            Ok(sent) => failures.extend(print_report(sent.report(session).await)?),
+            Ok(sent) => failures.extend(print_report(sent.report(session).await)?.map(|failure| (at, failure))),
             Err(failure) if of == 1 => return Err(failure.into()),
             Err(failure) => {
                 terminal::note(&failure.to_string());
-                failures.push(failure);
+                failures.push((at, failure));
             }
         }
     }
-    while let Some(report) = waits.next().await {
-        failures.extend(print_report(report)?);
+    while let Some((at, report)) = waits.next().await {
+        failures.extend(print_report(report)?.map(|failure| (at, failure)));
     }
-    match failures.first() {
+    // The code is that of the first name that failed, whenever it did.
+    match failures.iter().min_by_key(|(at, _)| *at) {
         None => Ok(()),
-        Some(first) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
+        Some((_, first)) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
     }
 }
 

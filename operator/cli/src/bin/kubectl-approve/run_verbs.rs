@@ -35,8 +35,16 @@ pub async fn run(session: &Session, verb: RunVerb, names: &[String], yes: bool) 
             doomed.push(api.get(name).await.map_err(|error| session.explain(error))?);
         }
     }
-    if verb.is_final() && !yes && terminal::can_ask() && !ask(verb, names, session)? {
-        return Err(Failure::Unchanged);
+    if verb.is_final() && !yes && terminal::is_manned() {
+        if !terminal::can_ask() {
+            return Err(Failure::Refused(
+                "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
+                    .to_owned(),
+            ));
+        }
+        if !ask(verb, names, session)? {
+            return Err(Failure::Unchanged);
+        }
     }
     let mut doomed = doomed.into_iter();
     for name in names {

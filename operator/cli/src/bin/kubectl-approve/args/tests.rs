@@ -108,6 +108,8 @@ fn a_wait_has_a_length_or_ends_with_the_deadline() {
     assert_eq!(wait("reject x --wait=0s").unwrap(), seconds(0));
     let spaced = parse("approve x --wait 5m").unwrap_err().to_string();
     assert!(spaced.contains("5m is a duration and not a name; write --wait=5m, with an equals sign"), "{spaced}");
+    assert!(parse("show 1h-30m-review-0a1b2c3d4e").is_ok() && parse("show 24h-48h").is_ok(), "names of runs");
+    assert!(wait("approve x --wait=1h-5m").unwrap_err().to_string().contains("is not a duration"));
     assert!(wait("approve x --wait=soon").unwrap_err().to_string().contains("is not a duration like 30s, 5m or 24h"));
 }
 

@@ -26,7 +26,7 @@ pub enum Wait {
 pub fn name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
-        None if typed.parse::<Span>().is_ok() => {
+        None if typed.ends_with(['s', 'm', 'h']) && typed.parse::<Span>().is_ok() => {
             Err(format!("{typed} is a duration and not a name; write --wait={typed}, with an equals sign"))
         }
         Some((first, rest)) if first.is_empty() || rest.is_empty() => {
@@ -48,7 +48,8 @@ pub fn named(typed: &str) -> Result<Named, String> {
             Ok(Named::Workflow(name.to_owned()))
         }
         Some(_) => name(typed).map(Named::Approval),
-        None => name(typed).map(Named::Either),
+        None if typed.is_empty() => Err("the name is empty".into()),
+        None => Ok(Named::Either(typed.to_owned())),
     }
 }
 

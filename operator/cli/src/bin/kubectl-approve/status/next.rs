@@ -31,7 +31,7 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
         WorkflowPhase::Succeeded => commands.push(command(&["get", "workflow", &name, "-o", "yaml"])),
         // The spec of a refused run would be refused again.
         phase if phase.is_end() && conditions::fails(&status.conditions, conditions::ACCEPTED) => {
-            commands.push(format!("{}   # with a corrected file", command(&["replace", "--force", "-f", "FILE"])));
+            commands.push(format!("# with a corrected file\n  {}", command(&["replace", "--force", "-f", "FILE"])));
         }
         phase if phase.is_end() => commands.push(command(&["approve", "rerun", &name])),
         phase => {
@@ -95,7 +95,7 @@ mod tests {
         let refused = json!({"phase": "Failed", "conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid",
             "message": "", "lastTransitionTime": "2026-11-22T09:30:00Z"}]});
         let page = next(&state(&spec(), &refused), &CallFlags::default());
-        assert!(page.ends_with("kubectl replace --force -f FILE -n finance   # with a corrected file\n"), "{page}");
+        assert!(page.ends_with("  # with a corrected file\n  kubectl replace --force -f FILE -n finance\n"), "{page}");
         let unread = next(&state(&spec(), &Value::Null), &CallFlags::default());
         assert_eq!(unread, "\nNext:\n  kubectl approve doctor -n finance\n");
     }
