@@ -216,3 +216,21 @@ impl JsonSchema for Moment {
         json_schema!({"type": "string", "format": "date-time", "maxLength": 40})
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_text_that_only_resembles_a_duration_is_refused_without_a_panic() {
+        for text in ["1h-30m", "1h+5m", "--5m", "1h-30m-review", "99999999999999999999999h", "1e400s", "soon", "", "-"]
+        {
+            let refused = text.parse::<Span>().unwrap_err();
+            assert!(refused.contains("duration"), "{text}: {refused}");
+        }
+        for text in ["0s", "1.5s", "1h30m", "168h", "0.30000000000000004s"] {
+            assert!(text.parse::<Span>().is_ok(), "{text}");
+        }
+    }
+}
