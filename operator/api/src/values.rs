@@ -112,7 +112,7 @@ impl std::str::FromStr for Span {
 fn is_spelled_like_a_duration(text: &str) -> bool {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n'))
-        && text.len() <= 64
+        && (1..=64).contains(&text.len())
         && numbers.all(|number| number.split('.').next().is_none_or(|whole| whole.len() <= 10))
 }
 
