@@ -62,16 +62,18 @@ async fn on_a_terminal_every_verdict_shows_what_it_is_about_and_asks() {
 async fn a_question_that_nobody_can_see_is_not_asked() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|_| {}).await;
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "exec \"$@\" 2>/dev/null", "sh"]).arg(plugin());
-    command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
-    command.args([&name, "--namespace", &place.namespace.name]);
-    let said = tokio::task::block_in_place(|| {
-        let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
-        session.exp_eof().unwrap()
-    });
-    assert!(said.is_empty(), "{said}");
-    assert!(place.stored(&name).await.spec.decisions.is_empty());
+    for words in [vec![name.as_str()], vec!["reject", name.as_str()]] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "exec \"$@\" 2>/dev/null", "sh"]).arg(plugin());
+        command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
+        command.args(words).args(["--namespace", &place.namespace.name]);
+        let said = tokio::task::block_in_place(|| {
+            let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
+            session.exp_eof().unwrap()
+        });
+        assert!(said.is_empty(), "{said}");
+        assert!(place.stored(&name).await.spec.decisions.is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
