@@ -101,6 +101,7 @@ async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, bloc
     let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());
     let kubectl = place.cluster.clients().kubectl.parent().unwrap();
     let shell = place.cluster.run(Path::new("sh"), ["-euc", &script]).kubeconfig(&kubeconfig);
+    let shell = shell.env("SIGNOFF_DEFAULT_WAIT", "1m");
     shell.search(kubectl).search(plugin().parent().unwrap()).run().await.unwrap()
 }
 

@@ -50,8 +50,12 @@ async fn every_command_of_the_tutorial_does_what_the_page_says() {
     let plugin = program("signoff-cli", "kubectl-approve").unwrap();
     let script = format!("cd '{}'\n{}", folder.path().display(), script(&commands));
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
-    let shell =
-        node.cluster().run(Path::new("bash"), ["-c", &script]).kubeconfig(&kubeconfig).env("REPOSITORY", repository);
+    let shell = node
+        .cluster()
+        .run(Path::new("bash"), ["-c", &script])
+        .kubeconfig(&kubeconfig)
+        .env("REPOSITORY", repository)
+        .env("SIGNOFF_DEFAULT_WAIT", "1m");
     let helm = ["CACHE", "CONFIG", "DATA"];
     let shell = helm.iter().fold(shell, |shell, what| shell.env(format!("HELM_{what}_HOME"), folder.path().join(what)));
     let folders = [clients.kubectl.parent(), clients.helm.parent(), plugin.parent()];

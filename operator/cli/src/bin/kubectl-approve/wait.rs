@@ -9,13 +9,16 @@ use kube::{
     Api,
     runtime::{WatchStreamExt, watcher::watch_object},
 };
-use signoff_api::{Approval, Outcome, Verdict, approval::Source};
+use signoff_api::{Approval, Outcome, Span, Verdict, approval::Source};
 use tokio::time::Instant;
 
 use crate::{args::Wait, client::Session, clock, payload::Entry, watch_problem::refusal};
 
-/// The time for which a decision waits without `--wait`. It also covers the time between a deadline and its outcome.
-pub const DEFAULT: Duration = Duration::from_secs(2);
+/// The time for which a decision waits without `--wait`, unless [`VARIABLE`] has another. It also covers the time between a
+/// deadline and its outcome.
+const DEFAULT: Duration = Duration::from_secs(2);
+/// The environment variable with the time for which decisions wait without `--wait`, such as 10s.
+const VARIABLE: &str = "SIGNOFF_DEFAULT_WAIT";
 
 /// What the operator made of a recorded decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +160,11 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     waited
 }
 
+/// Returns the time of a wait without `--wait`. A text that is not a duration is as good as none.
+fn default_wait(variable: Option<&str>) -> Duration {
+    variable.and_then(|text| text.parse::<Span>().ok()).map_or(DEFAULT, Span::duration)
+}
+
 /// Whether nothing that the command waits for can follow.
 fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool {
     match state {
@@ -173,7 +181,7 @@ fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool
 /// Returns the time at which the wait ends. An escalation moves the deadline.
 fn end(approval: &Approval, wait: Option<Wait>, begun: Instant) -> Instant {
     match wait {
-        None => begun + DEFAULT,
+        None => begun + default_wait(std::env::var(VARIABLE).ok().as_deref()),
         Some(Wait::AtMost(length)) => begun + length,
         Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT,
     }

@@ -145,3 +145,9 @@ fn a_bare_wait_ends_shortly_after_the_deadline_in_force() {
     assert_eq!(end(&approval, None, begun) - begun, DEFAULT);
     assert_eq!(end(&approval, Some(Wait::AtMost(Duration::ZERO)), begun), begun);
 }
+
+#[test]
+fn the_default_of_a_wait_can_be_longer() {
+    assert_eq!((default_wait(None), default_wait(Some("soon"))), (DEFAULT, DEFAULT));
+    assert_eq!(default_wait(Some("1m")), Duration::from_secs(60));
+}
