@@ -8,7 +8,7 @@ mod value;
 
 pub use decision::{DecisionArgs, Payload};
 pub use run::{FinalRuns, RunVerb, Runs, StatusArgs};
-pub use value::{Named, Wait};
+pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, Wait, default_wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::aot::Shell;
@@ -205,7 +205,7 @@ pub struct CommonArgs {
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
-    /// How long to wait for the outcome, such as 5m; exits with 4 if there is none by then, and with 5 if it is another
+    /// Wait this long for the outcome, such as 5m; exits with 4 without an outcome, and with 5 if another verdict was decided
     ///
     /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's
     /// deadline. 0s: not at all.
@@ -296,7 +296,7 @@ pub struct Defer {
     /// The name of the Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// What the repeated steps must do differently
+    /// The guidance for the repeated steps
     #[arg(long, value_name = "TEXT")]
     pub guidance: String,
     /// The common options.

@@ -2,6 +2,8 @@
 //!
 //! It must not decide anything, and it acts as nobody but the user whose kubeconfig it is.
 
+use std::time::Duration;
+
 use k8s_openapi::{api::authentication::v1::SelfSubjectReview, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Api, Client, Config,
@@ -14,8 +16,9 @@ use signoff_api::{Approval, Blob, Digest, Workflow, workflow::WorkflowPhase};
 use signoff_engine::approval::eligibility::Voter;
 
 use crate::{
-    args::Connection,
+    args::{self, Connection},
     error::{Failure, Server},
+    sanitize::one_line,
     suggest::CallFlags,
     whole::ValueNames,
 };
@@ -65,6 +68,8 @@ pub struct Session {
     pub namespace: String,
     /// All namespaces that were named, else that one.
     pub namespaces: Vec<String>,
+    /// The time for which a decision waits for its outcome without `--wait`.
+    pub default_wait: Duration,
     /// The flags that suggested commands repeat.
     pub call: CallFlags,
 }
@@ -105,7 +110,10 @@ impl Session {
         namespaces.sort();
         namespaces.dedup();
         let client = signoff_cluster::connect(config).map_err(|error| server.explain(error))?;
-        Ok(Self { client, server, namespace, namespaces, call: CallFlags::new(options) })
+        let variable = std::env::var(args::WAIT_VARIABLE).ok();
+        let default_wait =
+            args::default_wait(variable.as_deref()).map_err(|why| Failure::Usage(one_line(&why, 300)))?;
+        Ok(Self { client, server, namespace, namespaces, default_wait, call: CallFlags::new(options) })
     }
 
     /// The connection itself, for questions about other things than Approvals.

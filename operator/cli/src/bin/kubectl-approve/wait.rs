@@ -9,16 +9,16 @@ use kube::{
     Api,
     runtime::{WatchStreamExt, watcher::watch_object},
 };
-use signoff_api::{Approval, Outcome, Span, Verdict, approval::Source};
+use signoff_api::{Approval, Outcome, Verdict, approval::Source};
 use tokio::time::Instant;
 
-use crate::{args::Wait, client::Session, clock, payload::Entry, watch_problem::refusal};
-
-/// The time for which a decision waits without `--wait`, unless [`VARIABLE`] has another. It also covers the time between a
-/// deadline and its outcome.
-const DEFAULT: Duration = Duration::from_secs(2);
-/// The environment variable with the time for which decisions wait without `--wait`, such as 10s.
-const VARIABLE: &str = "SIGNOFF_DEFAULT_WAIT";
+use crate::{
+    args::{DEFAULT_WAIT, Wait},
+    client::Session,
+    clock,
+    payload::Entry,
+    watch_problem::refusal,
+};
 
 /// What the operator made of a recorded decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +92,7 @@ impl Wait {
     pub fn is_long(self) -> bool {
         match self {
             Self::UntilDeadline => true,
-            Self::AtMost(length) => length > DEFAULT,
+            Self::AtMost(length) => length > DEFAULT_WAIT,
         }
     }
 }
@@ -143,7 +143,9 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     let mut events = pin!(watch_object(api, &name).default_backoff());
     let mut waited = Waited::new(stored, entry);
     while !is_final(&waited.state, entry.decision.verdict, wait) {
-        let Ok(Some(event)) = tokio::time::timeout_at(end(&waited.approval, wait, begun), events.next()).await else {
+        let Ok(Some(event)) =
+            tokio::time::timeout_at(end(&waited.approval, wait, session.default_wait, begun), events.next()).await
+        else {
             break;
         };
         match event {
@@ -160,11 +162,6 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     waited
 }
 
-/// Returns the time of a wait without `--wait`. A text that is not a duration is as good as none.
-fn default_wait(variable: Option<&str>) -> Duration {
-    variable.and_then(|text| text.parse::<Span>().ok()).map_or(DEFAULT, Span::duration)
-}
-
 /// Whether nothing that the command waits for can follow.
 fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool {
     match state {
@@ -179,11 +176,11 @@ fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool
 }
 
 /// Returns the time at which the wait ends. An escalation moves the deadline.
-fn end(approval: &Approval, wait: Option<Wait>, begun: Instant) -> Instant {
+fn end(approval: &Approval, wait: Option<Wait>, default: Duration, begun: Instant) -> Instant {
     match wait {
-        None => begun + default_wait(std::env::var(VARIABLE).ok().as_deref()),
+        None => begun + default,
         Some(Wait::AtMost(length)) => begun + length,
-        Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT,
+        Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT_WAIT,
     }
 }
 

@@ -129,3 +129,11 @@ fn an_answer_is_needed_and_only_one_kind_of_it() {
     assert!(parse("respond x --answer b").is_err());
     assert!(parse("defer x").is_err());
 }
+
+#[test]
+fn the_default_of_a_wait_can_be_longer() {
+    assert_eq!(default_wait(None).unwrap(), DEFAULT_WAIT);
+    assert_eq!(default_wait(Some("1m")).unwrap(), std::time::Duration::from_secs(60));
+    let invalid = default_wait(Some("soon")).unwrap_err();
+    assert!(invalid.starts_with("SIGNOFF_DEFAULT_WAIT: `soon` is not a duration"), "{invalid}");
+}

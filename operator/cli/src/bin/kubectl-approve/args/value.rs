@@ -1,5 +1,7 @@
 //! The values of arguments: names of objects, lengths and pairs, parsed from what is typed *(pure)*.
 
+use std::time::Duration;
+
 use signoff_api::Span;
 
 /// The name of an object whose kind may be left out.
@@ -19,7 +21,7 @@ pub enum Wait {
     /// Until the deadline of the gate.
     UntilDeadline,
     /// At most so long.
-    AtMost(std::time::Duration),
+    AtMost(Duration),
 }
 
 /// An Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
@@ -62,6 +64,21 @@ pub fn workflow(typed: &str) -> Result<String, String> {
         Some((kind, name)) if KINDS.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
         Some((kind, _)) => Err(format!("{kind} is not workflow: write NAME or workflow/NAME")),
     }
+}
+
+/// The time for which a decision waits without `--wait`, unless [`WAIT_VARIABLE`] has another. It also covers the time between a
+/// deadline and its outcome.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
+/// The environment variable with the time for which decisions wait without `--wait`, such as 10s.
+pub const WAIT_VARIABLE: &str = "SIGNOFF_DEFAULT_WAIT";
+
+/// Returns the time of a wait without `--wait`, by the value of [`WAIT_VARIABLE`].
+///
+/// # Errors
+/// The value is not a duration.
+pub fn default_wait(value: Option<&str>) -> Result<Duration, String> {
+    let length = value.map(str::parse::<Span>).transpose().map_err(|why| format!("{WAIT_VARIABLE}: {why}"))?;
+    Ok(length.map_or(DEFAULT_WAIT, Span::duration))
 }
 
 /// The length of a wait, or `deadline`.

@@ -140,14 +140,8 @@ fn a_bare_wait_ends_shortly_after_the_deadline_in_force() {
     let (mut approval, begun) = (sample::approval(), Instant::now());
     let deadline = clock::now().after(Duration::from_secs(3600));
     approval.status.get_or_insert_default().deadline = Some(deadline);
-    let left = end(&approval, Some(Wait::UntilDeadline), begun) - begun;
+    let left = end(&approval, Some(Wait::UntilDeadline), DEFAULT_WAIT, begun) - begun;
     assert!(left > Duration::from_secs(3590) && left < Duration::from_secs(3660), "{left:?}");
-    assert_eq!(end(&approval, None, begun) - begun, DEFAULT);
-    assert_eq!(end(&approval, Some(Wait::AtMost(Duration::ZERO)), begun), begun);
-}
-
-#[test]
-fn the_default_of_a_wait_can_be_longer() {
-    assert_eq!((default_wait(None), default_wait(Some("soon"))), (DEFAULT, DEFAULT));
-    assert_eq!(default_wait(Some("1m")), Duration::from_secs(60));
+    assert_eq!(end(&approval, None, DEFAULT_WAIT, begun) - begun, DEFAULT_WAIT);
+    assert_eq!(end(&approval, Some(Wait::AtMost(Duration::ZERO)), DEFAULT_WAIT, begun), begun);
 }
