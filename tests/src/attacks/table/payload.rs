@@ -148,10 +148,10 @@ fn fields() -> Vec<Case> {
             with("Escalate", "escalateTo", json!([target()])),
         ),
         (
-            "escalates where the gate names nobody",
+            "escalates where the gate has no approvers to escalate to",
             json!({}),
             with("Escalate", "escalateTo", json!([target()])),
-            "this gate names nobody to escalate to",
+            "this gate has no approvers to escalate to",
             json!({"verdict": "Escalate"}),
         ),
     ]

@@ -48,7 +48,7 @@ pub fn answer_shell(words: &[OsString]) -> bool {
     let typed = words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
     let typed = typed.get(1..).unwrap_or_default().to_vec();
     let asked = CompleteEnv::with_factory(|| command(&typed)).var(VARIABLE).bin(NAME);
-    // An error is no reason to run a command that nobody entered.
+    // An error must not run a command that the user did not enter.
     asked.try_complete(words.iter().cloned(), None::<&Path>).unwrap_or(true)
 }
 

@@ -1,4 +1,4 @@
-//! Who could decide an Approval: for each approver, whether a binding grants the verb `approve` in the namespace.
+//! The right of each approver of an Approval: whether a binding grants the verb `approve` in the namespace.
 //!
 //! Reads RBAC where the caller can, and asks the API server by a SubjectAccessReview where the caller can. It cannot know the
 //! groups of a user.
@@ -37,7 +37,7 @@ pub enum Right {
     Unknown(String),
 }
 
-/// What is known about the verb `approve` on one Approval.
+/// The holders of the verb `approve` on one Approval, as far as the caller can learn them.
 pub struct Deciders<'s> {
     session: &'s Session,
     /// The subjects that hold it, or why they cannot be listed.
@@ -79,7 +79,7 @@ impl<'s> Deciders<'s> {
         }
     }
 
-    /// Lists who is bound to `approve`, or returns `None` where that is unknown.
+    /// Returns the subjects that are bound to `approve` as one text, or `None` if that is unknown.
     pub fn bound(&self) -> Option<String> {
         let grants = self.grants.as_ref().ok()?;
         let mut lines: Vec<_> =
@@ -89,7 +89,7 @@ impl<'s> Deciders<'s> {
         let more = lines.len().saturating_sub(MOST);
         lines.truncate(MOST);
         Some(match (lines.is_empty(), more) {
-            (true, _) => "nobody but cluster administrators".to_owned(),
+            (true, _) => "only cluster administrators".to_owned(),
             (false, 0) => lines.join(", "),
             (false, more) => format!("{} and {more} more", lines.join(", ")),
         })

@@ -22,7 +22,7 @@ use crate::{
 pub struct Found {
     /// The page for people.
     pub page: String,
-    /// What is wrong.
+    /// The failure that the command ends with, or `None` if it found no problem.
     pub problem: Option<Failure>,
 }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The age is counted by the clock of the API server, because that of this machine may be wrong. The clock of the operator's node
-//! may be wrong as well, so only a Lease that nobody renews between two readings is stale.
+//! may be wrong as well, so only a Lease that is not renewed between two readings is stale.
 
 use std::{fmt, time::Duration};
 
@@ -201,8 +201,8 @@ impl fmt::Display for OperatorState {
     }
 }
 
-/// Reads the Lease of the operator in this namespace, and a second time if it looks stale: that takes a renewal period. Default: the one that the installed policies trust, or
-/// `signoff-system` where they cannot be read.
+/// Returns the state of the operator in this namespace. Default: the namespace that the installed policies trust, or
+/// `signoff-system` if they cannot be read. A Lease that looks stale is read a second time, after a renewal period.
 pub async fn operator_state(session: &Session, namespace: Option<&str>) -> OperatorState {
     let client = session.raw();
     let installed = match namespace {
@@ -239,6 +239,7 @@ async fn read_state(client: &Client, namespace: &str) -> Result<Option<OperatorS
     if !state.is_gone() || first.is_released() {
         return Ok(Some(state));
     }
+    // A watch would tell at once, but users may only get this Lease.
     tokio::time::sleep(first.pause()).await;
     Ok(read(client, namespace).await?.map(|later| first.judge_again(&later)))
 }

@@ -151,8 +151,10 @@ fn nobody_to_escalate_to(approval: &Approval, args: &DecisionArgs) -> Option<Str
     let level = approval.status.as_ref().and_then(|status| status.level).unwrap_or(0);
     let next = usize::try_from(level).ok().and_then(|level| request.timeout.escalation.get(level));
     Some(match next {
-        Some(_) => "this gate names nobody for --to (escalateTo): leave out --to to ask its next level".to_owned(),
-        None => "this gate names nobody to escalate to (escalateTo): give another verdict".to_owned(),
+        Some(_) => {
+            "this gate has no subjects for --to (escalateTo is empty): leave out --to to ask its next level".to_owned()
+        }
+        None => "this gate has no approvers to escalate to (escalateTo): give another verdict".to_owned(),
     })
 }
 

@@ -113,11 +113,14 @@ fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
     let mut approval = sample::approval();
     let to = args(Verdict::Escalate, Payload::To(vec![Subject::group("sre").name]));
     let said = |approval: &Approval| nobody_to_escalate_to(approval, &to);
-    assert_eq!(said(&approval).unwrap(), "this gate names nobody to escalate to (escalateTo): give another verdict");
+    assert_eq!(
+        said(&approval).unwrap(),
+        "this gate has no approvers to escalate to (escalateTo): give another verdict"
+    );
     approval.spec.request.timeout.escalation = vec![Level { after: None, to: vec![Subject::group("directors")] }];
     assert_eq!(
         said(&approval).unwrap(),
-        "this gate names nobody for --to (escalateTo): leave out --to to ask its next level"
+        "this gate has no subjects for --to (escalateTo is empty): leave out --to to ask its next level"
     );
     approval.spec.request.escalate_to = vec![Subject::group("sre")];
     assert_eq!(said(&approval), None, "the API server names those of the gate");
