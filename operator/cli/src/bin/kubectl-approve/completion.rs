@@ -173,7 +173,7 @@ where
 async fn names_of_approvals(session: Session) -> Option<Vec<(String, Option<String>)>> {
     let (mut open, _) = session.list(false, &list::still_open()).await.ok()?;
     list::sort(&mut open);
-    let candidate = |seen: &crate::client::Seen| {
+    let candidate = |seen: &signoff_review::seen::Seen| {
         let request = &seen.approval.spec.request;
         let help = format!("{}: {}", names::address(&seen.approval), one_line(&request.prompt, 60));
         Some((seen.approval.metadata.name.clone()?, Some(one_line(&help, 120))))

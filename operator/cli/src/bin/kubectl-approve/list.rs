@@ -5,9 +5,11 @@
 use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
 use signoff_engine::approval::eligibility::ineligible;
 
+use signoff_review::{seen::Seen, voter::Me};
+
 use crate::{
     args::List,
-    client::{Me, Seen, Selection, Session},
+    client::{Selection, Session},
     clock,
     error::Failure,
     output::Format,

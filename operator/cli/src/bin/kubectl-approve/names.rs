@@ -7,13 +7,9 @@ use std::cmp::Reverse;
 
 use signoff_api::Approval;
 
-use crate::{
-    client::{Seen, Session},
-    error::Failure,
-    list,
-    sanitize::one_line,
-    terminal,
-};
+use signoff_review::seen::Seen;
+
+use crate::{client::Session, error::Failure, list, sanitize::one_line, terminal};
 
 /// The most open Approvals that a message lists.
 const LISTED: usize = 5;

@@ -6,8 +6,10 @@ use std::io;
 
 use signoff_engine::approval::eligibility::ineligible;
 
+use signoff_review::seen::Seen;
+
 use crate::{
-    client::{Seen, Selection, Session},
+    client::{Selection, Session},
     clock,
     error::Failure,
     list, names,

@@ -15,9 +15,15 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 
+use signoff_review::{
+    quorum::{people, rules},
+    request::consequence,
+    seen::{RunNow, Seen},
+};
+
 use crate::{
     args::Named,
-    client::{RunNow, Seen, Session},
+    client::Session,
     clock::{self, distance},
     deciders::{Deciders, Right},
     error::Failure,
@@ -25,7 +31,6 @@ use crate::{
     operator_status::OperatorState,
     rbac::Rbac,
     sanitize::{one_line, quoted},
-    show,
     wrap::wrapped,
 };
 
@@ -121,9 +126,8 @@ fn workflows(session: &Session) -> Api<DynamicObject> {
     Api::namespaced_with(session.raw().clone(), &session.namespace, &ApiResource::erase::<Workflow>(&()))
 }
 
-fn run(mut object: DynamicObject) -> Run {
-    let now = serde_json::from_value(object.data["status"].take()).unwrap_or_default();
-    Run { name: object.metadata.name.unwrap_or_default(), now }
+fn run(object: DynamicObject) -> Run {
+    Run { name: object.metadata.name.clone().unwrap_or_default(), now: RunNow::of(object) }
 }
 
 /// The conditions that say why a run does not continue, or how it ended.
@@ -209,7 +213,7 @@ impl<'a> Gate<'a> {
             let so_far =
                 so_far.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
             let source = one_line(&quorum.source, 253);
-            let needed = format!("{}{}", show::people(quorum.threshold), show::rules(quorum));
+            let needed = format!("{}{}", people(quorum.threshold), rules(quorum));
             page.push_str(&wrapped(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
             for (approver, right) in rights {
                 page.push_str(&wrapped(4, &format!("{}: {}", one_line(&approver.to_string(), 320), says(right))));
@@ -223,7 +227,7 @@ impl<'a> Gate<'a> {
         }
         page.push_str(&self.remedy());
         let deadline = self.approval.deadline();
-        let after = signoff_cli::status::consequence(request, &status);
+        let after = consequence(request, &status);
         let when = format!("Deadline: {} ({}); after that {after}", deadline.ceil_to_second(), distance(deadline, now));
         page + &wrapped(2, &when)
     }

@@ -10,14 +10,9 @@ use k8s_openapi::api::authorization::v1::{
 use signoff_api::GROUP;
 use signoff_engine::approval::eligibility::ineligible;
 
-use crate::{
-    client::{Me, Session},
-    clock,
-    error::Failure,
-    list,
-    output::OutputArgs,
-    sanitize::one_line,
-};
+use signoff_review::voter::Me;
+
+use crate::{client::Session, clock, error::Failure, list, output::OutputArgs, sanitize::one_line};
 
 /// The verbs that RBAC allows a user in one namespace.
 struct Powers {

@@ -1,0 +1,107 @@
+//! What was read of the cluster: an Approval, and where its run stands.
+//!
+//! It must not drop a field that only a later version knows: the digest of a request is that of all its fields.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
+use signoff_api::{Approval, Digest, workflow::WorkflowPhase};
+
+/// An Approval as it was read: the bytes' own structure, and our understanding of it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The whole object as JSON.
+    pub raw: Value,
+    /// The same, typed.
+    pub approval: Approval,
+}
+
+/// An object that is no Approval as this version knows them.
+#[derive(Debug, thiserror::Error)]
+#[error("approval {name} cannot be read by this version ({why})")]
+pub struct Unreadable {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: serde_json::Error,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RunNow {
+    /// Its phase, if it could be read.
+    pub phase: Option<WorkflowPhase>,
+    /// The Approvals it waits for.
+    pub pending: Vec<String>,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+impl Seen {
+    /// Reads an object of the cluster.
+    ///
+    /// # Errors
+    /// It is no Approval as this version knows them.
+    pub fn of(object: &DynamicObject) -> Result<Self, Unreadable> {
+        let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
+        let raw = serde_json::to_value(object).map_err(|why| Unreadable { name: name.to_owned(), why })?;
+        Self::of_value(raw)
+    }
+
+    /// Reads the JSON of an object.
+    ///
+    /// # Errors
+    /// As [`Seen::of`].
+    pub fn of_value(raw: Value) -> Result<Self, Unreadable> {
+        let name = raw.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("(nameless)");
+        match serde_json::from_value(raw.clone()) {
+            Ok(approval) => Ok(Self { raw, approval }),
+            Err(why) => Err(Unreadable { name: name.to_owned(), why }),
+        }
+    }
+
+    /// Whether the request's digest is the digest of what the request says, also of fields that only a later version
+    /// knows.
+    pub fn digest_holds(&self) -> bool {
+        let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
+        if let Some(fields) = request.as_object_mut() {
+            fields.remove("digest");
+        }
+        Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
+    }
+
+    /// Returns a decision as it is stored, or `None`.
+    pub fn stored(&self, key: &str) -> Option<&Value> {
+        self.raw.get("spec")?.get("decisions")?.get(key)
+    }
+}
+
+impl RunNow {
+    /// Reads the status of a Workflow; nothing where it cannot be read: nothing is decided by it.
+    pub fn of(mut object: DynamicObject) -> Self {
+        object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_field_that_only_a_later_version_knows_is_part_of_the_digest() {
+        let mut raw = serde_json::to_value(sample::approval()).unwrap();
+        assert!(Seen::of_value(raw.clone()).unwrap().digest_holds());
+        raw["spec"]["request"]["novelty"] = "x".into();
+        assert!(!Seen::of_value(raw).unwrap().digest_holds());
+    }
+
+    #[test]
+    fn an_object_that_is_no_approval_is_named() {
+        let why = Seen::of_value(serde_json::json!({"metadata": {"name": "x"}, "spec": 1})).unwrap_err();
+        assert!(why.to_string().starts_with("approval x cannot be read by this version"), "{why}");
+    }
+}
