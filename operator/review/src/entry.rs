@@ -11,6 +11,13 @@ use signoff_engine::approval::eligibility;
 
 use crate::voter::Me;
 
+/// What is said where the stored entry differs from the one that was sent.
+pub const TAMPERED: &str = "WHAT WAS STORED IS NOT WHAT YOU SENT";
+
+/// What is said after the differences.
+pub const TAMPERED_REMEDY: &str = "Something between you and the API server changes decisions (a webhook or a mutating policy). \
+     Tell an administrator of this cluster, and do not rely on this Approval.";
+
 /// A decision and the key it goes under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {

@@ -12,6 +12,7 @@
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
+//! * [`successor`]: the Approval that asks again what a superseded one asked
 
 pub mod clock;
 pub mod decisions;
@@ -25,6 +26,7 @@ pub mod request;
 pub mod sample;
 pub mod seen;
 pub mod state;
+pub mod successor;
 pub mod suggest;
 pub mod text;
 pub mod voter;

@@ -72,6 +72,17 @@ impl Seen {
         Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
     }
 
+    /// Returns why the request must not be decided: its digest is another, so that a decision would count for something else
+    /// than what is shown.
+    pub fn digest_problem(&self) -> Option<String> {
+        let digest = &self.approval.spec.request.digest;
+        (!self.digest_holds()).then(|| {
+            format!(
+                "the digest of this request ({digest}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff"
+            )
+        })
+    }
+
     /// Returns a decision as it is stored, or `None`.
     pub fn stored(&self, key: &str) -> Option<&Value> {
         self.raw.get("spec")?.get("decisions")?.get(key)
@@ -96,7 +107,9 @@ mod tests {
         let mut raw = serde_json::to_value(sample::approval()).unwrap();
         assert!(Seen::of_value(raw.clone()).unwrap().digest_holds());
         raw["spec"]["request"]["novelty"] = "x".into();
-        assert!(!Seen::of_value(raw).unwrap().digest_holds());
+        let seen = Seen::of_value(raw).unwrap();
+        assert!(!seen.digest_holds());
+        assert!(seen.digest_problem().unwrap().contains("do not decide it"));
     }
 
     #[test]

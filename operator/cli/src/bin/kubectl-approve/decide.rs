@@ -251,22 +251,16 @@ fn reported(args: &DecisionArgs, report: Report) -> Report {
 /// # Errors
 /// The digest of the request is another.
 pub fn trusted(seen: &Seen) -> Result<(), Failure> {
-    if seen.digest_holds() {
-        return Ok(());
-    }
-    Err(Failure::Refused(format!(
-        "the digest of this request ({}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff",
-        seen.approval.spec.request.digest
-    )))
+    seen.digest_problem().map_or(Ok(()), |why| Err(Failure::Refused(why)))
 }
 
 fn tampered(entry: &Entry, differences: &[String]) -> Failure {
     let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
     Failure::Other(format!(
-        "WHAT WAS STORED IS NOT WHAT YOU SENT, under {}:\n{shown}\
-         Something between you and the API server changes decisions (a webhook or a mutating policy). \
-         Tell an administrator of this cluster, and do not rely on this Approval.",
-        one_line(&entry.key, 600)
+        "{}, under {}:\n{shown}{}",
+        entry::TAMPERED,
+        one_line(&entry.key, 600),
+        entry::TAMPERED_REMEDY
     ))
 }
 
