@@ -15,7 +15,6 @@ use signoff_api::{
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
-
 use signoff_review::{
     clock::{self, distance},
     quorum::subjects,

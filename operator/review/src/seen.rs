@@ -6,7 +6,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Digest, workflow::WorkflowPhase};
+use signoff_api::{Approval, Digest, approval::ApprovalPhase, workflow::WorkflowPhase};
+
+/// The ends, which a list of what can still be decided need not even fetch.
+const ENDS: [ApprovalPhase; 11] = [
+    ApprovalPhase::Approved,
+    ApprovalPhase::Rejected,
+    ApprovalPhase::Modified,
+    ApprovalPhase::Responded,
+    ApprovalPhase::Deferred,
+    ApprovalPhase::Skipped,
+    ApprovalPhase::Aborted,
+    ApprovalPhase::Retried,
+    ApprovalPhase::Expired,
+    ApprovalPhase::Cancelled,
+    ApprovalPhase::Superseded,
+];
 
 /// An Approval as it was read: the bytes' own structure, and our understanding of it.
 #[derive(Clone, Debug)]
@@ -37,6 +52,18 @@ pub struct RunNow {
     pub pending: Vec<String>,
     /// Its conditions.
     pub conditions: Vec<Condition>,
+}
+
+/// Sorts by deadline, the soonest first.
+pub fn sort(found: &mut [Seen]) {
+    found.sort_by_cached_key(|seen| {
+        (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
+    });
+}
+
+/// The field selector for what has not ended.
+pub fn still_open() -> String {
+    ENDS.map(|phase| format!("status.phase!={}", phase.name())).join(",")
 }
 
 impl Seen {
@@ -116,5 +143,11 @@ mod tests {
     fn an_object_that_is_no_approval_is_named() {
         let why = Seen::of_value(serde_json::json!({"metadata": {"name": "x"}, "spec": 1})).unwrap_err();
         assert!(why.to_string().starts_with("approval x cannot be read by this version"), "{why}");
+    }
+
+    #[test]
+    fn every_end_is_left_out_by_the_selector() {
+        assert!(ENDS.iter().all(|phase| phase.is_end()));
+        assert!(still_open().starts_with("status.phase!=Approved,status.phase!=Rejected,"));
     }
 }

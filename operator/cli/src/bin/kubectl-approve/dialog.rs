@@ -5,7 +5,6 @@
 use std::io::BufRead;
 
 use signoff_api::{Approval, ApprovalRequest, Verdict, verdict::Word};
-
 use signoff_review::{suggest::Suggestion, voter::Me, whole};
 
 use crate::{

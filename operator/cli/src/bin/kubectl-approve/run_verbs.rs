@@ -8,7 +8,6 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
-
 use signoff_review::voter::Me;
 
 use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, terminal};

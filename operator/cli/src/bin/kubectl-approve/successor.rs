@@ -3,12 +3,12 @@
 //! In a file of its own, because refusals and reports both need it.
 
 use signoff_api::Approval;
-use signoff_review::successor::last;
+use signoff_review::{seen::still_open, successor::last};
 
-use crate::{client::Session, list};
+use crate::client::Session;
 
 /// Returns the name of the open Approval of the same gate and run; `None` also where Approvals cannot be listed.
 pub async fn successor(session: &Session, approval: &Approval) -> Option<String> {
-    let (found, _) = session.list(false, &list::still_open()).await.ok()?;
+    let (found, _) = session.list(false, &still_open()).await.ok()?;
     last(approval, found.iter().map(|seen| &seen.approval))?.metadata.name.clone()
 }

@@ -14,11 +14,10 @@ use signoff_api::{
     gate::{Subject, SubjectKind},
     workflow::WorkflowPhase,
 };
-
 use signoff_review::{
     quorum::{people, rules},
     request::consequence,
-    seen::{RunNow, Seen},
+    seen::{RunNow, Seen, still_open},
 };
 
 use crate::{
@@ -27,7 +26,6 @@ use crate::{
     clock::{self, distance},
     deciders::{Deciders, Right},
     error::Failure,
-    list,
     operator_status::OperatorState,
     rbac::Rbac,
     sanitize::{one_line, quoted},
@@ -106,13 +104,13 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
         )),
         other => other,
     })?;
-    let (open, _) = session.list(false, &list::still_open()).await?;
+    let (open, _) = session.list(false, &still_open()).await?;
     let of_run = |seen: &Seen| seen.approval.spec.request.workflow.name == *name;
     Ok((vec![run(found)], open.into_iter().filter(of_run).collect()))
 }
 
 async fn everything(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
-    let (mut open, _) = session.list(false, &list::still_open()).await?;
+    let (mut open, _) = session.list(false, &still_open()).await?;
     open.sort_by_cached_key(|seen| (seen.approval.deadline(), seen.approval.metadata.name.clone()));
     let ends = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Rejected,status.phase!=Aborted,status.phase!=Cancelled";
     let found = workflows(session).list(&ListParams::default().limit(500).fields(ends)).await;
