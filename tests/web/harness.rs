@@ -2,8 +2,8 @@
 //! It must not decide anything: it signs people in.
 
 use anyhow::Result;
-use signoff_tests::browser::{Look, Page, label, role};
-use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witness, named};
+use signoff_tests::browser::{Look, Page, any, css, label, role};
+use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
 
 /// Everything of one test. The page talks to the API server through the witness.
 pub(crate) struct Stage {
@@ -34,6 +34,21 @@ impl Stage {
     /// The address of a path of the page.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("{}{path}", self.web.url())
+    }
+
+    /// A browser in which one of the cast has signed in with their token of the issuer, pasted; it shows the inbox.
+    pub(crate) async fn signed_in(&self, person: &str, look: &Look) -> Result<Page> {
+        let token = self.issuer.tokens(CLIENT, named(person)?.user).await?.id_token;
+        self.with_token(&token, look).await
+    }
+
+    /// As [`Self::signed_in`], with any token.
+    pub(crate) async fn with_token(&self, token: &str, look: &Look) -> Result<Page> {
+        let page = self.visitor(look, "/sign-in").await?;
+        page.fill(css("#token"), token).await?;
+        page.click(role("button", "Sign in with a token")).await?;
+        page.wait(any("heading").nth(0)).await?;
+        Ok(page)
     }
 
     /// A browser in which nobody is signed in, at this path.

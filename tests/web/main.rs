@@ -4,3 +4,4 @@
 
 mod harness;
 mod instruments;
+mod sign_in;

@@ -115,7 +115,9 @@ impl WebProcess {
     /// # Errors
     /// When it does not answer.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        let answer = client()?.get(format!("{}{path}", self.own_url)).send().await?;
+        // It answers to the host of its public address only.
+        let host = self.url.split_once("://").map_or(self.url.as_str(), |(_, host)| host);
+        let answer = client()?.get(format!("{}{path}", self.own_url)).header("host", host).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
@@ -190,7 +192,7 @@ impl Issuer {
             "--oidc-username-claim=email".to_owned(),
             "--oidc-groups-claim=groups".to_owned(),
         ];
-        arguments.extend(["openid", "email", "groups"].map(|scope| format!("--oidc-scope={scope}")));
+        arguments.extend(["email", "groups"].map(|scope| format!("--oidc-scope={scope}")));
         arguments.extend((!self.public).then(|| format!("--oidc-client-secret-file={}", self.secret_file.display())));
         arguments
     }
