@@ -2,7 +2,6 @@
 //!
 //! It must not know a command of either program.
 
-pub mod clock;
 pub mod editor;
 pub mod sanitize;
 pub mod status;

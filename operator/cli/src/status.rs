@@ -15,14 +15,15 @@ use signoff_api::{
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
+use signoff_review::{
+    clock::{self, distance},
+    quorum::subjects,
+};
 
 use crate::{
-    clock::{self, distance},
     sanitize::{one_line, wrap},
     style::{Style, Tone},
 };
-
-pub use gate::consequence;
 
 /// The columns of the labels of the header.
 const LABELS: usize = 14;
@@ -148,7 +149,7 @@ fn open_gates(status: &WorkflowStatus, approvals: &[Approval]) -> Vec<String> {
     waits
         .map(|record| {
             let approval = approvals.iter().find(|approval| approval.metadata.name == record.object);
-            let whom = approval.map(|approval| format!(" ({})", gate::subjects(approval.approvers())));
+            let whom = approval.map(|approval| format!(" ({})", subjects(approval.approvers())));
             one_line(&record.path, 512) + &whom.unwrap_or_default()
         })
         .collect()

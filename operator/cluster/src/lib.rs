@@ -29,5 +29,5 @@ pub mod watch;
 pub mod workqueue;
 pub mod write_priority;
 
-pub use client::{DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_service, connect_with_observer};
+pub use client::{DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_as, connect_service, connect_with_observer};
 pub use error::Error;

@@ -103,7 +103,18 @@ pub async fn follow_in<K: DecodedKind>(
     to: mpsc::Sender<WatchEvent<K>>,
     metrics: RequestMetrics,
 ) {
-    let watch = KindWatch { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
+    follow_selected(client, namespace, None, to, metrics).await;
+}
+
+/// Follows the objects of a kind that a field selector picks. What is not picked any more is reported as deleted.
+pub async fn follow_selected<K: DecodedKind>(
+    client: Client,
+    namespace: Option<String>,
+    fields: Option<String>,
+    to: mpsc::Sender<WatchEvent<K>>,
+    metrics: RequestMetrics,
+) {
+    let watch = KindWatch { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())), fields };
     let mut failures = 0_u32;
     let mut version = None;
     loop {
@@ -150,6 +161,7 @@ struct KindWatch<K> {
     client: Client,
     to: mpsc::Sender<WatchEvent<K>>,
     path: Request,
+    fields: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -201,6 +213,7 @@ impl<K: DecodedKind> KindWatch<K> {
         self.send_event(WatchEvent::Listing).await?;
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = K::SELECTOR.map(str::to_owned);
+        params.field_selector.clone_from(&self.fields);
         loop {
             let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
             let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
@@ -243,7 +256,14 @@ impl<K: DecodedKind> KindWatch<K> {
 
     async fn watch(&self, version: &mut String) -> Result<(), WatchError> {
         let label_selector = K::SELECTOR.map(str::to_owned);
-        let params = WatchParams { timeout: Some(OPEN), bookmarks: true, label_selector, ..WatchParams::default() };
+        let field_selector = self.fields.clone();
+        let params = WatchParams {
+            timeout: Some(OPEN),
+            bookmarks: true,
+            label_selector,
+            field_selector,
+            ..WatchParams::default()
+        };
         let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let opened = tokio::time::Instant::now();
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;

@@ -3,13 +3,14 @@
 //! It must not judge who can decide: it says what the request and the status say.
 
 use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
+    Approval, ApprovalStatus, Moment, Verdict,
     approval::{ApprovalPhase, Outcome, Source},
-    gate::{Quorum, Subject, TimeoutAction},
+    gate::Quorum,
     journal::StepRecord,
 };
+use signoff_review::{clock::distance, quorum::subjects, request::consequence};
 
-use crate::{clock::distance, sanitize::one_line};
+use crate::sanitize::one_line;
 
 /// The most characters of a text of others in one detail.
 const LONGEST: usize = 300;
@@ -48,11 +49,6 @@ pub fn decided(outcome: &Outcome) -> Vec<String> {
     let verdict = verdict.map(|name| format!(", counts as {name}")).unwrap_or_default();
     let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, LONGEST)));
     vec![format!("{by}{verdict}{}", reason.unwrap_or_default())]
-}
-
-/// Returns subjects as one line.
-pub fn subjects(list: &[Subject]) -> String {
-    list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
 }
 
 fn until(deadline: Moment, now: Moment) -> String {
@@ -95,25 +91,4 @@ fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
     });
     let said: Vec<_> = said.collect();
     (!said.is_empty()).then(|| format!("votes: {}", said.join(", ")))
-}
-
-/// Returns the consequence of the next timeout. Completes the sentence "then …".
-pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
-    let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
-    match request.timeout.action.unwrap_or_default() {
-        TimeoutAction::Reject => "it counts as rejected".into(),
-        TimeoutAction::Approve => "it counts as APPROVED".into(),
-        TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
-        TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
-            Some(next) => format!("{} will be asked too", subjects(&next.to)),
-            None => "it counts as rejected: there are no further approvers".into(),
-        },
-        TimeoutAction::Abort => "the whole run is aborted".into(),
-        TimeoutAction::Skip => "the run goes on without an answer".into(),
-        TimeoutAction::Default => match &request.timeout.default {
-            Some(answer) => format!("the answer is: {}", one_line(answer, 200)),
-            None => "every question's default is the answer".into(),
-        },
-        TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
-    }
 }

@@ -3,11 +3,11 @@
 //! It must not change a word of a row other than to shorten it.
 
 use signoff_api::Moment;
+use signoff_review::clock;
 use unicode_width::UnicodeWidthStr;
 
 use super::{state::State, tree::Node};
 use crate::{
-    clock,
     sanitize::{shorten, wrap},
     style::{Style, Tone},
 };

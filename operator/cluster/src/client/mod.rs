@@ -11,7 +11,7 @@ mod read_request;
 
 use bytes::Bytes;
 use http::{
-    Request, Response,
+    HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
@@ -51,6 +51,22 @@ pub fn connect_with_observer(
         request
     });
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).with_layer(&told).build())
+}
+
+/// A client over the connections of another one, which sends these headers with every request: the identity of somebody
+/// who is not this process.
+pub fn connect_as(connection: &Client, identity: HeaderMap) -> Client {
+    let namespace = connection.default_namespace().to_owned();
+    let connection = connection.clone();
+    let identified = tower::service_fn(move |mut request: Request<RequestBody>| {
+        for (name, value) in &identity {
+            request.headers_mut().append(name, value.clone());
+        }
+        let connection = connection.clone();
+        async move { connection.send(request).await }
+    });
+    // The depth of answers is limited beneath it already.
+    ClientBuilder::new(identified, namespace).build()
 }
 
 /// A client over any other connection, such as a simulated one.

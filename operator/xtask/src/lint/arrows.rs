@@ -18,6 +18,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signoff-controller",
         &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-admission"],
     ),
+    ("signoff-review", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster"]),
+    (
+        "signoff-web",
+        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-review"],
+    ),
     (
         "signoff-cli",
         &[
@@ -30,7 +35,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-local",
             "signoff-cluster",
             "signoff-admission",
+            "signoff-review",
         ],
+    ),
+    (
+        "signoff-web",
+        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-review"],
     ),
 ];
 

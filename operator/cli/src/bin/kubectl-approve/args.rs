@@ -12,6 +12,7 @@ pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, Wait, default_wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::aot::Shell;
+use signoff_review::suggest::CallFlags;
 
 use self::value::{name, named, pair, wait};
 use crate::output::OutputArgs;
@@ -64,6 +65,21 @@ pub struct Connection {
     /// The group to act as a member of; can be given more than once.
     #[arg(long = "as-group", global = true, help_heading = CONNECTION, value_name = "GROUP", requires = "impersonate")]
     pub impersonate_group: Vec<String>,
+}
+
+impl From<&Connection> for CallFlags {
+    /// Returns the flags without the namespace, which is that of the suggested object.
+    fn from(connection: &Connection) -> Self {
+        let kubeconfig = connection.kubeconfig.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let single = [
+            ("--kubeconfig", kubeconfig.as_ref()),
+            ("--context", connection.context.as_ref()),
+            ("--as", connection.impersonate.as_ref()),
+        ];
+        let single = single.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+        let groups = connection.impersonate_group.iter().map(|group| ("--as-group", group));
+        Self::new(single.chain(groups).flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect())
+    }
 }
 
 /// The command.

@@ -4,61 +4,25 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{api::authentication::v1::SelfSubjectReview, apimachinery::pkg::apis::meta::v1::Condition};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Blob, Digest, Workflow, workflow::WorkflowPhase};
-use signoff_engine::approval::eligibility::Voter;
+use signoff_api::{Approval, Blob, Workflow};
+use signoff_review::{
+    seen::{RunNow, Seen, Unreadable},
+    suggest::CallFlags,
+    voter::Me,
+};
 
 use crate::{
     args::{self, Connection},
     error::{Failure, Server},
     sanitize::one_line,
-    suggest::CallFlags,
-    whole::ValueNames,
 };
-
-/// The user that the API server authenticated.
-#[derive(Clone, Debug)]
-pub struct Me {
-    /// The user name.
-    pub user: String,
-    /// The groups.
-    pub groups: Vec<String>,
-}
-
-impl Me {
-    /// Returns this user as a voter who decides for themselves.
-    pub fn voter(&self) -> Voter<'_> {
-        Voter::new(&self.user, &self.groups)
-    }
-}
-
-/// An Approval as it was read: the bytes' own structure, and our understanding of it.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// The whole object as JSON.
-    pub raw: Value,
-    /// The same, typed.
-    pub approval: Approval,
-}
-
-/// Where a run stands.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct RunNow {
-    /// Its phase, if it could be read.
-    pub phase: Option<WorkflowPhase>,
-    /// The Approvals it waits for.
-    pub pending: Vec<String>,
-    /// Its conditions.
-    pub conditions: Vec<Condition>,
-}
 
 /// A cluster, as somebody.
 pub struct Session {
@@ -113,7 +77,7 @@ impl Session {
         let variable = std::env::var(args::WAIT_VARIABLE).ok();
         let default_wait =
             args::default_wait(variable.as_deref()).map_err(|why| Failure::Usage(one_line(&why, 300)))?;
-        Ok(Self { client, server, namespace, namespaces, default_wait, call: CallFlags::new(options) })
+        Ok(Self { client, server, namespace, namespaces, default_wait, call: CallFlags::from(options) })
     }
 
     /// The connection itself, for questions about other things than Approvals.
@@ -130,8 +94,7 @@ impl Session {
     pub async fn run(&self, workflow: &str) -> RunNow {
         let resource = ApiResource::erase::<Workflow>(&());
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let Ok(mut found) = api.get(workflow).await else { return RunNow::default() };
-        serde_json::from_value(found.data["status"].take()).unwrap_or_default()
+        api.get(workflow).await.map(RunNow::of).unwrap_or_default()
     }
 
     /// Returns a Blob of the namespace.
@@ -141,15 +104,6 @@ impl Session {
     pub async fn blob(&self, name: &str) -> Result<Blob, Failure> {
         let api = Api::<Blob>::namespaced(self.client.clone(), &self.namespace);
         api.get(name).await.map_err(|error| self.server.explain(error))
-    }
-
-    /// Returns what a Workflow of the namespace calls the Blob of a value, where it is not the usual name; nothing where
-    /// the Workflow cannot be read.
-    pub async fn value_name(&self, workflow: &str, digest: &Digest) -> Option<String> {
-        let resource = ApiResource::erase::<Workflow>(&());
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let found = api.get(workflow).await.ok()?;
-        serde_json::from_value::<ValueNames>(found.data).ok()?.of(digest)
     }
 
     /// Asks the API server who we are.
@@ -266,28 +220,12 @@ impl Session {
     }
 }
 
-impl Seen {
-    /// Whether the request's digest is the digest of what the request says, also of fields that only a later version
-    /// knows.
-    pub fn digest_holds(&self) -> bool {
-        let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
-        if let Some(fields) = request.as_object_mut() {
-            fields.remove("digest");
-        }
-        Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
-    }
-}
-
 fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
-    let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
-    let unreadable = |error: serde_json::Error| {
+    Seen::of(object).map_err(|Unreadable { name, why }| {
         Failure::Other(format!(
-            "approval {name} cannot be read by this version of kubectl-approve ({error}): update it, or use kubectl get approval {name} -o yaml"
+            "approval {name} cannot be read by this version of kubectl-approve ({why}): update it, or use kubectl get approval {name} -o yaml"
         ))
-    };
-    let raw = serde_json::to_value(object).map_err(unreadable)?;
-    let approval = serde_json::from_value(raw.clone()).map_err(unreadable)?;
-    Ok(Seen { raw, approval })
+    })
 }
 
 async fn configuration(options: &Connection) -> Result<Config, Failure> {

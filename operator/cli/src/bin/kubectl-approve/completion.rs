@@ -12,12 +12,13 @@ use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, aot::Sh
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams, config::Kubeconfig};
 use signoff_api::Workflow;
+use signoff_review::seen::{Seen, sort, still_open};
 
 use crate::{
     args::{Arguments, Connection},
     client::Session,
     error::Failure,
-    list, names, output,
+    names, output,
     sanitize::one_line,
 };
 
@@ -171,9 +172,9 @@ where
 }
 
 async fn names_of_approvals(session: Session) -> Option<Vec<(String, Option<String>)>> {
-    let (mut open, _) = session.list(false, &list::still_open()).await.ok()?;
-    list::sort(&mut open);
-    let candidate = |seen: &crate::client::Seen| {
+    let (mut open, _) = session.list(false, &still_open()).await.ok()?;
+    sort(&mut open);
+    let candidate = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         let help = format!("{}: {}", names::address(&seen.approval), one_line(&request.prompt, 60));
         Some((seen.approval.metadata.name.clone()?, Some(one_line(&help, 120))))

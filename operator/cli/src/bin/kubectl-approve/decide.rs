@@ -6,25 +6,26 @@ use std::pin::pin;
 
 use futures::future::{Either, select};
 use serde_json::Value;
-use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
-use signoff_engine::{
-    Now,
-    approval::{OwnerState, eligibility::closed, tally},
+use signoff_api::{Approval, ApprovalStatus, Moment};
+use signoff_engine::approval::eligibility::closed;
+use signoff_review::{
+    entry::{self, Entry},
+    foreseen::{self, Counter},
+    outcome::done,
+    refusal,
+    seen::Seen,
+    voter::Me,
 };
-
-use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
 use tokio::time::Instant;
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload, Wait},
-    client::{Me, Seen, Session},
+    client::Session,
     clock,
-    decision_report::{self, Report, conditions, done},
+    decision_report::{self, Report},
     dialog,
     error::Failure,
-    output,
-    payload::{self, Entry},
-    refusals,
+    output, payload, refusals,
     sanitize::{fenced, one_line},
     show, suggest, terminal, wait,
 };
@@ -107,7 +108,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     let asks = !args.common.yes;
     let approval = &seen.approval;
     let is_open = closed(approval, clock::now()).is_none();
-    if let Some(why) = refusals::open_gate(approval, args, clock::now()).filter(|_| is_open) {
+    if let Some(why) = refusals::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
         let why = format!("{why}\n{}", suggest::lines(&suggestions).trim_end());
         if !asks || !terminal::can_ask() {
@@ -161,7 +162,8 @@ pub async fn record(
             one_line(why, 1024)
         ));
     }
-    let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
+    let patch = entry::patch(&entry, seen.stored(&entry.key));
+    let patch = patch.map_err(|error| Failure::Usage(error.to_string()))?;
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(unchanged(args, seen, entry));
     }
@@ -186,7 +188,7 @@ pub async fn record(
     }
     let dry_run = args.common.dry_run == Some(DryRun::Server);
     let after = send(session, &args, me, &patch, dry_run).await?;
-    let differences = payload::differences(&entry, stored(&after.raw, &entry.key), me);
+    let differences = entry::differences(&entry, after.stored(&entry.key), me);
     if !differences.is_empty() {
         return Err(tampered(&entry, &differences));
     }
@@ -210,7 +212,7 @@ fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
         return Sent::stored(args, seen.approval.clone(), entry);
     }
     let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
-    let when = refusals::when(seen, &entry.key, clock::now());
+    let when = refusal::when(seen, &entry.key, clock::now());
     let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
     Sent::Reported(reported(&args, Report { line, failure: None }))
 }
@@ -244,31 +246,21 @@ fn reported(args: &DecisionArgs, report: Report) -> Report {
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
 }
 
-fn stored<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
-    object.get("spec")?.get("decisions")?.get(key)
-}
-
 /// A digest that is not that of the request would make the decision count for something else than what was shown.
 ///
 /// # Errors
 /// The digest of the request is another.
 pub fn trusted(seen: &Seen) -> Result<(), Failure> {
-    if seen.digest_holds() {
-        return Ok(());
-    }
-    Err(Failure::Refused(format!(
-        "the digest of this request ({}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff",
-        seen.approval.spec.request.digest
-    )))
+    seen.digest_problem().map_or(Ok(()), |why| Err(Failure::Refused(why)))
 }
 
 fn tampered(entry: &Entry, differences: &[String]) -> Failure {
     let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
     Failure::Other(format!(
-        "WHAT WAS STORED IS NOT WHAT YOU SENT, under {}:\n{shown}\
-         Something between you and the API server changes decisions (a webhook or a mutating policy). \
-         Tell an administrator of this cluster, and do not rely on this Approval.",
-        one_line(&entry.key, 600)
+        "{}, under {}:\n{shown}{}",
+        entry::TAMPERED,
+        one_line(&entry.key, 600),
+        entry::TAMPERED_REMEDY
     ))
 }
 
@@ -294,17 +286,11 @@ pub fn summary(approval: &Approval) -> String {
 ///
 /// # Errors
 /// Counting them costs too much.
-fn foreseen(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
-    let now = Now { at: now, guard_epoch: approval.spec.request.guard_epoch.clone() };
-    let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() });
-    let evaluator = evaluator.map_err(|why| Failure::Other(format!("a thread cannot be started: {why}")))?;
-    let subject = Subject { kind: "Approval".to_owned(), ..Subject::default() };
-    let object = approval.clone();
-    let counted = evaluator.wait(subject, move || tally(&object, OwnerState::Live, &now).status);
-    counted.map_err(|why| {
-        Failure::Refused(format!(
-            "the decisions of this Approval cannot be counted: {why}; give a shorter or simpler answer"
-        ))
+fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
+    let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
+    counted.map_err(|error| match error {
+        foreseen::Error::Thread(_) => Failure::Other(error.to_string()),
+        foreseen::Error::Uncountable(_) => Failure::Refused(error.to_string()),
     })
 }
 
@@ -313,43 +299,13 @@ fn foreseen(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure>
 /// # Errors
 /// The decision is unusable.
 pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
-    let mut with = approval.clone();
-    with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
-    let found =
-        foreseen(&with, now)?.invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
-    found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
+    let counted = counted(&foreseen::with(approval, entry), now)?;
+    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::Refused(why)))
 }
 
 /// Returns how many approvals are recorded and needed after a decision, as the operator will count them.
 fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
-    let request = &approval.spec.request;
-    let verdict = entry.decision.verdict;
-    let person = match &entry.decision.on_behalf_of {
-        Some(person) => format!(" on behalf of {}", one_line(person, 253)),
-        None => String::new(),
-    };
-    // The decision is stored, whatever counting it costs.
-    let Ok(status) = foreseen(approval, now) else { return format!("{verdict} recorded{person}") };
-    match status.outcome.filter(|outcome| outcome.source == Source::Human) {
-        Some(outcome) if outcome.verdict == Some(verdict) => return format!("{}{person}", done(verdict)),
-        Some(outcome) => {
-            let other = outcome.verdict.map_or("another decision", Verdict::name);
-            return format!(
-                "{verdict} recorded{person} ({other} by {} goes before it)",
-                one_line(&outcome.decided_by.join(", "), 300)
-            );
-        }
-        None if verdict == Verdict::Escalate => return format!("escalated{person}"),
-        None => {}
-    }
-    let tally = status.tally.unwrap_or_default();
-    let count = if verdict.needs_quorum() {
-        format!("{} of {}", tally.have, tally.needed)
-    } else {
-        format!("it takes {}", request.threshold())
-    };
-    let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
-    format!("{verdict} recorded{person} ({count}{also})")
+    foreseen::reached(&approval.spec.request, counted(approval, now).ok().as_ref(), entry).line(entry)
 }
 
 #[cfg(test)]

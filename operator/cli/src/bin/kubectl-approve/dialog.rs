@@ -5,14 +5,13 @@
 use std::io::BufRead;
 
 use signoff_api::{Approval, ApprovalRequest, Verdict, verdict::Word};
+use signoff_review::{suggest::Suggestion, voter::Me, whole};
 
 use crate::{
     args::{DecisionArgs, Payload},
-    client::Me,
     error::Failure,
     sanitize::one_line,
-    suggest::Suggestion,
-    terminal, whole,
+    terminal,
 };
 
 /// Asks which of the suggested verdicts to give.

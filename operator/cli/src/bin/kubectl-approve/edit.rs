@@ -16,16 +16,18 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
+use signoff_review::{seen::Seen, voter::Me, whole};
+
 use crate::{
     args::{DecisionArgs, DryRun, Payload},
-    client::{Me, Seen, Session},
+    client::Session,
     clock,
     decide::{self, Sent},
     dialog,
     error::Failure,
     payload, refusals,
     sanitize::{fenced, hides, one_line},
-    terminal, whole,
+    terminal,
 };
 
 /// The variables that name the editor, as for `kubectl edit`.
@@ -55,7 +57,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
         )));
     };
     let reviewed = match &request.reviews {
-        Some(_) if whole::is_review_cut(request) => whole::fetch(session, &seen.approval).await?.review,
+        Some(_) if whole::is_review_cut(request) => session.whole(&seen.approval).await?.review,
         Some(review) => Some(review.response.clone()),
         None => None,
     };
@@ -80,7 +82,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
 fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<String> {
     let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
     let reason = ineligible(approval, &voter, now).map(|reason| reason.to_string());
-    reason.or_else(|| refusals::open_gate(approval, args, now))
+    reason.or_else(|| refusals::open_gate(approval, args.verdict, now))
 }
 
 /// Returns the decision with the edited parameters, after the difference was shown and confirmed.

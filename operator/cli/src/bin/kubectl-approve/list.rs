@@ -2,12 +2,16 @@
 //!
 //! **Invariant:** it leaves out only what `signoff_engine::approval::eligibility` says the user cannot decide.
 
-use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
+use signoff_api::{Approval, Moment, Verdict};
 use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::{
+    seen::{Seen, sort, still_open},
+    voter::Me,
+};
 
 use crate::{
     args::List,
-    client::{Me, Seen, Selection, Session},
+    client::{Selection, Session},
     clock,
     error::Failure,
     output::Format,
@@ -15,21 +19,6 @@ use crate::{
     table::fitted,
     terminal,
 };
-
-/// The ends, which a list of what can still be decided need not even fetch.
-const ENDS: [ApprovalPhase; 11] = [
-    ApprovalPhase::Approved,
-    ApprovalPhase::Rejected,
-    ApprovalPhase::Modified,
-    ApprovalPhase::Responded,
-    ApprovalPhase::Deferred,
-    ApprovalPhase::Skipped,
-    ApprovalPhase::Aborted,
-    ApprovalPhase::Retried,
-    ApprovalPhase::Expired,
-    ApprovalPhase::Cancelled,
-    ApprovalPhase::Superseded,
-];
 
 /// The columns that a narrow terminal lacks, in this order.
 const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
@@ -80,18 +69,6 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let wide = output.output == Some(Format::Wide);
     let width = if wide { None } else { terminal::width() };
     Ok(Page { text: output.table(rows(&found, namespaces, wide, now, width)), note: None })
-}
-
-/// Sorts by deadline, the soonest first.
-pub fn sort(found: &mut [Seen]) {
-    found.sort_by_cached_key(|seen| {
-        (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
-    });
-}
-
-/// The field selector for what has not ended.
-pub fn still_open() -> String {
-    ENDS.map(|phase| format!("status.phase!={}", phase.name())).join(",")
 }
 
 fn nothing(session: &Session, options: &List, me: &Me) -> String {
@@ -223,11 +200,5 @@ mod tests {
         let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.contains("x fake-row   done[31m⟨U+202E⟩") && !shown.contains('\u{1b}'));
-    }
-
-    #[test]
-    fn every_end_is_left_out_by_the_selector() {
-        assert!(ENDS.iter().all(|phase| phase.is_end()));
-        assert!(still_open().starts_with("status.phase!=Approved,status.phase!=Rejected,"));
     }
 }

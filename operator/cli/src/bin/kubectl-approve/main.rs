@@ -26,12 +26,9 @@ mod picker;
 mod rbac;
 mod refusals;
 mod run_verbs;
-#[cfg(test)]
-mod sample;
 mod show;
 mod status;
 mod successor;
-mod suggest;
 mod version;
 mod wait;
 mod waiting;
@@ -45,7 +42,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use signoff_api::Verdict;
-use signoff_cli::{clock, sanitize, table, terminal};
+use signoff_cli::{sanitize, table, terminal};
+#[cfg(test)]
+use signoff_review::sample;
+use signoff_review::{clock, suggest};
 
 use crate::{
     args::{Arguments, Command, CommonArgs, DecisionArgs, Named, Payload},

@@ -6,14 +6,9 @@
 use std::cmp::Reverse;
 
 use signoff_api::Approval;
+use signoff_review::seen::{Seen, still_open};
 
-use crate::{
-    client::{Seen, Session},
-    error::Failure,
-    list,
-    sanitize::one_line,
-    terminal,
-};
+use crate::{client::Session, error::Failure, sanitize::one_line, terminal};
 
 /// The most open Approvals that a message lists.
 const LISTED: usize = 5;
@@ -50,7 +45,7 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
     if ends_with_digest(typed) {
         return Ok(typed.to_owned());
     }
-    let open = match session.list(false, &list::still_open()).await {
+    let open = match session.list(false, &still_open()).await {
         Ok((open, _)) => open,
         // Users who may get Approvals and not list them write whole names.
         Err(Failure::Refused(_)) if !typed.contains('/') => return Ok(typed.to_owned()),
@@ -86,7 +81,7 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
 pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failure {
     match failure {
         Failure::NotFound(why) if why.contains(&format!("approvals.signoff.dev \"{name}\" not found")) => {
-            match session.list(false, &list::still_open()).await {
+            match session.list(false, &still_open()).await {
                 Ok((open, _)) => not_found(&session.namespace, name, &open),
                 Err(_) => Failure::NotFound(why),
             }

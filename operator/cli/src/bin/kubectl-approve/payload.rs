@@ -1,4 +1,4 @@
-//! What was typed, as the entry of `spec.decisions` that is sent, and as the patch that puts it there.
+//! What was typed, as the entry of `spec.decisions` that is sent.
 //!
 //! Pure: it must not read files or the cluster. What it cannot send unchanged it refuses, instead of sending less.
 
@@ -8,52 +8,30 @@ use serde_json::{Map, Value};
 use signoff_api::{
     Approval, ApprovalRequest, Decision, Verdict,
     approval::Answer,
-    digest::canonical,
     gate::{Subject, SubjectKind},
     values::JsonObject,
 };
-
-use signoff_engine::{approval::eligibility, gate::parameters};
+use signoff_engine::gate::parameters;
+use signoff_review::{
+    entry::{self, Entry},
+    voter::Me,
+};
 
 use crate::{
     args::{DecisionArgs, Payload},
-    client::Me,
     error::Failure,
     sanitize::one_line,
 };
 
-/// A decision and the key it goes under.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// One's own user name, or `<person> via <me>`.
-    pub key: String,
-    /// The entry as it is sent.
-    pub decision: Decision,
-}
-
-/// The entry for a args. `file` is the content of the file that the args names, if it names one.
+/// The entry for what was typed. `file` is the content of the file that the options name, if they name one.
 ///
 /// # Errors
 /// What was typed makes no decision.
 pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
-    let request = &approval.spec.request;
-    let mut decision = payload(args, file, request)?;
+    let mut decision = payload(args, file, &approval.spec.request)?;
     decision.reason.clone_from(&args.common.reason);
-    decision.request_digest = Some(request.digest.to_string());
-    let key = match &args.common.on_behalf_of {
-        Some(person) => {
-            decision.on_behalf_of = Some(person.clone());
-            format!("{person} via {}", me.user)
-        }
-        None => {
-            decision.groups = approval.groups_of_voter(&me.groups);
-            me.user.clone()
-        }
-    };
-    // A first attempt has no number.
-    decision.attempt = eligibility::next_attempt(approval, &key).filter(|attempt| *attempt > 1);
-    canonical(&decision).map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok(Entry { key, decision })
+    let on_behalf_of = args.common.on_behalf_of.as_deref();
+    Entry::new(decision, on_behalf_of, approval, me).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
@@ -107,19 +85,10 @@ fn given(
     for (key, text) in set_string {
         parameters.insert(key.clone(), Value::String(text.clone()));
     }
-    if parameters.values().any(holds_null) {
+    if parameters.values().any(entry::holds_null) {
         return Err(Failure::Usage("null cannot be sent: a merge patch takes it for `remove`; leave the parameter out, or use kubectl patch --type=json".into()));
     }
     Ok(parameters)
-}
-
-/// Within a list null is sent as it is.
-fn holds_null(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(fields) => fields.values().any(holds_null),
-        _ => false,
-    }
 }
 
 fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {
@@ -153,73 +122,6 @@ fn subject(typed: &str, request: &ApprovalRequest) -> Subject {
         }
         None => Subject::user(typed.strip_prefix("user:").unwrap_or(typed)),
     }
-}
-
-/// The merge patch that makes exactly this entry out of what is recorded under its key; empty when it is recorded.
-///
-/// # Errors
-/// A decision that is not JSON.
-pub fn patch(entry: &Entry, recorded: Option<&Value>) -> Result<Value, Failure> {
-    let wanted = serde_json::to_value(&entry.decision).map_err(|error| Failure::Usage(error.to_string()))?;
-    let change = difference(recorded.unwrap_or(&Value::Null), &wanted);
-    Ok(match change {
-        Some(change) => serde_json::json!({"spec": {"decisions": {&entry.key: change}}}),
-        None => Value::Object(Map::new()),
-    })
-}
-
-/// RFC 7396: what has to be merged into `old` so that it becomes `new`.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let changed = after.iter().filter_map(|(key, value)| {
-        difference(before.get(key).unwrap_or(&Value::Null), value).map(|change| (key.clone(), change))
-    });
-    let change: Map<String, Value> = gone.chain(changed).collect();
-    (!change.is_empty()).then_some(Value::Object(change))
-}
-
-/// In what the stored entry differs from the one that was sent, one sentence a field; empty when it does not.
-///
-/// The API server may fill in the groups that the gate counts, if they are the voter's.
-pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String> {
-    let Some(stored) = stored.and_then(Value::as_object) else {
-        return vec!["it is not there".into()];
-    };
-    let sent = serde_json::to_value(&sent.decision).unwrap_or_default();
-    let nothing = Map::new();
-    let sent = sent.as_object().unwrap_or(&nothing);
-    let mut fields: Vec<_> = sent.keys().chain(stored.keys().filter(|key| !sent.contains_key(*key))).collect();
-    fields.sort();
-    fields
-        .into_iter()
-        .filter(|field| !is_same(field, sent.get(*field), stored.get(*field), me))
-        .map(|field| format!("{field}: sent {}, stored {}", written(sent.get(field)), written(stored.get(field))))
-        .collect()
-}
-
-fn is_same(field: &str, sent: Option<&Value>, stored: Option<&Value>, me: &Me) -> bool {
-    if field == "groups" {
-        let names = |list: Option<&Value>| -> Vec<String> {
-            list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let (sent, stored) = (names(sent), names(stored));
-        return sent.iter().all(|group| stored.contains(group)) && stored.iter().all(|group| me.groups.contains(group));
-    }
-    match (sent, stored) {
-        // Canonical, because the API server writes 420.0 as 420.
-        (Some(sent), Some(stored)) => {
-            matches!((canonical(sent), canonical(stored)), (Ok(sent), Ok(stored)) if sent == stored)
-        }
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn written(value: Option<&Value>) -> String {
-    value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 use std::io;
 
 use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::seen::{Seen, sort, still_open};
 
 use crate::{
-    client::{Seen, Selection, Session},
+    client::{Selection, Session},
     clock,
     error::Failure,
     list, names,
@@ -21,10 +22,10 @@ use crate::{
 /// # Errors
 /// As every request; and where none was chosen.
 pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
-    let selection = Selection { fields: list::still_open(), ..Selection::default() };
+    let selection = Selection { fields: still_open(), ..Selection::default() };
     let ((mut found, _), me) = tokio::try_join!(session.select(&selection), session.me())?;
     found.retain(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none());
-    list::sort(&mut found);
+    sort(&mut found);
     if found.is_empty() {
         terminal::note(&list::nothing_waits(session, false, &me));
         return Ok(None);

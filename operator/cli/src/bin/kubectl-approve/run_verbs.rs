@@ -8,14 +8,9 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
+use signoff_review::voter::Me;
 
-use crate::{
-    args::RunVerb,
-    client::{Me, Session},
-    error::Failure,
-    sanitize::one_line,
-    terminal,
-};
+use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, terminal};
 
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";

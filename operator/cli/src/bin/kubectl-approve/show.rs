@@ -7,23 +7,26 @@ mod texts;
 
 use serde_json::Value;
 use signoff_api::{
-    Approval, ApprovalStatus, Decision, Moment, Verdict,
-    conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
-    gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject},
+    Approval, ApprovalStatus, Moment, Verdict,
+    conditions::{FOREIGN_MUTATION, GUARDED},
+    gate::Question,
 };
-
-use signoff_cli::status::consequence;
-use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::{
+    decisions, quorum,
+    request::{self, answer_rules},
+    seen::Seen,
+    voter::Me,
+    whole::Whole,
+};
 
 use crate::{
     args::Show,
-    client::{Me, Seen, Session},
+    client::Session,
     clock::{self, distance},
     error::Failure,
     sanitize::{fenced, one_line},
     suggest::CallFlags,
     table::table,
-    whole::{self, Whole},
 };
 
 /// The longest text of others on the page.
@@ -38,7 +41,7 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
     if let Some(text) = output.document(seen.raw.clone())? {
         return Ok(text);
     }
-    let whole = if *full { Some(whole::fetch(session, &seen.approval).await?) } else { None };
+    let whole = if *full { Some(session.whole(&seen.approval).await?) } else { None };
     // Whether decisions are honoured is said once a run, not once a gate.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
@@ -75,7 +78,7 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
     }
     outcome(&mut page, &status, now);
     page.gap();
-    page.fact("You", &standing(approval, me, now));
+    page.fact("You", &decisions::standing(approval, me, now));
     page.text
 }
 
@@ -115,11 +118,11 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Digest", &format!("{}{holds}", request.digest));
     page.fact("Phase", status.phase.name());
     page.fact("Verdicts", &names(&request.allowed_verdicts));
-    page.fact("Approvers", &subjects(approval.approvers()));
+    page.fact("Approvers", &quorum::subjects(approval.approvers()));
     if let Some((own, further)) = request.quorums.split_first() {
-        page.fact("Quorum", &first(own, &status));
-        for quorum in further {
-            page.fact("And", &and(quorum));
+        page.fact("Quorum", &quorum::own(own, &status));
+        for one in further {
+            page.fact("And", &quorum::further(one));
         }
     } else {
         page.fact("Quorum", "none: it cannot be decided");
@@ -143,7 +146,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     if !status.phase.is_end() {
         let deadline = approval.deadline();
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
-        page.fact("After that", &consequence(request, &status));
+        page.fact("After that", &request::consequence(request, &status));
     }
 }
 
@@ -151,49 +154,9 @@ fn names(verdicts: &[Verdict]) -> String {
     verdicts.iter().copied().map(Verdict::name).collect::<Vec<_>>().join(", ")
 }
 
-fn subjects(list: &[Subject]) -> String {
-    list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
-}
-
-/// Formats a number of people.
-pub fn people(count: i32) -> String {
-    if count == 1 { "1 person".into() } else { format!("{count} people") }
-}
-
-/// Describes the rules of a quorum besides its number, beginning with a comma.
-pub fn rules(quorum: &Quorum) -> String {
-    let group = |from: &RequiredFrom| format!(", {} of group {}", from.min, one_line(&from.group, 253));
-    let mut text: String = quorum.required_from.iter().map(group).collect();
-    if quorum.reject_policy == Some(RejectPolicy::Threshold) {
-        text.push_str(", as many for Reject");
-    }
-    if quorum.excludes_requester() {
-        text.push_str(", not the requester");
-    }
-    text
-}
-
-/// Describes the gate's own quorum, whose approvers stand on a line of their own.
-fn first(own: &Quorum, status: &ApprovalStatus) -> String {
-    let so_far = status.tally.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
-    format!("{}{}{so_far}", people(own.threshold), rules(own))
-}
-
-/// Describes a further quorum.
-fn and(quorum: &Quorum) -> String {
-    let (count, rules) = (people(quorum.threshold), rules(quorum));
-    format!("{count}{rules} out of {} (required by {})", subjects(&quorum.approvers), one_line(&quorum.source, 253))
-}
-
 fn warnings(page: &mut Page, status: &ApprovalStatus) {
-    for condition in &status.conditions {
-        let label = match (condition.type_.as_str(), condition.status.as_str()) {
-            (GUARDED, "False") => "NOT GUARDED",
-            (FOREIGN_MUTATION, "True") => "Beware",
-            (UNDECIDABLE, "True") => "Undecidable",
-            _ => continue,
-        };
-        page.fact(label, &one_line(&condition.message, 1024));
+    for (label, text) in request::warnings(status) {
+        page.fact(label, &text);
     }
 }
 
@@ -213,21 +176,7 @@ fn form(question: &Question) -> String {
     if !rows.is_empty() {
         body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
     }
-    let mut rules = Vec::new();
-    if question.options.is_empty() {
-        rules.push("free text".to_owned());
-    } else {
-        let text = if question.takes_text() { ", or free text" } else { "" };
-        rules.push(format!("{} of them{text}", if question.multiple == Some(true) { "one or more" } else { "one" }));
-    }
-    rules.extend(question.pattern.as_ref().map(|pattern| format!("must match {}", one_line(pattern, 512))));
-    rules.extend(question.max_length.map(|most| format!("at most {most} characters")));
-    rules.extend(question.schema.as_ref().map(|schema| {
-        format!("JSON of this schema: {}", one_line(&Value::Object(schema.0.clone()).to_string(), 1000))
-    }));
-    rules.extend(question.default.as_ref().map(|answer| format!("default: {}", one_line(answer, 200))));
-    rules.push(if question.may_be_left_out() { "may be left out".into() } else { "required".into() });
-    body.push_str(&format!("  {}\n", rules.join("; ")));
+    body.push_str(&format!("  {}\n", answer_rules(question).join("; ")));
     body
 }
 
@@ -237,55 +186,21 @@ fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> Strin
         .decisions
         .iter()
         .map(|(key, decision)| {
-            let state = if let Some(invalid) =
-                status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt())
-            {
-                format!("invalid: {}", one_line(&invalid.why, 120))
-            } else if let Some(vote) = status.votes.iter().find(|vote| vote.key == *key) {
-                format!("counted {}", distance(vote.at, now))
-            } else {
-                "recorded".to_owned()
-            };
             vec![
                 format!("  {}", one_line(key, 320)),
                 decision.verdict.to_string(),
-                state,
-                one_line(&said(decision), 160),
+                decisions::state(key, decision, status, now),
+                one_line(&decisions::said(decision), 160),
             ]
         })
         .collect();
     table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
 }
 
-fn said(decision: &Decision) -> String {
-    let mut words = Vec::new();
-    words.extend(decision.reason.clone());
-    words.extend(decision.response.as_ref().map(|text| format!("response: {text}")));
-    words.extend(
-        decision
-            .answers
-            .as_ref()
-            .map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())),
-    );
-    words.extend(
-        decision.parameters.as_ref().map(|parameters| format!("parameters: {}", Value::Object(parameters.0.clone()))),
-    );
-    words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
-    words.join("; ")
-}
-
 fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     let Some(outcome) = &status.outcome else { return };
     page.gap();
-    let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
-    let by = if outcome.decided_by.is_empty() {
-        format!("by {}", outcome.source.name())
-    } else {
-        format!("by {}", one_line(&outcome.decided_by.join(", "), 2000))
-    };
-    let when =
-        outcome.decided_at.map(|at| format!(", {} ({})", at.ceil_to_second(), distance(at, now))).unwrap_or_default();
-    page.fact("Outcome", &format!("{} ({verdict}) {by}{when}", outcome.phase.name()));
+    page.fact("Outcome", &decisions::outcome(outcome, now));
     if let Some(reason) = &outcome.reason {
         page.fact("Reason", &one_line(reason, 2048));
     }
@@ -295,14 +210,6 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
         if let Some(text) = text {
             page.section(title, &fenced(text, LONGEST));
         }
-    }
-}
-
-fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
-    let user = one_line(&me.user, 253);
-    match ineligible(approval, &me.voter(), now) {
-        None => format!("{user}, one of the approvers"),
-        Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
     }
 }
 

@@ -1,48 +1,14 @@
-//! The Approval that asks again what a superseded one asked.
+//! The Approval that asks again what a superseded one asked, looked for in the cluster.
 //!
 //! In a file of its own, because refusals and reports both need it.
 
 use signoff_api::Approval;
+use signoff_review::{seen::still_open, successor::last};
 
-use crate::{client::Session, list};
+use crate::client::Session;
 
 /// Returns the name of the open Approval of the same gate and run; `None` also where Approvals cannot be listed.
 pub async fn successor(session: &Session, approval: &Approval) -> Option<String> {
-    let (found, _) = session.list(false, &list::still_open()).await.ok()?;
-    let open = found.iter().map(|seen| &seen.approval).filter(|other| asks_again(other, approval));
-    let last = open.max_by_key(|other| other.spec.request.gate.visit)?;
-    last.metadata.name.clone()
-}
-
-fn asks_again(other: &Approval, approval: &Approval) -> bool {
-    let (later, earlier) = (&other.spec.request, &approval.spec.request);
-    later.workflow.uid == earlier.workflow.uid
-        && without_visit(&later.gate.path) == without_visit(&earlier.gate.path)
-        && later.gate.visit > earlier.gate.visit
-}
-
-/// Returns a path without the number of the last visit: `review` for `review#2`.
-fn without_visit(path: &str) -> &str {
-    match path.rsplit_once('#') {
-        Some((base, visit)) if !visit.contains('/') => base,
-        _ => path,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample;
-
-    #[test]
-    fn a_later_visit_of_the_same_gate_asks_again() {
-        let earlier = sample::approval();
-        let mut later = sample::approval();
-        later.spec.request.gate.path = "review#2".into();
-        later.spec.request.gate.visit = 2;
-        assert!(asks_again(&later, &earlier) && !asks_again(&earlier, &later));
-        later.spec.request.gate.path = "other#2".into();
-        assert!(!asks_again(&later, &earlier));
-        assert_eq!(without_visit("loop#2/review"), "loop#2/review");
-    }
+    let (found, _) = session.list(false, &still_open()).await.ok()?;
+    last(approval, found.iter().map(|seen| &seen.approval))?.metadata.name.clone()
 }

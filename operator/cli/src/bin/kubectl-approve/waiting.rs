@@ -14,18 +14,21 @@ use signoff_api::{
     gate::{Subject, SubjectKind},
     workflow::WorkflowPhase,
 };
+use signoff_review::{
+    quorum::{people, rules},
+    request::consequence,
+    seen::{RunNow, Seen, still_open},
+};
 
 use crate::{
     args::Named,
-    client::{RunNow, Seen, Session},
+    client::Session,
     clock::{self, distance},
     deciders::{Deciders, Right},
     error::Failure,
-    list,
     operator_status::OperatorState,
     rbac::Rbac,
     sanitize::{one_line, quoted},
-    show,
     wrap::wrapped,
 };
 
@@ -101,13 +104,13 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
         )),
         other => other,
     })?;
-    let (open, _) = session.list(false, &list::still_open()).await?;
+    let (open, _) = session.list(false, &still_open()).await?;
     let of_run = |seen: &Seen| seen.approval.spec.request.workflow.name == *name;
     Ok((vec![run(found)], open.into_iter().filter(of_run).collect()))
 }
 
 async fn everything(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
-    let (mut open, _) = session.list(false, &list::still_open()).await?;
+    let (mut open, _) = session.list(false, &still_open()).await?;
     open.sort_by_cached_key(|seen| (seen.approval.deadline(), seen.approval.metadata.name.clone()));
     let ends = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Rejected,status.phase!=Aborted,status.phase!=Cancelled";
     let found = workflows(session).list(&ListParams::default().limit(500).fields(ends)).await;
@@ -121,9 +124,8 @@ fn workflows(session: &Session) -> Api<DynamicObject> {
     Api::namespaced_with(session.raw().clone(), &session.namespace, &ApiResource::erase::<Workflow>(&()))
 }
 
-fn run(mut object: DynamicObject) -> Run {
-    let now = serde_json::from_value(object.data["status"].take()).unwrap_or_default();
-    Run { name: object.metadata.name.unwrap_or_default(), now }
+fn run(object: DynamicObject) -> Run {
+    Run { name: object.metadata.name.clone().unwrap_or_default(), now: RunNow::of(object) }
 }
 
 /// The conditions that say why a run does not continue, or how it ended.
@@ -209,7 +211,7 @@ impl<'a> Gate<'a> {
             let so_far =
                 so_far.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
             let source = one_line(&quorum.source, 253);
-            let needed = format!("{}{}", show::people(quorum.threshold), show::rules(quorum));
+            let needed = format!("{}{}", people(quorum.threshold), rules(quorum));
             page.push_str(&wrapped(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
             for (approver, right) in rights {
                 page.push_str(&wrapped(4, &format!("{}: {}", one_line(&approver.to_string(), 320), says(right))));
@@ -223,7 +225,7 @@ impl<'a> Gate<'a> {
         }
         page.push_str(&self.remedy());
         let deadline = self.approval.deadline();
-        let after = signoff_cli::status::consequence(request, &status);
+        let after = consequence(request, &status);
         let when = format!("Deadline: {} ({}); after that {after}", deadline.ceil_to_second(), distance(deadline, now));
         page + &wrapped(2, &when)
     }

@@ -9,15 +9,9 @@ use k8s_openapi::api::authorization::v1::{
 };
 use signoff_api::GROUP;
 use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::{seen::still_open, voter::Me};
 
-use crate::{
-    client::{Me, Session},
-    clock,
-    error::Failure,
-    list,
-    output::OutputArgs,
-    sanitize::one_line,
-};
+use crate::{client::Session, clock, error::Failure, output::OutputArgs, sanitize::one_line};
 
 /// The verbs that RBAC allows a user in one namespace.
 struct Powers {
@@ -47,7 +41,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
             return Ok(text);
         }
     }
-    let fields = list::still_open();
+    let fields = still_open();
     let (me, approve, grant, delegate) =
         tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;
     let powers = Powers { approve, grant, delegate };

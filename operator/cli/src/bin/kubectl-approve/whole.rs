@@ -1,183 +1,36 @@
-//! The whole of what a request shows: a text that is too long for it is in a Blob of its run.
+//! The whole of what a request shows, with failures in the user's words.
 //!
-//! It must not return bytes that do not have the digest that the request names.
+//! It must not return a text that does not have the digest that the request names.
 
-use serde::Deserialize;
-use signoff_api::{Approval, ApprovalRequest, Blob, Digest, approval::WorkflowRef, journal::BlobRef, names};
+use signoff_api::Approval;
+use signoff_review::whole::{Error, Whole, absent, fetch, forbidden};
 
-use crate::{client::Session, error::Failure, sanitize::one_line};
+use crate::{client::Session, error::Failure};
 
-/// The whole texts, where the request holds their beginnings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whole {
-    /// Of the context.
-    pub context: Option<String>,
-    /// Of the response that is reviewed.
-    pub review: Option<String>,
-}
-
-/// Whether the request holds the response that is reviewed only in part.
-pub fn is_review_cut(request: &ApprovalRequest) -> bool {
-    let cut = |text: &str, whole: &Digest| Digest::of_bytes(text.as_bytes()) != *whole;
-    request.reviews.as_ref().is_some_and(|review| cut(&review.response, &review.digest))
-}
-
-/// Names the texts of a request that it holds only in part, with the bytes of the whole where they are known.
-pub fn cut(request: &ApprovalRequest) -> Vec<String> {
-    let of = |what: &str, whole: Option<&BlobRef>| match whole {
-        Some(whole) => format!("{what} ({} bytes)", whole.size),
-        None => what.to_owned(),
-    };
-    let review = request.reviews.as_ref().filter(|_| is_review_cut(request));
-    let review = review.map(|review| of("the reviewed response", review.ref_.as_ref()));
-    review.into_iter().chain(request.context_ref.as_ref().map(|whole| of("the context", Some(whole)))).collect()
-}
-
-/// Fetches what the request holds only in part, and verifies it.
-///
-/// # Errors
-/// As every request; a Blob that is not there, and one whose content is not what the request names.
-pub async fn fetch(session: &Session, approval: &Approval) -> Result<Whole, Failure> {
-    let request = &approval.spec.request;
-    let review = match request.reviews.as_ref().filter(|_| is_review_cut(request)) {
-        None => None,
-        Some(review) => match &review.ref_ {
-            Some(whole) if whole.digest == review.digest => {
-                Some(text(session, request, &whole.digest, "the reviewed response").await?)
-            }
-            Some(_) => return Err(mismatch("the reviewed response", "its reference has another digest than it")),
-            None => {
-                let why = "the request does not say where the whole of the reviewed response is: ask its requester";
-                return Err(Failure::Other(why.to_owned()));
-            }
-        },
-    };
-    let context = match &request.context_ref {
-        None => None,
-        Some(whole) => Some(text(session, request, &whole.digest, "the context").await?),
-    };
-    Ok(Whole { context, review })
-}
-
-async fn text(session: &Session, request: &ApprovalRequest, digest: &Digest, what: &str) -> Result<String, Failure> {
-    let run = &request.workflow;
-    let usual = names::blob(&run.name, &run.uid, digest);
-    let found = match session.blob(&usual).await {
-        Ok(blob) if blob.is_of_run(&run.name, &run.uid) => Ok(blob),
-        Ok(_) => Err(mismatch(what, &format!("the Blob {usual} belongs to another run"))),
-        Err(failure) => Err(failure),
-    };
-    let blob = match found {
-        Ok(blob) => blob,
-        // The status of the run names the few that are called otherwise.
-        Err(failure) => match session.value_name(&run.name, digest).await {
-            Some(other) if other != usual && names::is_blob(&usual, &other) => session.blob(&other).await?,
-            _ => return Err(explained(failure, what)),
-        },
-    };
-    verified(blob, run, digest, what)
-}
-
-/// Returns the text of a Blob if it is the run's and has the digest.
-///
-/// # Errors
-/// It is of another run, or has another digest.
-pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<String, Failure> {
-    let name = blob.metadata.name.clone().unwrap_or_default();
-    if !blob.is_of_run(&run.name, &run.uid) {
-        return Err(mismatch(what, &format!("the Blob {name} belongs to another run")));
+impl Session {
+    /// Fetches what a request of the namespace holds only in part, and verifies it.
+    ///
+    /// # Errors
+    /// As every request; a Blob that is not there, and one whose content is not what the request names.
+    pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
+        fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
+            Error::Unreadable { what, error } => explained(self.explain(error), what),
+            other => Failure::Other(other.to_string()),
+        })
     }
-    let bytes = blob.spec.into_bytes();
-    let found = Digest::of_bytes(&bytes);
-    if found != *digest {
-        return Err(mismatch(what, &format!("the Blob {name} has {found}, and the request names {digest}")));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn mismatch(what: &str, why: &str) -> Failure {
-    Failure::Other(format!(
-        "DIGEST MISMATCH: {what} cannot be shown, {}: do not decide this request, and tell the administrators of Signoff",
-        one_line(why, 600)
-    ))
 }
 
 fn explained(failure: Failure, what: &str) -> Failure {
     match failure {
-        Failure::NotFound(why) => Failure::NotFound(format!("the whole of {what} is not there: {why}")),
-        Failure::Refused(why) => Failure::Refused(format!(
-            "{why}; the ClusterRoles signoff-approver and signoff-viewer let you get Blobs, in which the whole of {what} is"
-        )),
+        Failure::NotFound(why) => Failure::NotFound(absent(what, &why)),
+        Failure::Refused(why) => Failure::Refused(forbidden(what, &why)),
         other => other,
-    }
-}
-
-/// The fields of a Workflow that are read.
-#[derive(Deserialize)]
-pub struct ValueNames {
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    value_names: std::collections::BTreeMap<Digest, String>,
-}
-
-impl ValueNames {
-    /// Returns the name of the Blob of a value whose usual name another object had.
-    pub fn of(mut self, digest: &Digest) -> Option<String> {
-        self.status.value_names.remove(digest)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sample;
-
-    const UID: &str = "6f1c3e5a-0000-4000-8000-000000000001";
-
-    fn blob(uid: &str, text: &str) -> Blob {
-        let mut blob = Blob::of_run("finance", "refund-4711", uid, text.as_bytes().to_vec());
-        blob.metadata.name = Some("refund-4711-0a1b".to_owned());
-        blob
-    }
-
-    #[test]
-    fn a_text_is_shown_only_with_the_digest_that_the_request_names() {
-        let digest = Digest::of_bytes(b"we refund 420 EUR");
-        let run = WorkflowRef { name: "refund-4711".to_owned(), uid: UID.to_owned() };
-        let shown = |blob: Blob| verified(blob, &run, &digest, "the context");
-        let mut of_approval = blob(UID, "we refund 420 EUR");
-        of_approval.metadata.owner_references.iter_mut().flatten().for_each(|owner| owner.kind = "Approval".to_owned());
-        assert_eq!(shown(blob(UID, "we refund 420 EUR")).unwrap(), "we refund 420 EUR");
-        for (wrong, why) in [
-            (blob(UID, "we refund 420000 EUR"), "and the request names sha256:"),
-            (blob("another", "we refund 420 EUR"), "the Blob refund-4711-0a1b belongs to another run"),
-            (of_approval, "the Blob refund-4711-0a1b belongs to another run"),
-        ] {
-            let failure = shown(wrong).unwrap_err();
-            assert_eq!(failure.code(), 1);
-            let said = failure.to_string();
-            assert!(said.starts_with("error: DIGEST MISMATCH: the context") && said.contains(why), "{said}");
-        }
-    }
-
-    #[test]
-    fn what_is_cut_is_named_with_its_size() {
-        let mut request = sample::approval().spec.request;
-        assert!(cut(&request).is_empty());
-        let whole = BlobRef { digest: Digest::of_bytes(b"x"), size: 12345 };
-        request.context_ref = Some(whole.clone());
-        let review = request.reviews.as_mut().unwrap();
-        review.response = "Dear".to_owned();
-        assert_eq!(cut(&request), ["the reviewed response", "the context (12345 bytes)"]);
-        request.reviews.as_mut().unwrap().ref_ = Some(whole);
-        assert_eq!(cut(&request)[0], "the reviewed response (12345 bytes)");
-    }
 
     #[test]
     fn a_refusal_names_the_roles_that_read_blobs() {

@@ -9,7 +9,6 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use signoff_api::{Moment, Span, workflow::WorkflowPhase};
 use signoff_cli::{
-    clock,
     sanitize::{self, one_line},
     status,
     style::Style,
@@ -17,6 +16,7 @@ use signoff_cli::{
     terminal,
 };
 use signoff_local::{Error, Sessions, Snapshot};
+use signoff_review::clock;
 
 use crate::{
     exit::Exit,

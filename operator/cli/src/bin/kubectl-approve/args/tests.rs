@@ -137,3 +137,18 @@ fn the_default_of_a_wait_can_be_longer() {
     let invalid = default_wait(Some("soon")).unwrap_err();
     assert!(invalid.starts_with("SIGNOFF_DEFAULT_WAIT: `soon` is not a duration"), "{invalid}");
 }
+
+#[test]
+fn suggested_commands_repeat_the_flags_of_the_connection() {
+    let connection = Connection {
+        kubeconfig: Some("a config".into()),
+        context: Some("prod".into()),
+        impersonate: Some("zoe".into()),
+        impersonate_group: vec!["finance".into()],
+        ..Connection::default()
+    };
+    assert_eq!(
+        CallFlags::from(&connection).show(Some("finance"), "x"),
+        "kubectl approve show x -n finance --kubeconfig 'a config' --context prod --as zoe --as-group finance"
+    );
+}

@@ -1,177 +1,29 @@
-//! The lines about recorded decisions, compared whole.
-#![allow(clippy::unwrap_used)]
-use serde_json::json;
-use signoff_api::{
-    Decision,
-    approval::{TallyStatus, Vote},
-    gate::{Quorum, Subject},
-};
+//! The failures that `--wait` ends with.
+use signoff_api::{Decision, Outcome, approval::Source};
 
 use super::*;
-use crate::sample;
-
-const ME: &str = "alice@example.com";
 
 fn entry(verdict: Verdict) -> Entry {
-    Entry { key: ME.into(), decision: Decision::new(verdict) }
-}
-
-fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
-    let decided_by = by.iter().map(|&name| name.to_owned()).collect();
-    of(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
-}
-
-/// An outcome with the decision among its votes.
-fn of(outcome: Outcome) -> DecisionState {
-    DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None }
-}
-
-/// The same without it.
-fn uncounted(state: DecisionState, why: Option<&str>) -> DecisionState {
-    match state {
-        DecisionState::Closed { outcome, .. } => {
-            DecisionState::Closed { outcome, is_counted: false, invalid: why.map(str::to_owned) }
-        }
-        other => other,
-    }
-}
-
-fn vote(user: &str) -> Vote {
-    serde_json::from_value(json!({"key": user, "user": user, "verdict": "Approve", "attempt": 1,
-        "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"}))
-    .unwrap()
+    Entry { key: "alice@example.com".into(), decision: Decision::new(verdict) }
 }
 
 #[test]
-fn an_outcome_as_voted_says_what_the_run_does_next() {
-    let mut approval = sample::approval();
-    let said = |approval: &Approval, verdict| {
-        let state = closed(ApprovalPhase::of(verdict), Some(verdict), &[ME], Source::Human);
-        line(approval, &state, &entry(verdict), "")
-    };
-    for (verdict, words) in [
-        (Verdict::Approve, "approved; the run goes on"),
-        (Verdict::Reject, "rejected; the run ends"),
-        (Verdict::Abort, "aborted; the run ends"),
-        (Verdict::Defer, "deferred; it is done again with the guidance, and then asked again"),
-    ] {
-        assert_eq!(said(&approval, verdict), words);
-    }
-    approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
-    assert_eq!(said(&approval, Verdict::Reject), "rejected; the run goes on with send, log");
-}
-
-#[test]
-fn a_quorum_that_is_not_full_names_who_is_still_asked() {
-    let mut approval = sample::approval();
-    let request = &mut approval.spec.request;
-    request.quorums[0].threshold = 2;
-    request.quorums[0].approvers.push(Subject::user("bob@example.com"));
-    let status = approval.status.get_or_insert_default();
-    status.tally = Some(TallyStatus { needed: 2, have: 1 });
-    status.votes = vec![vote(ME)];
-    let said = |approval: &Approval| line(approval, &DecisionState::Counted, &entry(Verdict::Approve), "");
-    assert_eq!(said(&approval), "Approve counted (1 of 2; still asked: group finance, bob@example.com)");
-    approval.spec.request.quorums.truncate(1);
-    let strict: Quorum = serde_json::from_value(
-        json!({"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}], "threshold": 1}),
-    )
-    .unwrap();
-    approval.spec.request.quorums.push(strict);
-    approval.status.get_or_insert_default().tally = Some(TallyStatus { needed: 2, have: 2 });
-    assert_eq!(
-        said(&approval),
-        "Approve counted (2 of 2; not yet met of: the quorum of ApprovalPolicy strict; still asked: group finance, bob@example.com, group security)"
-    );
-}
-
-#[test]
-fn a_decision_that_is_not_counted_says_why() {
-    let approval = sample::approval();
-    let why = "no operator has renewed its Lease for 42s";
-    assert_eq!(
-        line(&approval, &DecisionState::Recorded, &entry(Verdict::Approve), why),
-        "Approve recorded; not counted yet: no operator has renewed its Lease for 42s"
-    );
-}
-
-#[test]
-fn what_was_decided_otherwise_is_never_called_approved() {
-    let approval = sample::approval();
-    let said = |state: &DecisionState| line(&approval, state, &entry(Verdict::Approve), "kubectl approve show x");
-    assert_eq!(
-        said(&closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["dora"], Source::Human)),
-        "Approve recorded; decided: Abort by dora"
-    );
-    assert_eq!(
-        said(&closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout)),
-        "Approve recorded; the deadline passed first, which amounts to Reject"
-    );
-    let outcome = Outcome {
-        phase: ApprovalPhase::Superseded,
-        reason: Some("recorded while unguarded".into()),
-        source: Source::Policy,
-        ..Outcome::default()
-    };
-    assert_eq!(
-        said(&of(outcome)),
-        "Approve recorded; it does not count, superseded: recorded while unguarded: kubectl approve show x"
-    );
-    assert_eq!(
-        said(&DecisionState::Invalid("no\u{1b}[2J such field".into())),
-        "Approve recorded; it does not count: no[2J such field; decide again"
-    );
-    assert_eq!(said(&DecisionState::Deleted), "Approve recorded; it does not count: the Approval was deleted");
-}
-
-#[test]
-fn a_decision_that_is_not_among_the_votes_does_not_count_whatever_the_outcome() {
-    let approval = sample::approval();
+fn a_decision_that_is_not_among_the_votes_is_a_failure_whatever_the_outcome() {
     let entry = entry(Verdict::Approve);
-    let approved = || closed(ApprovalPhase::Approved, Some(Verdict::Approve), &["bob"], Source::Human);
-    assert!(failure(&approved(), &entry).is_none());
-    let late = uncounted(approved(), None);
-    assert!(matches!(failure(&late, &entry), Some(Failure::DecidedOtherwise)));
-    assert_eq!(
-        line(&approval, &late, &entry, ""),
-        "Approve recorded; it does not count, it was recorded too late; decided: Approve by bob"
-    );
-    let invalid = uncounted(approved(), Some("no such field"));
-    assert!(matches!(failure(&invalid, &entry), Some(Failure::DecidedOtherwise)));
-    assert_eq!(
-        line(&approval, &invalid, &entry, ""),
-        "Approve recorded; it does not count: no such field; decided: Approve by bob"
-    );
-    let expired = closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout);
-    assert_eq!(
-        line(&approval, &uncounted(expired, None), &entry, ""),
-        "Approve recorded; the deadline passed first, which amounts to Reject"
-    );
+    let approved = |is_counted, invalid: Option<&str>| {
+        let (phase, verdict, source) = (ApprovalPhase::Approved, Some(Verdict::Approve), Source::Human);
+        let outcome = Outcome { verdict, phase, decided_by: vec!["bob".into()], source, ..Outcome::default() };
+        DecisionState::Closed { outcome: Box::new(outcome), is_counted, invalid: invalid.map(str::to_owned) }
+    };
+    assert!(failure(&approved(true, None), &entry).is_none());
+    assert!(matches!(failure(&approved(false, None), &entry), Some(Failure::DecidedOtherwise)));
+    assert!(matches!(failure(&approved(false, Some("no such field")), &entry), Some(Failure::DecidedOtherwise)));
+    assert!(matches!(failure(&DecisionState::Counted, &entry), Some(Failure::NotDecided)));
 }
 
 #[test]
-fn an_escalation_names_the_approvers_in_force() {
-    let mut approval = sample::approval();
-    let said = |approval: &Approval, state| line(approval, &state, &entry(Verdict::Escalate), "");
-    let none = said(&approval, DecisionState::NotEscalated);
-    assert_eq!(none, "Escalate counted; there are no further approvers");
-    let status = approval.status.get_or_insert_default();
-    status.level = Some(1);
-    status.approvers = vec![Subject::user(ME), Subject::group("sre")];
-    let now = "approvers now: alice@example.com, group sre, until 2026-11-23T09:30:00Z";
-    assert_eq!(said(&approval, DecisionState::Escalated), format!("escalated; {now}"));
-    assert_eq!(said(&approval, DecisionState::Counted), format!("Escalate counted; {now}"));
-    // Also where a timeout escalated the gate before.
-    assert_eq!(said(&approval, DecisionState::NotEscalated), none);
+fn an_escalation_without_further_approvers_is_a_failure() {
     for (state, code) in [(DecisionState::Escalated, None), (DecisionState::NotEscalated, Some(5))] {
         assert_eq!(failure(&state, &entry(Verdict::Escalate)).map(|failure| failure.code()), code, "{state:?}");
     }
-}
-
-#[test]
-fn the_person_for_whom_one_decides_is_named() {
-    let mut on_behalf = entry(Verdict::Abort);
-    on_behalf.decision.on_behalf_of = Some("bob".into());
-    let state = closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["bob"], Source::Human);
-    assert_eq!(line(&sample::approval(), &state, &on_behalf, ""), "aborted on behalf of bob; the run ends");
 }

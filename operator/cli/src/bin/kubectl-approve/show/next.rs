@@ -2,16 +2,13 @@
 //!
 //! It must not suggest what would be refused.
 
-use signoff_api::{
-    Approval, Moment,
-    gate::{Subject, SubjectKind},
-};
+use signoff_api::{Approval, Moment};
 use signoff_engine::approval::eligibility::ineligible;
-
-use super::subjects;
-use crate::{
-    client::{Me, RunNow},
+use signoff_review::{
+    quorum::{possible, subjects},
+    seen::RunNow,
     suggest::{self, CallFlags},
+    voter::Me,
 };
 
 /// Returns `Next: …`, or for a reader who can decide the commands of all verdicts.
@@ -38,16 +35,4 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
         },
     };
     format!("{:<14}{text}\n", "Next:")
-}
-
-/// Returns the approvers without users who are excluded; all of them if nobody would be left.
-fn possible(approval: &Approval) -> Vec<Subject> {
-    let request = &approval.spec.request;
-    let requesters = [Some(&request.requested_by), request.requested_for.as_ref()];
-    let is_requester = |name: &String| request.bars_requester() && requesters.contains(&Some(name));
-    let is_excluded = |one: &&Subject| {
-        one.kind == SubjectKind::User && (request.excluded.contains(&one.name) || is_requester(&one.name))
-    };
-    let left: Vec<Subject> = approval.approvers().iter().filter(|one| !is_excluded(one)).cloned().collect();
-    if left.is_empty() { approval.approvers().to_vec() } else { left }
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{
-    Digest,
+    Decision, Digest,
     approval::{ApprovalPhase, Outcome, TallyStatus},
     gate::GateType,
     journal::BlobRef,
@@ -12,7 +12,9 @@ use signoff_api::{
 };
 
 use super::*;
-use crate::{client::RunNow, sample};
+use signoff_review::seen::RunNow;
+
+use crate::sample;
 
 fn shown(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };

@@ -2,16 +2,14 @@
 //!
 //! It must not show a text outside a fence, nor leave out that a text is cut.
 
-use signoff_api::{ApprovalRequest, Digest, approval::Review, gate::GateType, journal::BlobRef};
-
-use super::LONGEST;
-use crate::{
-    sanitize::{fenced, one_line},
+use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
+use signoff_review::{
+    request::{CONTEXT, heading, repeats},
     whole::{self, Whole},
 };
 
-/// The heading of the context.
-const CONTEXT: &str = "Context, in the run's own words (of models, tools and people; not checked)";
+use super::LONGEST;
+use crate::sanitize::fenced;
 
 /// Returns the titles and bodies of what the request shows. A context that repeats the reviewed text is left out.
 pub fn texts(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Vec<(String, String)> {
@@ -33,31 +31,6 @@ pub fn texts(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) ->
         sections.push((CONTEXT.to_owned(), text.body(&digest, command)));
     }
     sections
-}
-
-/// Whether the whole context has the digest of the whole reviewed text.
-fn repeats(request: &ApprovalRequest, context: &str) -> bool {
-    let digest = match &request.context_ref {
-        Some(whole) => whole.digest.clone(),
-        None => Digest::of_bytes(context.as_bytes()),
-    };
-    request.reviews.as_ref().is_some_and(|review| review.digest == digest)
-}
-
-/// Returns the heading of what a gate of this type is about.
-fn heading(type_: GateType, review: &Review) -> String {
-    let path = one_line(&review.path, 512);
-    // The parts of patterns are recorded under a name that begins with a dot.
-    let is_part = review.path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
-    match type_ {
-        GateType::StepStart => format!("What will run (step {path})"),
-        GateType::FinalResponse => "What will be published".to_owned(),
-        GateType::PlanApproval => "The plan".to_owned(),
-        GateType::ErrorEscalation => format!("How step {path} failed"),
-        GateType::OutputValidation => format!("What step {path} answered"),
-        GateType::Step if is_part => "What is reviewed".to_owned(),
-        GateType::Step => format!("What step {path} made"),
-    }
 }
 
 /// A text of others, of which the request may hold only a part.

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use kube::{Api, ResourceExt, api::ListParams};
 use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names};
+use signoff_review::whole;
 
-use crate::{client::Session, error::Failure, whole};
+use crate::{client::Session, error::Failure};
 
 /// The records of segments, by the digest of the segment.
 pub type Segments = BTreeMap<Digest, Vec<StepRecord>>;
@@ -75,6 +76,6 @@ async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Opti
     let usual = names::blob(&run.name, &run.uid, digest);
     let name = other.filter(|other| names::is_blob(&usual, other)).unwrap_or(&usual);
     let blob = session.blob(name).await.ok()?;
-    let text = whole::verified(blob, run, digest, "a part of the journal").ok()?;
-    serde_json::from_str(&text).ok()
+    let bytes = whole::verified(blob, run, digest, "a part of the journal").ok()?;
+    serde_json::from_slice(&bytes).ok()
 }

@@ -79,7 +79,7 @@ mod tests {
         let connection = Connection { context: Some("prod eu".into()), ..Connection::default() };
         let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
-        assert_eq!(next(&waits, &CallFlags::new(&connection)), expected);
+        assert_eq!(next(&waits, &CallFlags::from(&connection)), expected);
     }
 
     #[test]

@@ -6,10 +6,8 @@ use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment,
     gate::{Subject, TimeoutAction},
 };
-use signoff_cli::{
-    clock::distance,
-    sanitize::{fenced, one_line},
-};
+use signoff_cli::sanitize::{fenced, one_line};
+use signoff_review::clock::distance;
 
 /// The longest text of others on the page, in characters.
 const LONGEST: usize = 20_000;

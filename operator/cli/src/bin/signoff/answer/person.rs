@@ -8,12 +8,13 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
-    clock, editor,
+    editor,
     sanitize::{fenced, one_line},
     terminal,
 };
 use signoff_engine::gate::parameters;
 use signoff_local::GateQuestion;
+use signoff_review::clock;
 use tokio::sync::Mutex;
 
 use super::{

@@ -15,7 +15,6 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_cli::{
-    clock,
     sanitize::{self, one_line, quoted},
     terminal,
 };
@@ -23,6 +22,7 @@ use signoff_engine::gate::parameters;
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
+use signoff_review::clock;
 
 use super::{Format, shown};
 use crate::{

@@ -6,7 +6,7 @@
 use serde_json::json;
 use signoff_api::{Approval, Digest, Moment};
 
-use crate::client::Me;
+use crate::voter::Me;
 
 const LETTER: &str = "Dear ACME,\nwe refund 420 EUR.";
 

@@ -6,10 +6,7 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question};
 use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
 
-use crate::{
-    args::Connection,
-    sanitize::{one_line, quoted},
-};
+use crate::text::{one_line, quoted};
 
 /// Stands for a text that the user must write.
 const BLANK: &str = "…";
@@ -32,17 +29,8 @@ pub struct Suggestion {
 }
 
 impl CallFlags {
-    /// Returns the flags of a connection, without the namespace, which is that of the suggested object.
-    pub fn new(connection: &Connection) -> Self {
-        let kubeconfig = connection.kubeconfig.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let single = [
-            ("--kubeconfig", kubeconfig.as_ref()),
-            ("--context", connection.context.as_ref()),
-            ("--as", connection.impersonate.as_ref()),
-        ];
-        let single = single.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-        let groups = connection.impersonate_group.iter().map(|group| ("--as-group", group));
-        let words = single.chain(groups).flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect();
+    /// Returns the flags that these words are.
+    pub fn new(words: Vec<String>) -> Self {
         Self { words }
     }
 

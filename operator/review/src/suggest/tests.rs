@@ -119,15 +119,10 @@ fn parameters_are_quoted_as_a_shell_reads_them() {
 
 #[test]
 fn the_flags_of_the_call_are_repeated() {
-    let connection = Connection {
-        kubeconfig: Some("a config".into()),
-        context: Some("prod".into()),
-        impersonate: Some("zoe".into()),
-        impersonate_group: vec!["finance".into()],
-        ..Connection::default()
-    };
+    let words = ["--kubeconfig", "a config", "--context", "prod", "--as", "zoe", "--as-group", "finance"];
+    let call = CallFlags::new(words.map(str::to_owned).to_vec());
     assert_eq!(
-        CallFlags::new(&connection).show(Some("finance"), "x"),
+        call.show(Some("finance"), "x"),
         "kubectl approve show x -n finance --kubeconfig 'a config' --context prod --as zoe --as-group finance"
     );
     assert!(!CallFlags::default().show(None, "x\u{1b}[2J").contains('\u{1b}'));

@@ -10,13 +10,9 @@ use signoff_api::{
 };
 
 use super::*;
-use crate::{args::CommonArgs, sample};
+use crate::sample;
 
 const ME: &str = "alice@example.com";
-
-fn args(verdict: Verdict, payload: Payload) -> DecisionArgs {
-    DecisionArgs { name: "x".into(), verdict, payload, common: CommonArgs::default() }
-}
 
 fn seen(approval: Approval) -> Seen {
     Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
@@ -29,8 +25,7 @@ fn a_second_vote_reads_when_the_first_one_was() {
     let now = sample::now().after(Duration::from_secs(10));
     let me = sample::me(ME, &[]);
     let mut found = seen(approval);
-    let reject = args(Verdict::Reject, Payload::Nothing);
-    let said = |found: &Seen| second_vote(found, &reject, &me, now);
+    let said = |found: &Seen| second_vote(found, None, &me, now);
     assert_eq!(said(&found).unwrap(), "you approved; a decision is final");
     found.raw["metadata"]["managedFields"] = json!([
         {"time": "2026-11-22T09:00:00Z", "fieldsV1": {"f:spec": {"f:decisions": {"f:bob": {}}}}},
@@ -40,7 +35,7 @@ fn a_second_vote_reads_when_the_first_one_was() {
     let votes = json!([{"key": ME, "user": ME, "verdict": "Approve", "attempt": 1, "at": "2026-11-22T09:59:40Z", "epoch": "e"}]);
     found.approval.status.get_or_insert_default().votes = serde_json::from_value(votes).unwrap();
     assert_eq!(said(&found).unwrap(), "you approved 30s ago; a decision is final");
-    assert_eq!(second_vote(&found, &reject, &sample::me("bob", &["finance"]), now), None);
+    assert_eq!(second_vote(&found, None, &sample::me("bob", &["finance"]), now), None);
 }
 
 #[test]
@@ -93,26 +88,28 @@ fn a_gate_whose_deadline_passed_says_what_follows_before_the_operator_does() {
 #[test]
 fn an_overdue_gate_says_so_and_names_what_remains() {
     let mut approval = sample::approval();
-    let approve = args(Verdict::Approve, Payload::Nothing);
-    assert_eq!(open_gate(&approval, &approve, sample::now()), None);
-    let skip = args(Verdict::Skip, Payload::Nothing);
+    assert_eq!(open_gate(&approval, Verdict::Approve, sample::now()), None);
     assert_eq!(
-        open_gate(&approval, &skip, sample::now()).unwrap(),
-        "this gate does not take Skip, only Approve, Reject, Modify, Abort:"
+        open_gate(&approval, Verdict::Skip, sample::now()).unwrap(),
+        "this gate does not take Skip, only Approve, Reject, Modify, Abort"
     );
     approval.status.get_or_insert_default().phase = ApprovalPhase::Overdue;
     let late = approval.deadline().after(Duration::from_secs(7));
     assert_eq!(
-        open_gate(&approval, &approve, late).unwrap(),
-        "this gate is overdue (the deadline passed 7s ago), so it does not take Approve, only Retry, Reject, Abort:"
+        open_gate(&approval, Verdict::Approve, late).unwrap(),
+        "this gate is overdue (the deadline passed 7s ago), so it does not take Approve, only Retry, Reject, Abort"
     );
 }
 
 #[test]
 fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
     let mut approval = sample::approval();
-    let to = args(Verdict::Escalate, Payload::To(vec![Subject::group("sre").name]));
-    let said = |approval: &Approval| nobody_to_escalate_to(approval, &to);
+    let to = Decision { escalate_to: vec![Subject::group("sre")], ..Decision::new(Verdict::Escalate) };
+    let me = sample::me(ME, &[]);
+    approval.spec.request.allowed_verdicts.push(Verdict::Escalate);
+    let said = |approval: &Approval| {
+        explain(&seen(approval.clone()), &me, &to, sample::now()).map(|refusal| refusal.to_string())
+    };
     assert_eq!(
         said(&approval).unwrap(),
         "this gate has no approvers to escalate to (escalateTo): give another verdict"
@@ -120,8 +117,33 @@ fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
     approval.spec.request.timeout.escalation = vec![Level { after: None, to: vec![Subject::group("directors")] }];
     assert_eq!(
         said(&approval).unwrap(),
-        "this gate has no subjects for --to (escalateTo is empty): leave out --to to ask its next level"
+        "this gate has no subjects to be named (escalateTo is empty): name nobody, to ask its next level"
     );
     approval.spec.request.escalate_to = vec![Subject::group("sre")];
     assert_eq!(said(&approval), None, "the API server names those of the gate");
+}
+
+#[test]
+fn the_first_thing_that_is_wrong_is_said() {
+    let mut approval = sample::approval();
+    approval.spec.request.require_reason = Some(true);
+    let me = sample::me(ME, &[]);
+    let said = |approval: &Approval, me: &Me, verdict, reason: Option<&str>| {
+        let decision = Decision { reason: reason.map(str::to_owned), ..Decision::new(verdict) };
+        explain(&seen(approval.clone()), me, &decision, sample::now())
+    };
+    assert_eq!(said(&approval, &me, Verdict::Approve, Some("!?")), Some(Refusal::NoReason));
+    assert_eq!(said(&approval, &me, Verdict::Approve, Some("ok")), None);
+    assert!(matches!(said(&approval, &me, Verdict::Skip, None), Some(Refusal::Verdict(_))));
+    let stranger = sample::me("mallory@example.com", &[]);
+    assert_eq!(said(&approval, &stranger, Verdict::Skip, None), None, "the policy says who may decide");
+    approval.spec.decisions.insert(ME.into(), Decision::new(Verdict::Approve));
+    assert_eq!(
+        said(&approval, &me, Verdict::Skip, None),
+        Some(Refusal::Decided("you approved; a decision is final".into()))
+    );
+    let status = approval.status.get_or_insert_default();
+    status.phase = ApprovalPhase::Superseded;
+    status.outcome = Some(Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, ..Outcome::default() });
+    assert!(matches!(said(&approval, &me, Verdict::Approve, None), Some(Refusal::Closed { is_superseded: true, .. })));
 }

@@ -1,0 +1,60 @@
+//! Words about what was decided so far: each decision, the outcome, and whether the reader can decide.
+//!
+//! It must not count: it says what the status says.
+
+use serde_json::Value;
+use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
+use signoff_engine::approval::eligibility::ineligible;
+
+use crate::{clock::distance, text::one_line, voter::Me};
+
+/// Returns what the operator has made of a recorded decision so far: `recorded`, `counted 5m ago` or `invalid: …`.
+pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Moment) -> String {
+    if let Some(invalid) = status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt()) {
+        format!("invalid: {}", one_line(&invalid.why, 120))
+    } else if let Some(vote) = status.votes.iter().find(|vote| vote.key == *key) {
+        format!("counted {}", distance(vote.at, now))
+    } else {
+        "recorded".to_owned()
+    }
+}
+
+/// Returns what a decision says besides its verdict. It is text of its author: shorten it to one line, or fence it.
+pub fn said(decision: &Decision) -> String {
+    let mut words = Vec::new();
+    words.extend(decision.reason.clone());
+    words.extend(decision.response.as_ref().map(|text| format!("response: {text}")));
+    words.extend(
+        decision
+            .answers
+            .as_ref()
+            .map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())),
+    );
+    words.extend(
+        decision.parameters.as_ref().map(|parameters| format!("parameters: {}", Value::Object(parameters.0.clone()))),
+    );
+    words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
+    words.join("; ")
+}
+
+/// Returns the outcome of a gate: `Rejected (Reject) by bob, 2026-11-22T10:00:00Z (5m ago)`.
+pub fn outcome(outcome: &Outcome, now: Moment) -> String {
+    let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
+    let by = if outcome.decided_by.is_empty() {
+        format!("by {}", outcome.source.name())
+    } else {
+        format!("by {}", one_line(&outcome.decided_by.join(", "), 2000))
+    };
+    let when =
+        outcome.decided_at.map(|at| format!(", {} ({})", at.ceil_to_second(), distance(at, now))).unwrap_or_default();
+    format!("{} ({verdict}) {by}{when}", outcome.phase.name())
+}
+
+/// Returns whether the reader is one of the approvers, or why they cannot decide.
+pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
+    let user = one_line(&me.user, 253);
+    match ineligible(approval, &me.voter(), now) {
+        None => format!("{user}, one of the approvers"),
+        Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
+    }
+}

@@ -1,0 +1,138 @@
+//! A decision as the entry of `spec.decisions` that is sent, the patch that puts it there, and whether exactly it was stored.
+//!
+//! Pure. It must not send less than it was given: what cannot be sent unchanged is an error.
+
+use serde_json::{Map, Value};
+use signoff_api::{
+    Approval, Decision,
+    digest::{self, canonical},
+};
+use signoff_engine::approval::eligibility;
+
+use crate::voter::Me;
+
+/// What is said where the stored entry differs from the one that was sent.
+pub const TAMPERED: &str = "WHAT WAS STORED IS NOT WHAT YOU SENT";
+
+/// What is said after the differences.
+pub const TAMPERED_REMEDY: &str = "Something between you and the API server changes decisions (a webhook or a mutating policy). \
+     Tell an administrator of this cluster, and do not rely on this Approval.";
+
+/// A decision and the key it goes under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// One's own user name, or `<person> via <me>`.
+    pub key: String,
+    /// The entry as it is sent.
+    pub decision: Decision,
+}
+
+impl Entry {
+    /// Returns a decision under the key of its voter, with the digest of the request, the groups that the gate counts, and the
+    /// number of the attempt.
+    ///
+    /// # Errors
+    /// It has a number that JSON does not keep.
+    pub fn new(
+        mut decision: Decision,
+        on_behalf_of: Option<&str>,
+        approval: &Approval,
+        me: &Me,
+    ) -> Result<Self, digest::Error> {
+        decision.request_digest = Some(approval.spec.request.digest.to_string());
+        let key = match on_behalf_of {
+            Some(person) => {
+                decision.on_behalf_of = Some(person.to_owned());
+                format!("{person} via {}", me.user)
+            }
+            None => {
+                decision.groups = approval.groups_of_voter(&me.groups);
+                me.user.clone()
+            }
+        };
+        // A first attempt has no number.
+        decision.attempt = eligibility::next_attempt(approval, &key).filter(|attempt| *attempt > 1);
+        canonical(&decision)?;
+        Ok(Self { key, decision })
+    }
+}
+
+/// The merge patch that makes exactly this entry out of what is recorded under its key; empty when it is recorded.
+///
+/// # Errors
+/// A decision that is not JSON.
+pub fn patch(entry: &Entry, recorded: Option<&Value>) -> Result<Value, serde_json::Error> {
+    let wanted = serde_json::to_value(&entry.decision)?;
+    let change = difference(recorded.unwrap_or(&Value::Null), &wanted);
+    Ok(match change {
+        Some(change) => serde_json::json!({"spec": {"decisions": {&entry.key: change}}}),
+        None => Value::Object(Map::new()),
+    })
+}
+
+/// RFC 7396: what has to be merged into `old` so that it becomes `new`.
+fn difference(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let changed = after.iter().filter_map(|(key, value)| {
+        difference(before.get(key).unwrap_or(&Value::Null), value).map(|change| (key.clone(), change))
+    });
+    let change: Map<String, Value> = gone.chain(changed).collect();
+    (!change.is_empty()).then_some(Value::Object(change))
+}
+
+/// Whether a merge patch would take a part of the value for `remove`. Within a list null is sent as it is.
+pub fn holds_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.values().any(holds_null),
+        _ => false,
+    }
+}
+
+/// In what the stored entry differs from the one that was sent, one sentence a field; empty when it does not.
+///
+/// The API server may fill in the groups that the gate counts, if they are the voter's.
+pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String> {
+    let Some(stored) = stored.and_then(Value::as_object) else {
+        return vec!["it is not there".into()];
+    };
+    let sent = serde_json::to_value(&sent.decision).unwrap_or_default();
+    let nothing = Map::new();
+    let sent = sent.as_object().unwrap_or(&nothing);
+    let mut fields: Vec<_> = sent.keys().chain(stored.keys().filter(|key| !sent.contains_key(*key))).collect();
+    fields.sort();
+    fields
+        .into_iter()
+        .filter(|field| !is_same(field, sent.get(*field), stored.get(*field), me))
+        .map(|field| format!("{field}: sent {}, stored {}", written(sent.get(field)), written(stored.get(field))))
+        .collect()
+}
+
+fn is_same(field: &str, sent: Option<&Value>, stored: Option<&Value>, me: &Me) -> bool {
+    if field == "groups" {
+        let names = |list: Option<&Value>| -> Vec<String> {
+            list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let (sent, stored) = (names(sent), names(stored));
+        return sent.iter().all(|group| stored.contains(group)) && stored.iter().all(|group| me.groups.contains(group));
+    }
+    match (sent, stored) {
+        // Canonical, because the API server writes 420.0 as 420.
+        (Some(sent), Some(stored)) => {
+            matches!((canonical(sent), canonical(stored)), (Ok(sent), Ok(stored)) if sent == stored)
+        }
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn written(value: Option<&Value>) -> String {
+    value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+#[path = "entry/tests.rs"]
+mod tests;

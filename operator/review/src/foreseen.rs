@@ -1,0 +1,151 @@
+//! What a decision would come to: the operator's count of the decisions, by the same function that the operator counts with.
+//!
+//! It must not be taken for the outcome: only the operator's status is that.
+
+use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source};
+use signoff_engine::{
+    Now,
+    approval::{OwnerState, tally},
+};
+use signoff_executor::{Evaluator, EvaluatorSettings, Stopped, Subject};
+
+use crate::{
+    entry::Entry,
+    outcome::{conditions, done, on_behalf},
+    text::one_line,
+};
+
+/// Why decisions cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no thread to count on.
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+    /// Counting them costs too much.
+    #[error("the decisions of this Approval cannot be counted: {0}; give a shorter or simpler answer")]
+    Uncountable(Stopped),
+}
+
+/// Counts decisions within bounds, on threads of its own. Clones share the threads.
+#[derive(Clone)]
+pub struct Counter {
+    evaluator: Evaluator,
+}
+
+/// What a decision comes to, if nobody decides meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The gate is decided as the decision says.
+    Decided,
+    /// The gate is decided by another decision, which goes before this one.
+    Behind {
+        /// The verdict of the other.
+        verdict: Option<Verdict>,
+        /// Who gave it.
+        by: Vec<String>,
+    },
+    /// Further approvers are asked.
+    Escalated,
+    /// The gate stays open: how many agree, and what is not yet met.
+    Open(String),
+    /// It cannot be counted.
+    Unknown,
+}
+
+impl Counter {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(threads: usize) -> Result<Self, Error> {
+        Ok(Self { evaluator: Evaluator::start(EvaluatorSettings { threads, ..EvaluatorSettings::default() })? })
+    }
+
+    /// Returns the status that the operator would write for these decisions.
+    ///
+    /// # Errors
+    /// Counting them costs too much.
+    pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, Error> {
+        self.evaluator.run(subject(approval), work(approval, now)).await.map_err(Error::Uncountable)
+    }
+
+    /// Returns the same, and blocks the calling thread until then.
+    ///
+    /// # Errors
+    /// As [`Counter::count`].
+    pub fn wait(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, Error> {
+        self.evaluator.wait(subject(approval), work(approval, now)).map_err(Error::Uncountable)
+    }
+}
+
+fn work(approval: &Approval, now: Moment) -> impl FnOnce() -> ApprovalStatus + Send + 'static {
+    let now = Now { at: now, guard_epoch: approval.spec.request.guard_epoch.clone() };
+    let approval = approval.clone();
+    move || tally(&approval, OwnerState::Live, &now).status
+}
+
+fn subject(approval: &Approval) -> Subject {
+    let metadata = &approval.metadata;
+    Subject {
+        kind: "Approval".to_owned(),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        ..Subject::default()
+    }
+}
+
+/// Returns an Approval in which a decision is recorded.
+pub fn with(approval: &Approval, entry: &Entry) -> Approval {
+    let mut with = approval.clone();
+    with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
+    with
+}
+
+/// Returns why a decision that was counted cannot be used, or `None`. It would only cost one of few attempts.
+pub fn unusable(counted: &ApprovalStatus, entry: &Entry) -> Option<String> {
+    let invalid = counted.invalid.get(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
+    invalid.map(|invalid| one_line(&invalid.why, 1024))
+}
+
+/// Returns what a recorded decision comes to by a count of the decisions, or by none.
+pub fn reached(request: &ApprovalRequest, counted: Option<&ApprovalStatus>, entry: &Entry) -> Reached {
+    let verdict = entry.decision.verdict;
+    let Some(status) = counted else { return Reached::Unknown };
+    match status.outcome.as_ref().filter(|outcome| outcome.source == Source::Human) {
+        Some(outcome) if outcome.verdict == Some(verdict) => return Reached::Decided,
+        Some(outcome) => return Reached::Behind { verdict: outcome.verdict, by: outcome.decided_by.clone() },
+        None if verdict == Verdict::Escalate => return Reached::Escalated,
+        None => {}
+    }
+    let tally = status.tally.unwrap_or_default();
+    let count = if verdict.needs_quorum() {
+        format!("{} of {}", tally.have, tally.needed)
+    } else {
+        format!("it takes {}", request.threshold())
+    };
+    let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
+    Reached::Open(format!("{count}{also}"))
+}
+
+impl Reached {
+    /// Returns the line about the decision, such as `Approve recorded (1 of 2)`.
+    pub fn line(&self, entry: &Entry) -> String {
+        let (verdict, person) = (entry.decision.verdict, on_behalf(entry));
+        match self {
+            Self::Decided => format!("{}{person}", done(verdict)),
+            Self::Behind { verdict: other, by } => {
+                let other = other.map_or("another decision", Verdict::name);
+                format!("{verdict} recorded{person} ({other} by {} goes before it)", one_line(&by.join(", "), 300))
+            }
+            Self::Escalated => format!("escalated{person}"),
+            Self::Open(count) => format!("{verdict} recorded{person} ({count})"),
+            // The decision is stored, whatever counting it costs.
+            Self::Unknown => format!("{verdict} recorded{person}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "foreseen/tests.rs"]
+mod tests;

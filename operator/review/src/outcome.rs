@@ -1,0 +1,147 @@
+//! Words about a recorded decision: what the operator decided, or why it is not decided yet.
+//!
+//! It must not say `approved` of a decision that the operator has not counted.
+
+use signoff_api::{
+    Approval, ApprovalRequest, Outcome, Verdict,
+    approval::{ApprovalPhase, Source},
+    gate::RequiredFrom,
+};
+
+use crate::{
+    entry::Entry,
+    state::{DecisionState, is_as_voted},
+    text::one_line,
+};
+
+/// Returns the line about a decision. `detail`: why it is not counted, or what shows the successor.
+pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str) -> String {
+    let request = &approval.spec.request;
+    let verdict = entry.decision.verdict;
+    let person = on_behalf(entry);
+    match state {
+        DecisionState::Recorded => format!("{verdict} recorded{person}; not counted yet: {detail}"),
+        DecisionState::Counted if verdict == Verdict::Escalate => {
+            format!("Escalate counted{person}; {}", approvers_now(approval))
+        }
+        DecisionState::Escalated => format!("escalated{person}; {}", approvers_now(approval)),
+        DecisionState::NotEscalated => format!("Escalate counted{person}; there are no further approvers"),
+        DecisionState::Counted => format!("{verdict} counted{person} ({}){detail}", count(approval, verdict)),
+        DecisionState::Invalid(why) => {
+            format!("{verdict} recorded{person}; it does not count: {}; decide again", one_line(why, 1024))
+        }
+        DecisionState::Deleted => format!("{verdict} recorded{person}; it does not count: the Approval was deleted"),
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
+            format!("{}{person}; {}", done(verdict), sequel(request, verdict))
+        }
+        DecisionState::Closed { outcome, is_counted, invalid } => {
+            let how = otherwise(outcome, detail);
+            let is_void = matches!(outcome.phase, ApprovalPhase::Superseded | ApprovalPhase::Cancelled);
+            match invalid.as_ref().filter(|_| !is_void) {
+                Some(why) => format!("{verdict} recorded{person}; it does not count: {}; {how}", one_line(why, 1024)),
+                None if !is_counted && outcome.source == Source::Human => {
+                    format!("{verdict} recorded{person}; it does not count, it was recorded too late; {how}")
+                }
+                None => format!("{verdict} recorded{person}; {how}"),
+            }
+        }
+    }
+}
+
+/// Returns the person for whom a decision is, as ` on behalf of bob`; empty where it is for the voter.
+pub fn on_behalf(entry: &Entry) -> String {
+    let person = entry.decision.on_behalf_of.as_ref();
+    person.map(|person| format!(" on behalf of {}", one_line(person, 253))).unwrap_or_default()
+}
+
+/// Returns what the run does after a verdict.
+pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Abort => "the run ends".to_owned(),
+        Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
+        Verdict::Reject => format!("the run goes on with {}", one_line(&request.after_reject.join(", "), 2000)),
+        Verdict::Defer => "it is done again with the guidance, and then asked again".to_owned(),
+        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry | Verdict::Escalate => {
+            "the run goes on".to_owned()
+        }
+    }
+}
+
+/// Returns how a gate was closed that was not closed as the decision says.
+pub fn otherwise(outcome: &Outcome, detail: &str) -> String {
+    let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
+    let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, 1024))).unwrap_or_default();
+    match outcome.phase {
+        ApprovalPhase::Superseded => format!("it does not count, superseded{reason}: {detail}"),
+        ApprovalPhase::Cancelled => format!("it does not count, cancelled{reason}"),
+        ApprovalPhase::Expired => format!("the deadline passed first, which amounts to {verdict}"),
+        _ if outcome.source == Source::Human => {
+            format!("decided: {verdict} by {}", one_line(&outcome.decided_by.join(", "), 300))
+        }
+        _ => format!("decided: {verdict} by {}{reason}", outcome.source.name()),
+    }
+}
+
+/// Names the approvers after an escalation.
+pub fn approvers_now(approval: &Approval) -> String {
+    let approvers: Vec<_> = approval.approvers().iter().map(|subject| one_line(&subject.to_string(), 320)).collect();
+    format!("approvers now: {}, until {}", approvers.join(", "), approval.deadline())
+}
+
+/// Returns how many have decided, and who may still decide.
+pub fn count(approval: &Approval, verdict: Verdict) -> String {
+    let request = &approval.spec.request;
+    let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
+    let mut text = if verdict.needs_quorum() {
+        format!("{} of {}", tally.have, tally.needed)
+    } else {
+        format!("it takes {}", request.threshold())
+    };
+    if tally.have >= tally.needed && verdict.needs_quorum() {
+        text.push_str(&conditions(request));
+    }
+    let open = still_asked(approval);
+    if open.is_empty() { text } else { format!("{text}; still asked: {open}") }
+}
+
+/// Names the approvers who have not decided: users by name, and every group.
+pub fn still_asked(approval: &Approval) -> String {
+    let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
+    let further = approval.spec.request.quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
+    let mut names: Vec<String> = Vec::new();
+    for subject in approval.approvers().iter().chain(further) {
+        let name = one_line(&subject.to_string(), 320);
+        if !votes.iter().any(|vote| subject.means(&vote.user, &[])) && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+/// Names what a request demands besides the people of its first quorum.
+pub fn conditions(request: &ApprovalRequest) -> String {
+    let group = |from: &RequiredFrom| format!("{} of group {}", from.min, one_line(&from.group, 253));
+    let groups = request.quorums.iter().take(1).flat_map(|own| &own.required_from).map(group);
+    let further = request.quorums.iter().skip(1).map(|one| format!("the quorum of {}", one_line(&one.source, 253)));
+    let all: Vec<_> = groups.chain(further).collect();
+    if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
+}
+
+/// Returns a verdict as a participle.
+pub fn done(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "approved",
+        Verdict::Reject => "rejected",
+        Verdict::Modify => "modified",
+        Verdict::Respond => "answered",
+        Verdict::Defer => "deferred",
+        Verdict::Escalate => "escalated",
+        Verdict::Abort => "aborted",
+        Verdict::Skip => "skipped",
+        Verdict::Retry => "asked again",
+    }
+}
+
+#[cfg(test)]
+#[path = "outcome/tests.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+//! Refusals in words about the gate: who has decided already, and how the gate was closed.
+//!
+//! The API server has refused by then, or will. What is not known better here keeps the words of its policy.
+
+use serde_json::Value;
+use signoff_api::{Approval, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
+use signoff_engine::approval::eligibility::{IneligibleReason, allowed_verdicts, closed, voter_problem};
+
+use crate::{clock::distance, outcome::done, seen::Seen, text::one_line, voter::Me};
+
+/// Why a decision is refused. As a text it is a sentence without its end, to which the caller can add a remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The gate is closed, and how.
+    Closed {
+        /// The sentence.
+        why: String,
+        /// Whether the same is asked again by another Approval, which the caller can look for.
+        is_superseded: bool,
+    },
+    /// The same person has decided, and when.
+    Decided(String),
+    /// The gate does not take the verdict, and which it takes.
+    Verdict(String),
+    /// The gate requires a reason, and there is none with a letter or a digit.
+    NoReason,
+    /// An Escalate with names at a gate that has none.
+    NoTargets {
+        /// Whether an Escalate without names would ask the next level.
+        has_level: bool,
+    },
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed { why, .. } | Self::Decided(why) | Self::Verdict(why) => why,
+            Self::NoReason => "this gate requires a reason with at least one letter or digit",
+            Self::NoTargets { has_level: true } => {
+                "this gate has no subjects to be named (escalateTo is empty): name nobody, to ask its next level"
+            }
+            Self::NoTargets { has_level: false } => {
+                "this gate has no approvers to escalate to (escalateTo): give another verdict"
+            }
+        })
+    }
+}
+
+/// Returns why this decision is refused, in words about the gate; `None` where it is not, or where the policy says it best: who
+/// the voter is. Of the decision it reads verdict, reason, subjects, and on whose behalf it is.
+pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option<Refusal> {
+    let approval = &seen.approval;
+    if let Some(why) = closed_gate(approval, now) {
+        let is_superseded = approval.status.as_ref().is_some_and(|status| status.phase == ApprovalPhase::Superseded);
+        return Some(Refusal::Closed { why, is_superseded });
+    }
+    let on_behalf_of = decision.on_behalf_of.as_deref();
+    if let Some(why) = second_vote(seen, on_behalf_of, me, now) {
+        return Some(Refusal::Decided(why));
+    }
+    if voter_problem(approval, &me.voter_for(on_behalf_of)).is_some() {
+        return None;
+    }
+    if let Some(why) = open_gate(approval, decision.verdict, now) {
+        return Some(Refusal::Verdict(why));
+    }
+    if is_reason_missing(approval, decision.reason.as_deref()) {
+        return Some(Refusal::NoReason);
+    }
+    nobody_to_escalate_to(approval, decision)
+}
+
+/// Whether the gate requires a reason and this one has no letter and no digit.
+pub fn is_reason_missing(approval: &Approval, reason: Option<&str>) -> bool {
+    let reason = reason.unwrap_or_default();
+    approval.spec.request.require_reason == Some(true) && !reason.chars().any(char::is_alphanumeric)
+}
+
+/// Returns a refusal of an Escalate with names at a gate that has none.
+fn nobody_to_escalate_to(approval: &Approval, decision: &Decision) -> Option<Refusal> {
+    let request = &approval.spec.request;
+    if decision.escalate_to.is_empty() || !request.escalate_to.is_empty() {
+        return None;
+    }
+    let level = approval.status.as_ref().and_then(|status| status.level).unwrap_or(0);
+    let next = usize::try_from(level).ok().and_then(|level| request.timeout.escalation.get(level));
+    Some(Refusal::NoTargets { has_level: next.is_some() })
+}
+
+/// Returns how a gate was closed, or `None` while it is open.
+pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
+    let status = approval.status.clone().unwrap_or_default();
+    let Some(outcome) = &status.outcome else {
+        return match closed(approval, now)? {
+            IneligibleReason::Closed(at) => Some(format!(
+                "too late: the deadline passed {} ({at}), and then {}",
+                distance(at, now),
+                timed_out(approval.spec.request.timeout.action.unwrap_or_default())
+            )),
+            _ => None,
+        };
+    };
+    let when = outcome.decided_at.map(|at| format!(" {}", distance(at, now))).unwrap_or_default();
+    let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, 1024))).unwrap_or_default();
+    let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
+    Some(match outcome.phase {
+        ApprovalPhase::Superseded => format!("too late: this gate was superseded{when}{reason}"),
+        ApprovalPhase::Cancelled => format!("too late: this gate was cancelled{when}{reason}"),
+        ApprovalPhase::Expired => {
+            format!("too late: this gate timed out{when} without a decision, which amounts to {verdict}{reason}")
+        }
+        _ if outcome.decided_by.is_empty() => {
+            format!("too late: this gate was decided{when}: {verdict} by {}{reason}", outcome.source.name())
+        }
+        _ => {
+            let who = one_line(&outcome.decided_by.join(", "), 600);
+            format!("too late: this gate was decided{when}: {verdict} by {who}")
+        }
+    })
+}
+
+fn timed_out(action: TimeoutAction) -> String {
+    match action {
+        TimeoutAction::Escalate => "more people are asked, or it counts as rejected".to_owned(),
+        TimeoutAction::Expire => "only Retry, Reject and Abort are accepted".to_owned(),
+        ends => format!("it counts as {}", ends.verdict()),
+    }
+}
+
+/// Returns when the same person decided, or `None`.
+fn second_vote(seen: &Seen, on_behalf_of: Option<&str>, me: &Me, now: Moment) -> Option<String> {
+    let voter = me.voter_for(on_behalf_of);
+    let Some(IneligibleReason::Decided(user, verdict)) = voter_problem(&seen.approval, &voter) else { return None };
+    let key = if seen.approval.spec.decisions.contains_key(&voter.key()) { voter.key() } else { user.clone() };
+    let who = if user == me.user { "you".to_owned() } else { one_line(&user, 253) };
+    Some(format!("{who} {}{}; a decision is final", done(verdict), when(seen, &key, now)))
+}
+
+/// Returns the time of a recorded decision, such as ` 10s ago`; empty where no time is known.
+pub fn when(seen: &Seen, key: &str, now: Moment) -> String {
+    let votes = seen.approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
+    let counted = votes.iter().find(|vote| vote.key == key).map(|vote| vote.at);
+    counted.or_else(|| recorded_at(seen, key)).map(|at| format!(" {}", distance(at, now))).unwrap_or_default()
+}
+
+/// Returns the time at which the API server recorded a decision, by the owner of the field.
+fn recorded_at(seen: &Seen, key: &str) -> Option<Moment> {
+    let owners = seen.raw.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    let owns = |owner: &&Value| !owner["fieldsV1"]["f:spec"]["f:decisions"][format!("f:{key}")].is_null();
+    let time = owners.iter().filter(owns).filter_map(|owner| owner["time"].as_str()).max()?;
+    time.parse::<jiff::Timestamp>().ok().map(Moment::from)
+}
+
+/// Returns why an open gate does not take a verdict, or `None`.
+pub fn open_gate(approval: &Approval, verdict: Verdict, now: Moment) -> Option<String> {
+    let status = approval.status.clone().unwrap_or_default();
+    let allowed = allowed_verdicts(&approval.spec.request, &status);
+    if allowed.contains(&verdict) {
+        return None;
+    }
+    let names: Vec<_> = allowed.iter().copied().map(Verdict::name).collect();
+    let names = names.join(", ");
+    Some(match status.phase {
+        ApprovalPhase::Overdue => format!(
+            "this gate is overdue (the deadline passed {}), so it does not take {verdict}, only {names}",
+            distance(approval.deadline(), now),
+        ),
+        _ => format!("this gate does not take {verdict}, only {names}"),
+    })
+}
+
+#[cfg(test)]
+#[path = "refusal/tests.rs"]
+mod tests;

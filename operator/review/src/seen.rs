@@ -1,0 +1,153 @@
+//! What was read of the cluster: an Approval, and where its run stands.
+//!
+//! It must not drop a field that only a later version knows: the digest of a request is that of all its fields.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+use serde_json::Value;
+use signoff_api::{Approval, Digest, approval::ApprovalPhase, workflow::WorkflowPhase};
+
+/// The ends, which a list of what can still be decided need not even fetch.
+const ENDS: [ApprovalPhase; 11] = [
+    ApprovalPhase::Approved,
+    ApprovalPhase::Rejected,
+    ApprovalPhase::Modified,
+    ApprovalPhase::Responded,
+    ApprovalPhase::Deferred,
+    ApprovalPhase::Skipped,
+    ApprovalPhase::Aborted,
+    ApprovalPhase::Retried,
+    ApprovalPhase::Expired,
+    ApprovalPhase::Cancelled,
+    ApprovalPhase::Superseded,
+];
+
+/// An Approval as it was read: the bytes' own structure, and our understanding of it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The whole object as JSON.
+    pub raw: Value,
+    /// The same, typed.
+    pub approval: Approval,
+}
+
+/// An object that is no Approval as this version knows them.
+#[derive(Debug, thiserror::Error)]
+#[error("approval {name} cannot be read by this version ({why})")]
+pub struct Unreadable {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: serde_json::Error,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RunNow {
+    /// Its phase, if it could be read.
+    pub phase: Option<WorkflowPhase>,
+    /// The Approvals it waits for.
+    pub pending: Vec<String>,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// Sorts by deadline, the soonest first.
+pub fn sort(found: &mut [Seen]) {
+    found.sort_by_cached_key(|seen| {
+        (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
+    });
+}
+
+/// The field selector for what has not ended.
+pub fn still_open() -> String {
+    ENDS.map(|phase| format!("status.phase!={}", phase.name())).join(",")
+}
+
+impl Seen {
+    /// Reads an object of the cluster.
+    ///
+    /// # Errors
+    /// It is no Approval as this version knows them.
+    pub fn of(object: &DynamicObject) -> Result<Self, Unreadable> {
+        let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
+        let raw = serde_json::to_value(object).map_err(|why| Unreadable { name: name.to_owned(), why })?;
+        Self::of_value(raw)
+    }
+
+    /// Reads the JSON of an object.
+    ///
+    /// # Errors
+    /// As [`Seen::of`].
+    pub fn of_value(raw: Value) -> Result<Self, Unreadable> {
+        let name = raw.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("(nameless)");
+        match serde_json::from_value(raw.clone()) {
+            Ok(approval) => Ok(Self { raw, approval }),
+            Err(why) => Err(Unreadable { name: name.to_owned(), why }),
+        }
+    }
+
+    /// Whether the request's digest is the digest of what the request says, also of fields that only a later version
+    /// knows.
+    pub fn digest_holds(&self) -> bool {
+        let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
+        if let Some(fields) = request.as_object_mut() {
+            fields.remove("digest");
+        }
+        Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
+    }
+
+    /// Returns why the request must not be decided: its digest is another, so that a decision would count for something else
+    /// than what is shown.
+    pub fn digest_problem(&self) -> Option<String> {
+        let digest = &self.approval.spec.request.digest;
+        (!self.digest_holds()).then(|| {
+            format!(
+                "the digest of this request ({digest}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff"
+            )
+        })
+    }
+
+    /// Returns a decision as it is stored, or `None`.
+    pub fn stored(&self, key: &str) -> Option<&Value> {
+        self.raw.get("spec")?.get("decisions")?.get(key)
+    }
+}
+
+impl RunNow {
+    /// Reads the status of a Workflow; nothing where it cannot be read: nothing is decided by it.
+    pub fn of(mut object: DynamicObject) -> Self {
+        object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_field_that_only_a_later_version_knows_is_part_of_the_digest() {
+        let mut raw = serde_json::to_value(sample::approval()).unwrap();
+        assert!(Seen::of_value(raw.clone()).unwrap().digest_holds());
+        raw["spec"]["request"]["novelty"] = "x".into();
+        let seen = Seen::of_value(raw).unwrap();
+        assert!(!seen.digest_holds());
+        assert!(seen.digest_problem().unwrap().contains("do not decide it"));
+    }
+
+    #[test]
+    fn an_object_that_is_no_approval_is_named() {
+        let why = Seen::of_value(serde_json::json!({"metadata": {"name": "x"}, "spec": 1})).unwrap_err();
+        assert!(why.to_string().starts_with("approval x cannot be read by this version"), "{why}");
+    }
+
+    #[test]
+    fn every_end_is_left_out_by_the_selector() {
+        assert!(ENDS.iter().all(|phase| phase.is_end()));
+        assert!(still_open().starts_with("status.phase!=Approved,status.phase!=Rejected,"));
+    }
+}

@@ -1,0 +1,43 @@
+//! The Approval that asks again what a superseded one asked.
+//!
+//! It must not look for it: it chooses among those that it is given.
+
+use signoff_api::Approval;
+
+/// Returns the last of these Approvals that asks again what this one asked: a later visit of the same gate of the same run.
+pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) -> Option<&'a Approval> {
+    among.filter(|other| asks_again(other, approval)).max_by_key(|other| other.spec.request.gate.visit)
+}
+
+fn asks_again(other: &Approval, approval: &Approval) -> bool {
+    let (later, earlier) = (&other.spec.request, &approval.spec.request);
+    later.workflow.uid == earlier.workflow.uid
+        && without_visit(&later.gate.path) == without_visit(&earlier.gate.path)
+        && later.gate.visit > earlier.gate.visit
+}
+
+/// Returns a path without the number of the last visit: `review` for `review#2`.
+fn without_visit(path: &str) -> &str {
+    match path.rsplit_once('#') {
+        Some((base, visit)) if !visit.contains('/') => base,
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_later_visit_of_the_same_gate_asks_again() {
+        let earlier = sample::approval();
+        let mut later = sample::approval();
+        later.spec.request.gate.path = "review#2".into();
+        later.spec.request.gate.visit = 2;
+        assert!(asks_again(&later, &earlier) && !asks_again(&earlier, &later));
+        later.spec.request.gate.path = "other#2".into();
+        assert!(!asks_again(&later, &earlier));
+        assert_eq!(without_visit("loop#2/review"), "loop#2/review");
+    }
+}

@@ -1,0 +1,26 @@
+//! The user who looks at Approvals, as the API server authenticates them.
+//!
+//! It must not be taken for a proof: the API server authenticates every request again.
+
+use signoff_engine::approval::eligibility::Voter;
+
+/// The user that the API server authenticated.
+#[derive(Clone, Debug)]
+pub struct Me {
+    /// The user name.
+    pub user: String,
+    /// The groups.
+    pub groups: Vec<String>,
+}
+
+impl Me {
+    /// Returns this user as a voter who decides for themselves.
+    pub fn voter(&self) -> Voter<'_> {
+        Voter::new(&self.user, &self.groups)
+    }
+
+    /// Returns this user as a voter who decides for somebody, or else for themselves.
+    pub fn voter_for<'a>(&'a self, on_behalf_of: Option<&'a str>) -> Voter<'a> {
+        Voter { on_behalf_of, ..self.voter() }
+    }
+}

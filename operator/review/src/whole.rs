@@ -1,0 +1,260 @@
+//! The whole of what a request shows: a text that is too long for it is in a Blob of its run.
+//!
+//! It must not return bytes that do not have the digest that the request names.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use serde::Deserialize;
+use signoff_api::{Approval, ApprovalRequest, Blob, Digest, Workflow, approval::WorkflowRef, journal::BlobRef, names};
+
+use crate::text::one_line;
+
+/// What errors call the response that is reviewed.
+const REVIEW: &str = "the reviewed response";
+
+/// Why the whole of a text cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text that was found is not the one that the request names.
+    #[error(
+        "DIGEST MISMATCH: {what} cannot be shown, {why}: do not decide this request, and tell the administrators of Signoff"
+    )]
+    Mismatch {
+        /// The text.
+        what: String,
+        /// What does not match.
+        why: String,
+    },
+    /// The request does not say where it is.
+    #[error("the request does not say where the whole of {REVIEW} is: ask its requester")]
+    Nowhere,
+    /// The API server did not give it.
+    #[error("{}", unreadable(.what, .error))]
+    Unreadable {
+        /// The text.
+        what: &'static str,
+        /// The answer of the API server.
+        error: kube::Error,
+    },
+}
+
+fn unreadable(what: &str, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => absent(what, &one_line(&status.message, 1024)),
+        kube::Error::Api(status) if status.code == 403 => forbidden(what, &one_line(&status.message, 1024)),
+        other => format!("the whole of {what} cannot be read: {}", one_line(&other.to_string(), 1024)),
+    }
+}
+
+/// The whole texts, where the request holds their beginnings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// Of the context.
+    pub context: Option<String>,
+    /// Of the response that is reviewed.
+    pub review: Option<String>,
+}
+
+/// Whether the request holds the response that is reviewed only in part.
+pub fn is_review_cut(request: &ApprovalRequest) -> bool {
+    let cut = |text: &str, whole: &Digest| Digest::of_bytes(text.as_bytes()) != *whole;
+    request.reviews.as_ref().is_some_and(|review| cut(&review.response, &review.digest))
+}
+
+/// Names the texts of a request that it holds only in part, with the bytes of the whole where they are known.
+pub fn cut(request: &ApprovalRequest) -> Vec<String> {
+    let of = |what: &str, whole: Option<&BlobRef>| match whole {
+        Some(whole) => format!("{what} ({} bytes)", whole.size),
+        None => what.to_owned(),
+    };
+    let review = request.reviews.as_ref().filter(|_| is_review_cut(request));
+    let review = review.map(|review| of("the reviewed response", review.ref_.as_ref()));
+    review.into_iter().chain(request.context_ref.as_ref().map(|whole| of("the context", Some(whole)))).collect()
+}
+
+/// Fetches what the request holds only in part, and verifies it.
+///
+/// # Errors
+/// As every request; a Blob that is not there, and one whose content is not what the request names.
+pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Result<Whole, Error> {
+    let request = &approval.spec.request;
+    let review = match request.reviews.as_ref().filter(|_| is_review_cut(request)) {
+        None => None,
+        Some(review) => match &review.ref_ {
+            Some(whole) if whole.digest == review.digest => {
+                Some(text(client, namespace, request, &whole.digest, REVIEW).await?)
+            }
+            Some(_) => return Err(mismatch(REVIEW, "its reference has another digest than it")),
+            None => return Err(Error::Nowhere),
+        },
+    };
+    let context = match &request.context_ref {
+        None => None,
+        Some(whole) => Some(text(client, namespace, request, &whole.digest, "the context").await?),
+    };
+    Ok(Whole { context, review })
+}
+
+async fn text(
+    client: &Client,
+    namespace: &str,
+    request: &ApprovalRequest,
+    digest: &Digest,
+    what: &'static str,
+) -> Result<String, Error> {
+    let bytes = value(client, namespace, &request.workflow, digest, what).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Fetches a long value of a run, and verifies it. `what`: what the value is, as errors name it.
+///
+/// # Errors
+/// As every request; a Blob that is not there, is another run's, or has other content.
+pub async fn value(
+    client: &Client,
+    namespace: &str,
+    run: &WorkflowRef,
+    digest: &Digest,
+    what: &'static str,
+) -> Result<Vec<u8>, Error> {
+    let blobs = Api::<Blob>::namespaced(client.clone(), namespace);
+    let unreadable = |error| Error::Unreadable { what, error };
+    let usual = names::blob(&run.name, &run.uid, digest);
+    let found = match blobs.get(&usual).await {
+        Ok(blob) if blob.is_of_run(&run.name, &run.uid) => Ok(blob),
+        Ok(_) => Err(mismatch(what, &format!("the Blob {usual} belongs to another run"))),
+        Err(error) => Err(unreadable(error)),
+    };
+    let blob = match found {
+        Ok(blob) => blob,
+        // The status of the run names the few that are called otherwise.
+        Err(error) => match value_name(client, namespace, &run.name, digest).await {
+            Some(other) if other != usual && names::is_blob(&usual, &other) => {
+                blobs.get(&other).await.map_err(unreadable)?
+            }
+            _ => return Err(error),
+        },
+    };
+    verified(blob, run, digest, what)
+}
+
+/// Returns what a Workflow calls the Blob of a value, where it is not the usual name; nothing where the Workflow cannot be
+/// read.
+async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
+    let resource = ApiResource::erase::<Workflow>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let found = api.get(workflow).await.ok()?;
+    serde_json::from_value::<ValueNames>(found.data).ok()?.of(digest)
+}
+
+/// Returns the content of a Blob if it is the run's and has the digest.
+///
+/// # Errors
+/// It is of another run, or has another digest.
+pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<Vec<u8>, Error> {
+    let name = blob.metadata.name.clone().unwrap_or_default();
+    if !blob.is_of_run(&run.name, &run.uid) {
+        return Err(mismatch(what, &format!("the Blob {name} belongs to another run")));
+    }
+    let bytes = blob.spec.into_bytes();
+    let found = Digest::of_bytes(&bytes);
+    if found != *digest {
+        return Err(mismatch(what, &format!("the Blob {name} has {found}, and the request names {digest}")));
+    }
+    Ok(bytes)
+}
+
+fn mismatch(what: &str, why: &str) -> Error {
+    Error::Mismatch { what: what.to_owned(), why: one_line(why, 600) }
+}
+
+/// Says that the API server has no Blob, in its words, where the whole of a text would be.
+pub fn absent(what: &str, why: &str) -> String {
+    format!("the whole of {what} is not there: {why}")
+}
+
+/// Says that the API server refuses a Blob, in its words, and which roles let the reader get it.
+pub fn forbidden(what: &str, why: &str) -> String {
+    format!(
+        "{why}; the ClusterRoles signoff-approver and signoff-viewer let you get Blobs, in which the whole of {what} is"
+    )
+}
+
+/// The fields of a Workflow that are read.
+#[derive(Deserialize)]
+struct ValueNames {
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    value_names: std::collections::BTreeMap<Digest, String>,
+}
+
+impl ValueNames {
+    /// Returns the name of the Blob of a value whose usual name another object had.
+    fn of(mut self, digest: &Digest) -> Option<String> {
+        self.status.value_names.remove(digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sample;
+
+    const UID: &str = "6f1c3e5a-0000-4000-8000-000000000001";
+
+    fn blob(uid: &str, text: &str) -> Blob {
+        let mut blob = Blob::of_run("finance", "refund-4711", uid, text.as_bytes().to_vec());
+        blob.metadata.name = Some("refund-4711-0a1b".to_owned());
+        blob
+    }
+
+    #[test]
+    fn a_text_is_shown_only_with_the_digest_that_the_request_names() {
+        let digest = Digest::of_bytes(b"we refund 420 EUR");
+        let run = WorkflowRef { name: "refund-4711".to_owned(), uid: UID.to_owned() };
+        let shown = |blob: Blob| verified(blob, &run, &digest, "the context");
+        let mut of_approval = blob(UID, "we refund 420 EUR");
+        of_approval.metadata.owner_references.iter_mut().flatten().for_each(|owner| owner.kind = "Approval".to_owned());
+        assert_eq!(shown(blob(UID, "we refund 420 EUR")).unwrap(), b"we refund 420 EUR");
+        for (wrong, why) in [
+            (blob(UID, "we refund 420000 EUR"), "and the request names sha256:"),
+            (blob("another", "we refund 420 EUR"), "the Blob refund-4711-0a1b belongs to another run"),
+            (of_approval, "the Blob refund-4711-0a1b belongs to another run"),
+        ] {
+            let said = shown(wrong).unwrap_err().to_string();
+            assert!(said.starts_with("DIGEST MISMATCH: the context") && said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_named_with_its_size() {
+        let mut request = sample::approval().spec.request;
+        assert!(cut(&request).is_empty());
+        let whole = BlobRef { digest: Digest::of_bytes(b"x"), size: 12345 };
+        request.context_ref = Some(whole.clone());
+        let review = request.reviews.as_mut().unwrap();
+        review.response = "Dear".to_owned();
+        assert_eq!(cut(&request), ["the reviewed response", "the context (12345 bytes)"]);
+        request.reviews.as_mut().unwrap().ref_ = Some(whole);
+        assert_eq!(cut(&request)[0], "the reviewed response (12345 bytes)");
+    }
+
+    #[test]
+    fn a_refusal_names_the_roles_that_read_blobs() {
+        let answer = |code, message: &str| {
+            let status = kube::core::Status { code, message: message.to_owned(), ..kube::core::Status::default() };
+            let error = kube::Error::Api(Box::new(status));
+            Error::Unreadable { what: "the context", error }.to_string()
+        };
+        assert!(answer(403, "no").starts_with("no; the ClusterRoles signoff-approver and signoff-viewer"));
+        assert_eq!(answer(404, "no such blob"), "the whole of the context is not there: no such blob");
+    }
+}

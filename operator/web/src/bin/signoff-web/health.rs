@@ -1,0 +1,34 @@
+//! `/healthz` and `/readyz`, on a port of their own: the page itself answers only under its public address.
+//!
+//! It must not serve anything that a stranger in the cluster must not see.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use axum::{Router, extract::State, routing::get};
+use http::StatusCode;
+use signoff_web::connection::Connection;
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// Serves until aborted.
+pub async fn listen(at: SocketAddr, connection: Connection) -> anyhow::Result<JoinHandle<()>> {
+    let listener = TcpListener::bind(at).await.with_context(|| format!("listening on {at} (--health-listen)"))?;
+    let pages = Router::new()
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(connection);
+    Ok(tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, pages).await {
+            tracing::error!(%error, "/healthz and /readyz are no longer served");
+        }
+    }))
+}
+
+/// The page is ready as soon as it serves: without an API server it still says so to people, and keeps their drafts.
+async fn readyz(State(connection): State<Connection>) -> (StatusCode, String) {
+    let said = match connection.is_reachable().await {
+        Ok(()) => "ready\n".to_owned(),
+        Err(why) => format!("ready; the API server cannot be reached: {why}\n"),
+    };
+    (StatusCode::OK, said)
+}

@@ -1,0 +1,71 @@
+//! The binary `signoff-web`: settings, wiring, shutdown.
+//!
+//! It must not decide anything that a test of the page should know of.
+
+mod health;
+mod logging;
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use axum_extra::extract::cookie::Key;
+use clap::Parser;
+use signoff_web::{
+    connection::Connection,
+    live::Feeds,
+    server,
+    session::Sessions,
+    settings::Settings,
+    state::{PageState, Parts},
+};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+/// As in the operator; see docs/benchmarks.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        anyhow::bail!("another TLS provider was installed before this one");
+    }
+    let settings = Settings::parse();
+    if let Some(problem) = settings.problem() {
+        anyhow::bail!(problem);
+    }
+    logging::start(settings.log_format)?;
+    let key = match &settings.cookie_key_file {
+        Some(path) => {
+            let bytes =
+                std::fs::read(path).with_context(|| format!("reading {} (--cookie-key-file)", path.display()))?;
+            Key::try_from(bytes.as_slice()).map_err(|error| {
+                anyhow::anyhow!("{} (--cookie-key-file): {error}: write 64 random bytes into it", path.display())
+            })?
+        }
+        None => Key::generate(),
+    };
+    let connection = Connection::open(&settings).await?;
+    let sessions = Sessions::new(&settings).await?;
+    let feeds = Feeds::new(settings.max_live.into());
+
+    let listener = TcpListener::bind(settings.listen).await;
+    let listener = listener.with_context(|| format!("listening on {} (--listen)", settings.listen))?;
+    let address = listener.local_addr()?;
+    tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
+    let health = health::listen(settings.health_listen, connection.clone()).await?;
+    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, key }))?;
+    let serving = axum::serve(listener, page.into_make_service_with_connect_info::<SocketAddr>());
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        ended = serving => ended.context("serving the page")?,
+        // Streams of events never end by themselves, and a form that is on its way is sent again by its person.
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    health.abort();
+    tracing::info!("stopped");
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! `/`: what waits for the reader, grouped by run, most urgent first.
+//!
+//! It must not hide what it cannot list: it says which namespaces are looked at.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+
+use askama::Template;
+use axum::{
+    Form,
+    extract::{FromRequestParts, Query, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use axum_extra::extract::PrivateCookieJar;
+use http::request::Parts;
+use serde::Deserialize;
+use signoff_api::{Moment, gate::TimeoutAction};
+
+use crate::{
+    error::PageError,
+    live::{Feed, Row, Standing, Waiting},
+    page::{self, Instant, Shell},
+    session::{Caller, cookie, now},
+    state::PageState,
+};
+
+/// The most requests on one page.
+const PAGE: usize = 40;
+/// The cookie with the namespaces that the reader typed.
+const TYPED: &str = "__Host-signoff-namespaces";
+/// The most namespaces that a reader can type.
+const TYPED_MOST: usize = 20;
+
+/// The namespaces that are listed for a reader who must not list the whole cluster: those of the settings, and those typed.
+pub struct Places(pub Vec<String>);
+
+impl FromRequestParts<PageState> for Places {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Infallible> {
+        let jar = PrivateCookieJar::from_headers(&parts.headers, state.key.clone());
+        Ok(Self(typed(&jar).into_iter().chain(state.settings.namespace.clone()).collect()))
+    }
+}
+
+fn typed(jar: &PrivateCookieJar) -> Vec<String> {
+    let value = jar.get(TYPED).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    value.split(',').filter(|name| is_namespace(name)).take(TYPED_MOST).map(str::to_owned).collect()
+}
+
+fn is_namespace(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+/// Which part of a long list is shown.
+#[derive(Deserialize)]
+pub struct Part {
+    #[serde(default)]
+    page: usize,
+}
+
+#[derive(Template)]
+#[template(path = "inbox.html")]
+struct Inbox {
+    shell: Shell,
+    groups: Vec<Group>,
+    decided: Vec<Line>,
+    others: usize,
+    asked: usize,
+    shown_from: usize,
+    shown_to: usize,
+    next: Option<usize>,
+    previous: Option<usize>,
+    /// The namespaces that are looked at, or `None` for all.
+    namespaces: Option<Vec<String>>,
+    typed: String,
+    checked: Instant,
+}
+
+/// The requests of one run.
+struct Group {
+    namespace: String,
+    workflow: String,
+    requested_by: String,
+    lines: Vec<Line>,
+}
+
+/// One request.
+struct Line {
+    row: Arc<Row>,
+    deadline: Instant,
+    left: String,
+    urgency: &'static str,
+    then: &'static str,
+    vote: String,
+    own: Option<&'static str>,
+}
+
+/// Shows what waits.
+///
+/// # Errors
+/// As every request.
+pub async fn page(
+    State(state): State<PageState>,
+    caller: Caller,
+    Places(places): Places,
+    jar: PrivateCookieJar,
+    Query(part): Query<Part>,
+) -> Result<Response, PageError> {
+    let feed = state.feeds.of(&caller, &places).await?;
+    Ok(page::html(&inbox(&caller, &feed, &typed(&jar).join(", "), part.page)))
+}
+
+fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
+    let at = now();
+    let asked = asked(feed);
+    let all = feed.rows();
+    let mut decided: Vec<_> =
+        all.iter().filter(|one| matches!(one.standing, Standing::Decided(_))).map(|one| line(one, at)).collect();
+    decided.sort_by_key(|line| line.row.deadline);
+    decided.truncate(PAGE);
+    let others = all.iter().filter(|one| one.standing == Standing::Other).count();
+    let last = asked.len().saturating_sub(1) / PAGE;
+    let part = part.min(last);
+    let shown: Vec<_> = asked.iter().skip(part * PAGE).take(PAGE).collect();
+    let (shown_from, shown_to) = (part * PAGE + 1, part * PAGE + shown.len());
+    let mut shell = Shell::of(caller, "Inbox", "inbox");
+    shell.waiting = Some(asked.len());
+    shell.command = Some(if feed.namespaces.is_none() {
+        "kubectl approve list --all-namespaces".to_owned()
+    } else {
+        "kubectl approve list".to_owned()
+    });
+    Inbox {
+        shell,
+        groups: groups(&shown, at),
+        decided,
+        others,
+        asked: asked.len(),
+        shown_from,
+        shown_to,
+        next: (part < last).then_some(part + 1),
+        previous: part.checked_sub(1),
+        namespaces: feed.namespaces.clone(),
+        typed: typed.to_owned(),
+        checked: Instant::from(at),
+    }
+}
+
+/// Returns what waits for the reader of a feed: the run with the nearest deadline first, and its requests together.
+#[must_use]
+pub fn asked(feed: &Feed) -> Vec<Waiting> {
+    let at = now();
+    let mut asked: Vec<_> =
+        feed.rows().into_iter().filter(|one| one.standing == Standing::Asked && one.row.is_open(at)).collect();
+    let mut nearest: BTreeMap<(String, String), Moment> = BTreeMap::new();
+    for one in &asked {
+        let nearest = nearest.entry(run(&one.row)).or_insert(one.row.deadline);
+        *nearest = one.row.deadline.min(*nearest);
+    }
+    asked.sort_by_cached_key(|one| {
+        (nearest.get(&run(&one.row)).copied(), run(&one.row), one.row.deadline, one.row.name.clone())
+    });
+    asked
+}
+
+fn run(row: &Row) -> (String, String) {
+    (row.namespace.clone(), row.workflow.clone())
+}
+
+fn groups(asked: &[&Waiting], at: Moment) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for one in asked {
+        let row = &one.row;
+        match groups.last_mut().filter(|last| last.namespace == row.namespace && last.workflow == row.workflow) {
+            Some(last) => last.lines.push(line(one, at)),
+            None => groups.push(Group {
+                namespace: row.namespace.clone(),
+                workflow: row.workflow.clone(),
+                requested_by: row.requested_by.clone(),
+                lines: vec![line(one, at)],
+            }),
+        }
+    }
+    groups
+}
+
+fn line(one: &Waiting, at: Moment) -> Line {
+    let row = &one.row;
+    let left = row.deadline.since(at);
+    let urgency = match left.as_secs() {
+        _ if row.is_overdue || row.deadline <= at => "late",
+        0..3600 => "soon",
+        _ => "calm",
+    };
+    let own = match one.standing {
+        Standing::Decided(verdict) => Some(verdict.name()),
+        Standing::Asked | Standing::Other => None,
+    };
+    let vote = match (row.needed, own) {
+        (_, Some(_)) => format!("{} of {} so far", row.have, row.needed),
+        (1, _) if row.is_last() => "your decision is enough".to_owned(),
+        (needed, _) if row.is_last() => format!("{} of {needed}: yours is the last", row.have),
+        (needed, _) => format!("{} of {needed} so far", row.have),
+    };
+    Line {
+        deadline: Instant::from(row.deadline),
+        left: page::distance(row.deadline, at),
+        urgency,
+        then: after(row.then),
+        vote,
+        own,
+        row: Arc::clone(row),
+    }
+}
+
+/// Says what the timeout of a gate does.
+fn after(action: TimeoutAction) -> &'static str {
+    match action {
+        TimeoutAction::Reject => "then it is rejected",
+        TimeoutAction::Approve => "then it is approved without a decision",
+        TimeoutAction::Retry => "then it is asked again",
+        TimeoutAction::Escalate => "then more people are asked",
+        TimeoutAction::Abort => "then the run is aborted",
+        TimeoutAction::Skip => "then it is skipped",
+        TimeoutAction::Default => "then the default answer counts",
+        TimeoutAction::Expire => "then only Retry, Reject and Abort are accepted",
+    }
+}
+
+/// Namespaces that a reader typed.
+#[derive(Deserialize)]
+pub struct TypedPlaces {
+    namespaces: String,
+}
+
+/// Remembers the namespaces that a reader typed, in this browser.
+///
+/// # Errors
+/// A text that is no list of namespaces.
+pub async fn places(
+    _caller: Caller,
+    jar: PrivateCookieJar,
+    Form(typed): Form<TypedPlaces>,
+) -> Result<Response, PageError> {
+    let names: Vec<&str> =
+        typed.namespaces.split([',', ' ', '\n']).map(str::trim).filter(|name| !name.is_empty()).collect();
+    if let Some(wrong) = names.iter().find(|name| !is_namespace(name)) {
+        return Err(PageError::Bad(format!(
+            "{} is no namespace: names have lower-case letters, digits and hyphens, separated by commas",
+            signoff_expr::text::display(wrong, 63)
+        )));
+    }
+    if names.len() > TYPED_MOST {
+        return Err(PageError::Bad(format!("{} namespaces are too many: name {TYPED_MOST} at most", names.len())));
+    }
+    Ok((jar.add(cookie::cookie(TYPED.to_owned(), names.join(","))), Redirect::to("/")).into_response())
+}

@@ -1,0 +1,138 @@
+//! What the inbox shows of one Approval. Facts are shared by all who may see it; the standing is each reader's own.
+//!
+//! It must not keep more of an Approval than a line of the inbox needs: a page holds thousands of them.
+
+use std::sync::Arc;
+
+use signoff_api::{
+    Approval, Moment, Verdict,
+    gate::{GateType, TimeoutAction},
+};
+use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
+use signoff_expr::text::display;
+
+use crate::session::Me;
+
+/// The longest prompt in a line of the inbox.
+const PROMPT: usize = 240;
+
+/// The facts of an Approval, the same for everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The uid.
+    pub uid: String,
+    /// The version of the object.
+    pub version: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The Workflow.
+    pub workflow: String,
+    /// The path of the gate.
+    pub gate: String,
+    /// The type of the gate.
+    pub type_: GateType,
+    /// The beginning of the author's prompt.
+    pub prompt: String,
+    /// Who requested it.
+    pub requested_by: String,
+    /// When it was asked.
+    pub since: Moment,
+    /// The deadline in force.
+    pub deadline: Moment,
+    /// When decisions are not accepted any more, or `None`.
+    pub closes_at: Option<Moment>,
+    /// What the timeout does.
+    pub then: TimeoutAction,
+    /// The recorded approvals.
+    pub have: i32,
+    /// The needed approvals.
+    pub needed: i32,
+    /// Whether there is more to meet than this number: further quorums, or people of certain groups.
+    pub needs_more: bool,
+    /// Whether the deadline has passed.
+    pub is_overdue: bool,
+}
+
+/// What the reader is to an Approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for the reader.
+    Asked,
+    /// The reader has decided, and others are still needed.
+    Decided(Verdict),
+    /// Others decide it.
+    Other,
+}
+
+/// A row as one reader sees it.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The facts.
+    pub row: Arc<Row>,
+    /// What the reader is to it.
+    pub standing: Standing,
+}
+
+impl Row {
+    /// Returns the facts of an Approval.
+    #[must_use]
+    pub fn of(approval: &Approval) -> Self {
+        let request = &approval.spec.request;
+        let meta = &approval.metadata;
+        let status = approval.status.clone().unwrap_or_default();
+        let first = request.quorums.first();
+        let deadline = approval.deadline();
+        let since = meta.creation_timestamp.as_ref().map_or(deadline, |at| Moment::from(at.0));
+        let shown = |text: &str, most: usize| display(text, most).replace(['\n', '\t'], " ").trim().to_owned();
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            workflow: request.workflow.name.clone(),
+            gate: shown(&request.gate.path, 512),
+            type_: request.gate.type_,
+            prompt: shown(&request.prompt, PROMPT),
+            requested_by: shown(request.requested_for.as_ref().unwrap_or(&request.requested_by), 253),
+            since,
+            deadline,
+            closes_at: approval.closes_at(),
+            then: request.timeout.action.unwrap_or_default(),
+            have: status.tally.map_or(0, |tally| tally.have),
+            needed: status.tally.map_or(request.threshold(), |tally| tally.needed),
+            needs_more: request.quorums.len() > 1 || first.is_some_and(|own| !own.required_from.is_empty()),
+            is_overdue: status.phase == signoff_api::approval::ApprovalPhase::Overdue,
+        }
+    }
+
+    /// Whether decisions are still accepted.
+    #[must_use]
+    pub fn is_open(&self, now: Moment) -> bool {
+        self.closes_at.is_none_or(|closes| closes >= now)
+    }
+
+    /// Whether an Approve would be the last one that is needed, as far as the number says.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        !self.needs_more && self.have + 1 >= self.needed
+    }
+}
+
+impl Standing {
+    /// Returns what a user is to an Approval. Time is not looked at: that changes without an event.
+    #[must_use]
+    pub fn of(approval: &Approval, me: &Me) -> Self {
+        let status = approval.status.as_ref();
+        let is_closed = status.is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
+        if is_closed || approval.metadata.deletion_timestamp.is_some() || approval.spec.request.quorums.is_empty() {
+            return Self::Other;
+        }
+        match voter_problem(approval, &Voter::new(&me.user, &me.groups)) {
+            None => Self::Asked,
+            Some(IneligibleReason::Decided(_, verdict)) => Self::Decided(verdict),
+            Some(_) => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The shell of every page: its title, who looks at it, and where else one can go; and what all templates say alike.
+//!
+//! It must not mark any text as safe: templates escape whatever they are given.
+
+use askama::Template;
+use axum::response::{Html, IntoResponse, Response};
+use signoff_api::Moment;
+
+use crate::{error::PageError, session::Caller};
+
+/// What surrounds the content of a page.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    /// The title, without the product's name.
+    pub title: String,
+    /// The user name, or `None` if nobody has signed in.
+    pub user: Option<String>,
+    /// The path of the entry in the navigation that this page belongs to.
+    pub here: &'static str,
+    /// The number of requests that wait for the user, where the page knows it.
+    pub waiting: Option<usize>,
+    /// When the session ends.
+    pub ends: Option<Moment>,
+    /// The command that does the same on a terminal.
+    pub command: Option<String>,
+}
+
+impl Shell {
+    /// Returns the shell of a page for a user.
+    #[must_use]
+    pub fn of(caller: &Caller, title: &str, here: &'static str) -> Self {
+        let (user, ends) = (Some(caller.me.user.clone()), Some(caller.ends));
+        Self { title: title.to_owned(), user, here, waiting: None, ends, command: None }
+    }
+
+    /// Returns the shell of a page without a user.
+    #[must_use]
+    pub fn of_nobody(title: &str) -> Self {
+        Self { title: title.to_owned(), user: None, here: "", waiting: None, ends: None, command: None }
+    }
+}
+
+/// An instant in the reader's time zone where scripts run, and with the exact instant at hand everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instant {
+    /// As RFC 3339, in UTC.
+    pub exact: String,
+    /// As people read it, in UTC: `25 Nov, 14:30 UTC`.
+    pub shown: String,
+}
+
+impl From<Moment> for Instant {
+    fn from(at: Moment) -> Self {
+        let at = at.ceil_to_second();
+        let shown = at.timestamp().strftime("%-d %b, %H:%M UTC").to_string();
+        Self { exact: at.to_string(), shown }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Problem {
+    shell: Shell,
+    said: String,
+    retry: bool,
+    sign_in: bool,
+}
+
+/// Returns the page that tells a problem.
+#[must_use]
+pub fn problem(error: &PageError) -> Response {
+    html(&Problem {
+        shell: Shell::of_nobody(error.title()),
+        said: error.to_string(),
+        retry: matches!(error, PageError::Away(_) | PageError::TooMany(_)),
+        sign_in: matches!(error, PageError::SignIn),
+    })
+}
+
+/// Returns a rendered template.
+#[must_use]
+pub fn html<T: Template>(template: &T) -> Response {
+    match template.render() {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a template could not be rendered");
+            (http::StatusCode::INTERNAL_SERVER_ERROR, "this page has a defect, see its log\n").into_response()
+        }
+    }
+}
+
+/// Returns a distance in time such as `in 23h` or `5m ago`.
+#[must_use]
+pub fn distance(at: Moment, now: Moment) -> String {
+    let _ = now;
+    at.to_string()
+}

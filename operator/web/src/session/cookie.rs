@@ -1,0 +1,159 @@
+//! The cookies of a session: encrypted, of this host only, and split where the token is long.
+//!
+//! It must not judge a token: whoever has the key of the cookies can write any, and forges nobody by that.
+
+use axum_extra::extract::{
+    PrivateCookieJar,
+    cookie::{Cookie, SameSite},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use signoff_api::Moment;
+
+use super::Session;
+
+/// The first cookie of a session; further parts have `-1`, `-2` and so on.
+const NAME: &str = "__Host-signoff";
+/// The longest text in one cookie: with encryption, base64 and attributes a cookie has at most 4,096 bytes.
+const PART: usize = 2_700;
+/// The most cookies of a session. Servers in front of the page take headers of 16 KB.
+const PARTS: usize = 4;
+
+#[derive(Deserialize, Serialize)]
+struct Stored {
+    token: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    since: Moment,
+}
+
+/// Returns the session of a request, or `None` if it has none that this page wrote.
+#[must_use]
+pub fn read(jar: &PrivateCookieJar) -> Option<Session> {
+    let first = jar.get(NAME)?;
+    let (count, text) = first.value().split_once(':')?;
+    let count: usize = count.parse().ok().filter(|count| (1..=PARTS).contains(count))?;
+    let mut whole = text.to_owned();
+    for at in 1..count {
+        whole.push_str(jar.get(&name(at))?.value());
+    }
+    let stored: Stored = serde_json::from_str(&whole).ok()?;
+    Some(Session { token: SecretString::from(stored.token), nonce: stored.nonce, since: stored.since })
+}
+
+/// Adds a session to the cookies.
+///
+/// # Errors
+/// A token that is too long for cookies; the sentence says what to do.
+pub fn write(mut jar: PrivateCookieJar, session: &Session) -> Result<PrivateCookieJar, String> {
+    let stored =
+        Stored { token: session.token.expose_secret().to_owned(), nonce: session.nonce.clone(), since: session.since };
+    let text = serde_json::to_string(&stored).map_err(|error| error.to_string())?;
+    // Tokens and the rest are ASCII, or the JSON is refused: a part must not split a character.
+    if !text.is_ascii() {
+        return Err("the token has characters that no token has: paste it again".to_owned());
+    }
+    let parts: Vec<&str> = text.as_bytes().chunks(PART).filter_map(|part| std::str::from_utf8(part).ok()).collect();
+    if parts.len() > PARTS {
+        return Err(format!(
+            "the token is too long for cookies ({} bytes, {} at most): ask the administrators of the identity provider for fewer groups or claims in it",
+            stored.token.len(),
+            PART * PARTS
+        ));
+    }
+    jar = remove(jar);
+    for (at, part) in parts.iter().enumerate() {
+        let value = if at == 0 { format!("{}:{part}", parts.len()) } else { (*part).to_owned() };
+        jar = jar.add(cookie(name(at), value));
+    }
+    Ok(jar)
+}
+
+/// Removes all cookies of a session.
+#[must_use]
+pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
+    for at in 0..PARTS {
+        jar = jar.remove(cookie(name(at), String::new()));
+    }
+    jar
+}
+
+/// Returns a cookie that only this host gets, that no script reads, and that no request of another site's form carries.
+#[must_use]
+pub fn cookie(name: String, value: String) -> Cookie<'static> {
+    Cookie::build((name, value)).path("/").secure(true).http_only(true).same_site(SameSite::Lax).build()
+}
+
+fn name(at: usize) -> String {
+    if at == 0 { NAME.to_owned() } else { format!("{NAME}-{at}") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use axum_extra::extract::cookie::Key;
+    use http::{HeaderMap, HeaderValue, header};
+
+    use super::*;
+    use crate::session::now;
+
+    fn session(length: usize) -> Session {
+        Session { token: SecretString::from("t".repeat(length)), nonce: Some("n".to_owned()), since: now() }
+    }
+
+    /// The cookies that a browser sends back.
+    fn sent_back(jar: PrivateCookieJar) -> Vec<String> {
+        use axum::response::IntoResponse;
+        let response = (jar, "").into_response();
+        let set = response.headers().get_all(header::SET_COOKIE);
+        let set: Vec<String> = set.iter().map(|value| value.to_str().unwrap().to_owned()).collect();
+        for cookie in &set {
+            assert!(cookie.len() <= 4096, "{} bytes", cookie.len());
+            assert!(cookie.contains("Secure") && cookie.contains("HttpOnly") && cookie.contains("Path=/"), "{cookie}");
+            assert!(cookie.contains("SameSite=Lax") && !cookie.contains("Domain"), "{cookie}");
+        }
+        set.iter()
+            .map(|cookie| cookie.split(';').next().unwrap().to_owned())
+            .filter(|one| !one.ends_with('='))
+            .collect()
+    }
+
+    fn jar(cookies: &[String], key: &Key) -> PrivateCookieJar {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, HeaderValue::try_from(cookies.join("; ")).unwrap());
+        PrivateCookieJar::from_headers(&headers, key.clone())
+    }
+
+    #[test]
+    fn a_session_comes_back_as_it_was_written_also_in_parts() {
+        let key = Key::generate();
+        for (length, cookies) in [(40, 1), (2_900, 2), (9_000, 4)] {
+            let written = session(length);
+            let sent = sent_back(write(jar(&[], &key), &written).unwrap());
+            assert_eq!(sent.len(), cookies, "{length}");
+            let read = read(&jar(&sent, &key)).unwrap();
+            assert_eq!(read.token.expose_secret(), written.token.expose_secret());
+            assert_eq!((read.nonce, read.since), (written.nonce, written.since));
+        }
+    }
+
+    #[test]
+    fn a_token_that_fits_no_cookies_is_refused_with_the_remedy() {
+        let refused = write(jar(&[], &Key::generate()), &session(11_000)).unwrap_err();
+        assert!(refused.contains("too long") && refused.contains("fewer groups"), "{refused}");
+    }
+
+    #[test]
+    fn a_foreign_a_changed_and_a_missing_part_are_no_session() {
+        let key = Key::generate();
+        let sent = sent_back(write(jar(&[], &key), &session(2_900)).unwrap());
+        assert!(read(&jar(&sent, &Key::generate())).is_none(), "of another key");
+        assert!(read(&jar(&sent[..1], &key)).is_none(), "a part is missing");
+        let mut changed = sent.clone();
+        changed[0].replace_range(40..41, if &changed[0][40..41] == "A" { "B" } else { "A" });
+        assert!(read(&jar(&changed, &key)).is_none(), "a changed part");
+        assert!(read(&jar(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");
+        let swapped = vec![sent[0].clone(), sent[0].replace("__Host-signoff=", "__Host-signoff-1=")];
+        assert!(read(&jar(&swapped, &key)).is_none(), "a part under another name");
+    }
+}

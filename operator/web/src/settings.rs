@@ -1,0 +1,231 @@
+//! The settings of the page, each an option of the command line and an environment variable.
+//!
+//! It must not read a file or the cluster.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+use signoff_api::Span;
+use url::{Host, Url};
+
+/// Serve the inbox of Signoff: people see what waits for them, and decide it as themselves.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "signoff-web", version)]
+pub struct Settings {
+    /// The address for the page. TLS is ended in front of it.
+    #[arg(long, env = "SIGNOFF_WEB_LISTEN", default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// The address for /healthz and /readyz.
+    #[arg(long, env = "SIGNOFF_WEB_HEALTH_LISTEN", default_value = "127.0.0.1:8082", value_name = "ADDRESS")]
+    pub health_listen: SocketAddr,
+    /// The address under which people reach the page, such as https://signoff.example.com. Without TLS only a loopback host.
+    #[arg(long, env = "SIGNOFF_WEB_URL", value_name = "URL", value_parser = public_url)]
+    pub url: Url,
+    /// Whose rights the page uses, and how.
+    #[arg(long, env = "SIGNOFF_WEB_AUTH", value_enum, default_value = "pass-through")]
+    pub auth: Auth,
+    /// Needed for legacy-impersonation, with which this process can act as anybody, administrators included.
+    #[arg(long, env = "SIGNOFF_WEB_I_ACCEPT_LEGACY_IMPERSONATION")]
+    pub i_accept_legacy_impersonation: bool,
+    /// The kubeconfig file. Default: the cluster of its Pod. With pass-through only the address and the CA of the API server
+    /// are used of it.
+    #[arg(long, env = "SIGNOFF_WEB_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig file. Default: the current context.
+    #[arg(long, env = "SIGNOFF_WEB_CONTEXT", value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// A file of at least 64 random bytes, the same for all replicas, with which cookies are encrypted. Default: a key that is
+    /// drawn at the start.
+    #[arg(long, env = "SIGNOFF_WEB_COOKIE_KEY_FILE", value_name = "FILE")]
+    pub cookie_key_file: Option<PathBuf>,
+    /// Sign-in with OpenID Connect.
+    #[command(flatten)]
+    pub oidc: Oidc,
+    /// Accept no pasted tokens.
+    #[arg(long, env = "SIGNOFF_WEB_NO_TOKEN_SIGN_IN")]
+    pub no_token_sign_in: bool,
+    /// A namespace that is listed for users who must not list the whole cluster; can be given more than once.
+    #[arg(long, env = "SIGNOFF_WEB_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
+    pub namespace: Vec<String>,
+    /// The longest session; a shorter life of the token goes before it.
+    #[arg(long, env = "SIGNOFF_WEB_MAX_SESSION", default_value = "8h", value_name = "DURATION", value_parser = session_length)]
+    pub max_session: Span,
+    /// The number of reverse proxies in front of the page. The address of a client is taken from what the first of them
+    /// appended to X-Forwarded-For.
+    #[arg(long, env = "SIGNOFF_WEB_PROXIES", default_value_t = 0, value_name = "NUMBER")]
+    pub proxies: u8,
+    /// The maximum number of tokens for which the cluster is watched at once.
+    #[arg(long, env = "SIGNOFF_WEB_MAX_LIVE", default_value_t = 500, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_live: u16,
+    /// The format of the log.
+    #[arg(long, env = "SIGNOFF_WEB_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// The settings of the identity provider.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Oidc {
+    /// The issuer, as in its discovery document; https only.
+    #[arg(long = "oidc-issuer", env = "SIGNOFF_WEB_OIDC_ISSUER", value_name = "URL", requires = "client_id")]
+    pub issuer: Option<Url>,
+    /// The client that the issuer knows this page as.
+    #[arg(long = "oidc-client-id", env = "SIGNOFF_WEB_OIDC_CLIENT_ID", value_name = "ID")]
+    pub client_id: Option<String>,
+    /// A file with the secret of the client. Default: a public client.
+    #[arg(long = "oidc-client-secret-file", env = "SIGNOFF_WEB_OIDC_CLIENT_SECRET_FILE", value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+    /// A scope that is asked for besides openid; can be given more than once.
+    #[arg(long = "oidc-scope", env = "SIGNOFF_WEB_OIDC_SCOPE", value_name = "SCOPE", value_delimiter = ',')]
+    pub scopes: Vec<String>,
+    /// A file with the CA certificates of the issuer. Default: those of the system.
+    #[arg(long = "oidc-ca-file", env = "SIGNOFF_WEB_OIDC_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// The claim of the user name, for impersonation.
+    #[arg(
+        long = "oidc-username-claim",
+        env = "SIGNOFF_WEB_OIDC_USERNAME_CLAIM",
+        default_value = "sub",
+        value_name = "CLAIM"
+    )]
+    pub username_claim: String,
+    /// The claim of the groups, for impersonation.
+    #[arg(long = "oidc-groups-claim", env = "SIGNOFF_WEB_OIDC_GROUPS_CLAIM", value_name = "CLAIM")]
+    pub groups_claim: Option<String>,
+    /// What stands before the user name, for impersonation. Default: as the API server does it, the issuer and `#` unless the
+    /// claim is email; `-` for nothing.
+    #[arg(long = "username-prefix", env = "SIGNOFF_WEB_USERNAME_PREFIX", value_name = "TEXT")]
+    pub username_prefix: Option<String>,
+    /// What stands before each group, for impersonation.
+    #[arg(long = "groups-prefix", env = "SIGNOFF_WEB_GROUPS_PREFIX", default_value = "", value_name = "TEXT")]
+    pub groups_prefix: String,
+}
+
+/// Whose rights the page uses, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Auth {
+    /// The user's own token goes to the API server. The page needs no right at all.
+    PassThrough,
+    /// The page acts as the user, by constrained impersonation (Kubernetes 1.36).
+    Impersonation,
+    /// The page acts as the user, by impersonation without constraint.
+    LegacyImpersonation,
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl Settings {
+    /// The problem of settings that do not go together, or `None`.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let is_impersonating = self.auth != Auth::PassThrough;
+        if self.auth == Auth::LegacyImpersonation && !self.i_accept_legacy_impersonation {
+            return Some(
+                "--auth legacy-impersonation lets this process act as anybody, administrators included: use impersonation, or add --i-accept-legacy-impersonation"
+                    .to_owned(),
+            );
+        }
+        if is_impersonating && self.oidc.issuer.is_none() {
+            return Some("--auth impersonation needs an issuer that says who somebody is: add --oidc-issuer and --oidc-client-id".to_owned());
+        }
+        if self.no_token_sign_in && self.oidc.issuer.is_none() {
+            return Some(
+                "nobody can sign in: add --oidc-issuer and --oidc-client-id, or leave out --no-token-sign-in"
+                    .to_owned(),
+            );
+        }
+        None
+    }
+
+    /// Whether people can sign in with a pasted token. An impersonating page cannot know whose it is.
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        self.auth == Auth::PassThrough && !self.no_token_sign_in
+    }
+
+    /// The origin of the page, as browsers send it.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+}
+
+fn public_url(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("it is no URL: {error}"))?;
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => return Err("it has no host".to_owned()),
+    };
+    if url.scheme() != "https" && !(url.scheme() == "http" && is_loopback) {
+        return Err(
+            "it must begin with https://: without TLS anybody on the way can read the tokens of people".to_owned()
+        );
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+        return Err("it must be an origin without a path, such as https://signoff.example.com".to_owned());
+    }
+    Ok(url)
+}
+
+fn session_length(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    let longest = Duration::from_secs(8 * 3600);
+    let length = span.duration();
+    if length > longest || length < Duration::from_secs(60) {
+        return Err("a session lasts from 1m to 8h".to_owned());
+    }
+    Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Settings, String> {
+        let all = ["signoff-web"].iter().chain(arguments);
+        Settings::try_parse_from(all).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_public_address_is_an_origin_with_tls() {
+        for good in ["https://signoff.example.com", "http://localhost:8081", "http://127.0.0.1:9", "http://[::1]:9"] {
+            assert!(parse(&["--url", good]).is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("http://signoff.example.com", "must begin with https://"),
+            ("https://signoff.example.com/inbox", "without a path"),
+            ("signoff.example.com", "no URL"),
+            ("ftp://localhost", "must begin with https://"),
+        ] {
+            assert!(parse(&["--url", bad]).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_session_is_longer_than_eight_hours() {
+        let with = |span| parse(&["--url", "https://a.example", "--max-session", span]);
+        assert!(with("8h").is_ok() && with("90m").is_ok());
+        assert!(with("9h").unwrap_err().contains("from 1m to 8h"));
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_are_refused() {
+        let problem = |more: &[&str]| {
+            let arguments: Vec<_> = ["--url", "https://a.example"].iter().chain(more).copied().collect();
+            parse(&arguments).unwrap().problem().unwrap_or_default()
+        };
+        assert_eq!(problem(&[]), "");
+        assert!(problem(&["--auth", "legacy-impersonation"]).contains("--i-accept-legacy-impersonation"));
+        assert!(problem(&["--auth", "impersonation"]).contains("--oidc-issuer"));
+        assert!(problem(&["--no-token-sign-in"]).contains("nobody can sign in"));
+    }
+}
