@@ -19,7 +19,7 @@ use signoff_cluster::{
 use signoff_review::{
     entry::{self, Entry, TAMPERED, TAMPERED_REMEDY},
     foreseen::{self, Reached},
-    outcome, refusal,
+    refusal,
     seen::Seen,
     state::{DecisionState, level, state as state_of},
     text::one_line,
