@@ -14,6 +14,7 @@
 //! * [`history`], [`policies`]: what was decided, and what the policies demand
 //! * [`live`]: what waits for a token, followed while somebody looks
 
+pub mod approval;
 pub mod assets;
 pub mod connection;
 pub mod error;
