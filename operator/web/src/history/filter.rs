@@ -4,6 +4,7 @@
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use signoff_api::{Moment, Verdict, approval::ApprovalPhase};
+use signoff_review::text::one_line;
 use url::form_urlencoded;
 
 use super::row::Row;
@@ -249,7 +250,7 @@ impl Field {
         let is_spelled = self.text.len() == 10 && self.text.chars().all(|c| c.is_ascii_digit() || c == '-');
         let day = is_spelled.then(|| self.text.parse().ok()).flatten();
         if day.is_none() {
-            self.say("this is no day: write it as 2026-11-25");
+            self.say(&format!("{} is no day: write it as 2026-11-25", one_line(&self.text, 40)));
         }
         day
     }

@@ -67,10 +67,10 @@ fn days_begin_and_end_at_midnight_in_utc() {
 fn what_cannot_be_read_is_told_beside_its_field() {
     let long = "a".repeat(254);
     let cases = [
-        ("from=yesterday".to_owned(), "this is no day"),
-        ("from=2026-02-30".to_owned(), "this is no day"),
-        ("from=2026-11-22T10:00:00Z".to_owned(), "this is no day"),
-        ("to=20261122".to_owned(), "this is no day"),
+        ("from=yesterday".to_owned(), "is no day: write it as 2026-11-25"),
+        ("from=2026-02-30".to_owned(), "is no day: write it as 2026-11-25"),
+        ("from=2026-11-22T10:00:00Z".to_owned(), "is no day: write it as 2026-11-25"),
+        ("to=20261122".to_owned(), "is no day: write it as 2026-11-25"),
         ("to=9999-12-31".to_owned(), "this day cannot be used"),
         ("from=2026-11-23&to=2026-11-22".to_owned(), "the last day is before the first one"),
         ("namespace=Finance".to_owned(), "this is no namespace"),
@@ -83,7 +83,7 @@ fn what_cannot_be_read_is_told_beside_its_field() {
     for (query, why) in cases {
         let filter = filter(&query);
         let said: Vec<_> = filter.fields().into_iter().filter_map(|(_, field)| field.wrong.clone()).collect();
-        assert!(said.len() == 1 && said.iter().all(|said| said.starts_with(why)), "{query}: {said:?}");
+        assert!(said.len() == 1 && said.iter().all(|said| said.contains(why)), "{query}: {said:?}");
     }
 }
 

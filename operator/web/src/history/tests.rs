@@ -129,7 +129,7 @@ fn the_page_shows_facts_and_hostile_texts_as_text() {
         "by channel slack",
         "⟨U+202E⟩live",
         "scope=\"row\"",
-        "this is no day: write it as 2026-11-25",
+        "yesterday&#60;x is no day: write it as 2026-11-25",
     ] {
         assert!(page.contains(said), "{said} is missing:\n{page}");
     }

@@ -120,9 +120,8 @@ fn of_gates(demand: &GateRules) -> Vec<String> {
     if !demand.required_from.is_empty() {
         said.push(format!("at least {} must be among them", groups(&demand.required_from)));
     }
-    match demand.exclude_requester {
-        Some(true) => said.push("the requester does not decide".to_owned()),
-        Some(false) | None => {}
+    if demand.exclude_requester == Some(true) {
+        said.push("the requester does not decide".to_owned());
     }
     if !demand.allowed_verdicts.is_empty() {
         let names: Vec<_> = demand.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
