@@ -21,6 +21,7 @@ use crate::{
     error::PageError,
     live::{Feed, Row, Standing, Waiting},
     page::{self, Instant, Shell},
+    scope::is_namespace,
     session::{Caller, cookie, now},
     state::PageState,
 };
@@ -47,11 +48,6 @@ impl FromRequestParts<PageState> for Places {
 fn typed(jar: &PrivateCookieJar) -> Vec<String> {
     let value = jar.get(TYPED).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
     value.split(',').filter(|name| is_namespace(name)).take(TYPED_MOST).map(str::to_owned).collect()
-}
-
-fn is_namespace(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// Which part of a long list is shown.
