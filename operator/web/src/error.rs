@@ -3,7 +3,7 @@
 //! It must not leave a person without the next thing to do.
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use signoff_cluster::error::{plain, status_code};
 
 use crate::page;
@@ -12,7 +12,7 @@ use crate::page;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// There is no session, or its token is not accepted any more.
-    #[error("sign in to go on")]
+    #[error("your session has ended: sign in again, and go on where you were")]
     SignIn,
     /// The API server refused.
     #[error("{0}")]
@@ -57,7 +57,7 @@ impl PageError {
     #[must_use]
     pub fn title(&self) -> &'static str {
         match self {
-            Self::SignIn => "Sign in",
+            Self::SignIn => "Sign in again",
             Self::Refused(_) => "Not allowed",
             Self::NotFound(_) => "Not found",
             Self::Bad(_) => "Not understood",
@@ -90,6 +90,9 @@ impl IntoResponse for PageError {
         }
         let status = self.status();
         let mut response = (status, page::problem(&self)).into_response();
+        if matches!(self, Self::TooMany(_)) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
         // What surrounds the routes turns it into a redirect to the sign-in page where somebody only looks.
         response.extensions_mut().insert(self);
         response

@@ -2,9 +2,15 @@
 //!
 //! It must not judge a token: whoever has the key of the cookies can write any, and forges nobody by that.
 
+use std::collections::BTreeSet;
+
 use axum_extra::extract::{
     PrivateCookieJar,
     cookie::{Cookie, SameSite},
+};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{COOKIE, SET_COOKIE},
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
@@ -18,6 +24,8 @@ const NAME: &str = "__Host-signoff";
 const PART: usize = 2_700;
 /// The most cookies of a session. Servers in front of the page take headers of 16 KB.
 const PARTS: usize = 4;
+/// The most cookies that are forgotten at once.
+const FORGOTTEN: usize = 32;
 
 #[derive(Deserialize, Serialize)]
 struct Stored {
@@ -78,6 +86,19 @@ pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
     jar
 }
 
+/// Returns the headers with which a browser forgets all cookies of this page: also those of another key, which cannot be read.
+#[must_use]
+pub fn forget(sent: &HeaderMap) -> HeaderMap {
+    let lines = sent.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let names =
+        lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('=')).map(|(name, _)| name.trim());
+    let ours: BTreeSet<&str> = names.filter(|name| name.starts_with(NAME)).collect();
+    let gone = ours.into_iter().take(FORGOTTEN).filter_map(|name| {
+        HeaderValue::try_from(format!("{name}=; Max-Age=0; Path=/; Secure; HttpOnly; SameSite=Lax")).ok()
+    });
+    gone.map(|value| (SET_COOKIE, value)).collect()
+}
+
 /// Returns a cookie that only this host gets, that no script reads, and that no request of another site's form carries.
 #[must_use]
 pub fn cookie(name: String, value: String) -> Cookie<'static> {
@@ -92,7 +113,7 @@ fn name(at: usize) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use axum_extra::extract::cookie::Key;
-    use http::{HeaderMap, HeaderValue, header};
+    use http::header;
 
     use super::*;
     use crate::session::now;
@@ -138,6 +159,21 @@ mod tests {
     }
 
     #[test]
+    fn all_cookies_of_the_page_are_forgotten_also_those_that_cannot_be_read() {
+        let mut sent = HeaderMap::new();
+        sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff=x; other=y; __Host-signoff-1=z"));
+        sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff-namespaces=a"));
+        let gone = forget(&sent);
+        let gone: Vec<_> = gone.get_all(header::SET_COOKIE).iter().map(|line| line.to_str().unwrap()).collect();
+        let expected = ["__Host-signoff", "__Host-signoff-1", "__Host-signoff-namespaces"];
+        assert_eq!(gone.len(), expected.len());
+        for (line, name) in gone.iter().zip(expected) {
+            assert!(line.starts_with(&format!("{name}=;")) && line.contains("Max-Age=0"), "{line}");
+            assert!(line.contains("Path=/") && line.contains("Secure"), "a browser refuses {line}");
+        }
+    }
+
+    #[test]
     fn a_token_that_fits_no_cookies_is_refused_with_the_remedy() {
         let refused = write(jar(&[], &Key::generate()), &session(11_000)).unwrap_err();
         assert!(refused.contains("too long") && refused.contains("fewer groups"), "{refused}");
@@ -150,7 +186,8 @@ mod tests {
         assert!(read(&jar(&sent, &Key::generate())).is_none(), "of another key");
         assert!(read(&jar(&sent[..1], &key)).is_none(), "a part is missing");
         let mut changed = sent.clone();
-        changed[0].replace_range(40..41, if &changed[0][40..41] == "A" { "B" } else { "A" });
+        let other = if &sent[0][40..41] == "A" { "B" } else { "A" };
+        changed[0].replace_range(40..41, other);
         assert!(read(&jar(&changed, &key)).is_none(), "a changed part");
         assert!(read(&jar(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");
         let swapped = vec![sent[0].clone(), sent[0].replace("__Host-signoff=", "__Host-signoff-1=")];
