@@ -78,7 +78,6 @@ pub fn write(mut jar: PrivateCookieJar, session: &Session) -> Result<PrivateCook
 }
 
 /// Removes all cookies of a session.
-#[must_use]
 pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
     for at in 0..PARTS {
         jar = jar.remove(cookie(name(at), String::new()));

@@ -31,7 +31,6 @@ pub struct Flow {
 }
 
 /// Adds a sign-in to the cookie.
-#[must_use]
 pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
     let mut all = read(&jar, now);
     all.push(flow);
@@ -40,7 +39,6 @@ pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
 }
 
 /// Takes the sign-in of a state out of the cookie.
-#[must_use]
 pub fn take(jar: PrivateCookieJar, state: &str, now: Moment) -> (PrivateCookieJar, Option<Flow>) {
     let mut all = read(&jar, now);
     let found = all.iter().position(|flow| flow.state == state).map(|at| all.remove(at));

@@ -17,7 +17,6 @@ const LONGEST: Duration = Duration::from_secs(900);
 const LONGEST_NAME: usize = 253;
 
 /// Remembers the page of a path. A form that was sent belongs to the page that showed it.
-#[must_use]
 pub fn remember(jar: PrivateCookieJar, path: &str, now: Moment) -> PrivateCookieJar {
     let path = path.strip_suffix("/decide").unwrap_or(path);
     match page(path) {
@@ -27,7 +26,6 @@ pub fn remember(jar: PrivateCookieJar, path: &str, now: Moment) -> PrivateCookie
 }
 
 /// Returns the path of the page that was wanted, and forgets it. The inbox, if there is none.
-#[must_use]
 pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
     let value = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
     let found = value.split_once(' ').and_then(|(since, path)| {
