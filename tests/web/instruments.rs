@@ -41,6 +41,14 @@ async fn a_token_for_another_audience_is_refused() {
 }
 
 #[tokio::test]
+async fn a_service_account_has_a_token_of_its_own() {
+    let cluster = Cluster::web().unwrap();
+    let token = cluster.account_token("default", "default").await.unwrap();
+    assert_eq!(cluster.who_is(&token).await.unwrap().0, "system:serviceaccount:default:default");
+    assert!(cluster.account_token("default", "nobody").await.is_err());
+}
+
+#[tokio::test]
 async fn the_witness_sees_who_asked_and_can_be_away() {
     let cluster = Cluster::web().unwrap();
     let token = Issuer::of(&cluster).unwrap().tokens(CLIENT, "alice@example.com").await.unwrap().id_token;

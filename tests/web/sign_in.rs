@@ -57,8 +57,8 @@ async fn a_page_that_was_killed_is_back_at_the_same_address() {
 
 #[tokio::test]
 async fn replicas_behind_one_address_share_sessions_and_one_may_go() {
-    let cluster = Cluster::web().unwrap();
-    let (front, key) = (Front::start().await.unwrap(), cluster.cookie_key().unwrap());
+    let front = Front::start().await.unwrap();
+    let key = Cluster::web().unwrap().cookie_key().unwrap();
     let stage = Stage::set_with(|options| {
         options.url = Some(front.url());
         options.cookie_key = Some(key.clone());
@@ -71,7 +71,7 @@ async fn replicas_behind_one_address_share_sessions_and_one_may_go() {
         issuer: Some(stage.issuer.clone()),
         ..WebOptions::default()
     };
-    let other = WebProcess::start(&cluster, options).await.unwrap();
+    let other = WebProcess::start(&stage.cluster, options).await.unwrap();
     front.lead_to([&stage.web]);
     let page = stage.signed_in("alice", &Look::default()).await.unwrap();
     page.wait_url(&stage.at("/")).await.unwrap();

@@ -69,6 +69,8 @@ struct Inbox {
     shown_to: usize,
     next: Option<usize>,
     previous: Option<usize>,
+    /// Whether the reader must name namespaces first.
+    looks_nowhere: bool,
     /// The namespaces that are looked at, or `None` for all.
     namespaces: Option<Vec<String>>,
     typed: String,
@@ -139,6 +141,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         shown_to,
         next: (part < last).then_some(part + 1),
         previous: part.checked_sub(1),
+        looks_nowhere: feed.namespaces.as_ref().is_some_and(Vec::is_empty),
         namespaces: feed.namespaces.clone(),
         typed: typed.to_owned(),
         checked: Instant::from(at),

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -49,11 +49,11 @@ impl Driver {
             .spawn()
             .context("starting the browser's driver")?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both are pipes");
+            bail!("the browser's driver has no pipes");
         };
         let mut lines = BufReader::new(output).lines();
         let first = lines.next().transpose()?;
-        ensure!(first.is_some(), "{} does not start: standard error says why", chromium.display());
+        ensure!(first.is_some(), "{} does not start by its driver: standard error says why", chromium.display());
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let readers = Arc::clone(&waiting);
         // A thread, because each test has a runtime of its own, which ends with it.
@@ -73,6 +73,12 @@ impl Driver {
             let _ = child.wait();
         });
         Ok(Self { input: Mutex::new(input), waiting, last: Mutex::new(0) })
+    }
+
+    /// Sends one command whose answer nobody waits for.
+    pub(super) fn tell(&self, command: &Value) {
+        // A browser that has ended does nothing more, which is right here.
+        let _ = writeln!(lock(&self.input), "{command}");
     }
 
     /// Sends one command and waits for its answer.

@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::look::Look;
 use super::target::Target;
 
-/// A tab of the browser. Dropping it closes nothing: the context goes with the process, or with [`Page::close`].
+/// A tab of the browser. Dropping it closes it, and with its last tab the context.
 pub struct Page {
     driver: &'static Driver,
     number: u64,
@@ -36,7 +36,7 @@ impl Page {
         Ok(Self { driver: self.driver, number })
     }
 
-    /// Closes the tab, and with the last tab the context.
+    /// Closes the tab, and waits until it is closed.
     ///
     /// # Errors
     /// When the browser has ended.
@@ -253,6 +253,12 @@ impl Page {
     /// When the browser has ended.
     pub async fn url(&self) -> Result<String> {
         string(&self.ask("url", json!({})).await?)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.driver.tell(&json!({ "do": "close", "page": self.number }));
     }
 }
 

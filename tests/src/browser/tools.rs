@@ -101,7 +101,11 @@ fn installed(npm: &Path) -> Result<PathBuf> {
 /// What is missing and how to come by it.
 pub fn chromium() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(CHROMIUM).map(PathBuf::from) {
-        ensure!(program.is_file(), "{CHROMIUM}={} is no file", program.display());
+        ensure!(
+            program.is_file(),
+            "{CHROMIUM}={} is no file: name the program of Chromium, or unset it",
+            program.display()
+        );
         return Ok(program);
     }
     let find = || ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(on_path);

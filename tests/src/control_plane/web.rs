@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -199,6 +202,17 @@ impl Issuer {
 }
 
 impl Cluster {
+    /// An hour's token of a service account, such as the page's own where it impersonates.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn account_token(&self, namespace: &str, account: &str) -> Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, namespace);
+        let request = accounts.create_token_request(account, &PostParams::default(), &TokenRequest::default()).await;
+        let request = request.with_context(|| format!("a token of {namespace}/{account}"))?;
+        request.status.and_then(|status| status.token).context("a token request without an answer")
+    }
+
     /// A file with a fresh key for cookies, that replicas share.
     ///
     /// # Errors
