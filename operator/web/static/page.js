@@ -4,13 +4,16 @@
   "use strict";
 
   // Times: the reader's own zone in the text, the exact instant in the title.
-  const near = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const parts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+  const near = new Intl.DateTimeFormat(undefined, parts);
+  const far = new Intl.DateTimeFormat(undefined, { ...parts, year: "numeric" });
   const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
   function times(root) {
     for (const element of root.querySelectorAll("time[datetime]:not([data-local])")) {
       const at = new Date(element.dateTime);
       if (Number.isNaN(at.getTime())) continue;
-      element.textContent = near.format(at);
+      const isThisYear = at.getFullYear() === new Date().getFullYear();
+      element.textContent = (isThisYear ? near : far).format(at);
       element.title = `${full.format(at)} (${element.dateTime})`;
       element.dataset.local = "";
     }

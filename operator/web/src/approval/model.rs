@@ -278,9 +278,9 @@ pub fn target(request: &ApprovalRequest) -> String {
 }
 
 /// Says what a decision would come to.
-pub fn comes_to(reached: &Reached) -> String {
+pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached) -> String {
     match reached {
-        Reached::Decided => "decides it".to_owned(),
+        Reached::Decided => format!("decides it: {}", outcome::sequel(request, verdict)),
         Reached::Behind { verdict, by } => {
             let other = verdict.map_or("another decision", Verdict::name);
             format!("{other} by {} goes before it", one_line(&by.join(", "), 300))
@@ -382,7 +382,7 @@ fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
     let takes = |verdict| allowed.contains(&verdict);
     let foreseen = |verdict| {
         let found = read.foreseen.iter().find(|(other, _)| *other == verdict);
-        found.map(|(_, reached)| comes_to(reached)).unwrap_or_default()
+        found.map(|(_, reached)| comes_to(request, verdict, reached)).unwrap_or_default()
     };
     let field = |name: &str, default: String| Field {
         value: typed.text(name).unwrap_or(default),

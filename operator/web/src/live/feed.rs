@@ -9,8 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
-use kube::{Api, Client, api::ListParams};
+use kube::Client;
 use signoff_api::Approval;
 use signoff_cluster::{
     metrics::RequestMetrics,
@@ -26,6 +25,7 @@ use tokio::{
 use super::row::{Row, Standing, Waiting};
 use crate::{
     error::PageError,
+    scope::{NAMESPACES, scope},
     session::{Caller, Me, TokenId, now},
 };
 
@@ -35,8 +35,6 @@ pub const LONGEST: Duration = Duration::from_secs(600);
 const IDLE: Duration = Duration::from_secs(300);
 /// The time that a reader waits for the list.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most namespaces that are followed for one token.
-const NAMESPACES: usize = 20;
 /// Events on their way from a watch.
 const QUEUE: usize = 64;
 
@@ -105,7 +103,7 @@ impl Feeds {
     }
 
     async fn open(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
-        let scope = scope(&caller.client, namespaces).await?;
+        let scope = scope::<Approval>(&caller.client, namespaces).await?;
         let feed = Arc::new(Feed::new(caller.me.clone(), scope.clone()));
         {
             let mut open = lock(&self.open);
@@ -228,29 +226,6 @@ fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> A
         all.retain(|_, known| known.strong_count() > 0);
     }
     row
-}
-
-/// Returns the namespaces to follow: `None` for all where the caller may list all, else those that were named and may be listed.
-async fn scope(client: &Client, namespaces: &[String]) -> Result<Option<Vec<String>>, PageError> {
-    let one = ListParams::default().limit(1);
-    match Api::<Approval>::all(client.clone()).list_metadata(&one).await.map_err(PageError::from) {
-        Ok(_) => return Ok(None),
-        Err(PageError::Refused(_)) => {}
-        Err(other) => return Err(other),
-    }
-    let asked = namespaces.iter().take(NAMESPACES).map(async |namespace| {
-        let api = Api::<Approval>::namespaced(client.clone(), namespace);
-        (namespace.clone(), api.list_metadata(&one).await.map_err(PageError::from))
-    });
-    let mut allowed = Vec::new();
-    for (namespace, answer) in join_all(asked).await {
-        match answer {
-            Ok(_) => allowed.push(namespace),
-            Err(PageError::Refused(_) | PageError::NotFound(_)) => {}
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(Some(allowed))
 }
 
 /// Follows the open Approvals until the feed's time is over.
