@@ -6,6 +6,7 @@ mod asked;
 mod attacks;
 mod bytes;
 mod chart;
+mod chart_web;
 mod columns;
 mod control_plane;
 mod deciding_guide;

@@ -1,4 +1,4 @@
-//! The chart as people install it: the operator itself runs as a pod, from the image that `cargo xtask image` writes.
+//! The chart as people install it: the operator itself and the page run as pods, from the image that `cargo xtask image` writes.
 //! On a node of its own, because two operators of one installation are one at work and one that stands by.
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -19,8 +19,9 @@ fn image() -> Layout {
     if let Some(folder) = std::env::var_os(IMAGE_FOLDER) {
         return Layout::read(folder.as_ref()).unwrap();
     }
-    let program = program("signoff-controller", "signoff-operator").unwrap();
-    operator_image(&program).unwrap().layout(OPERATOR_IMAGE).unwrap()
+    let operator = program("signoff-controller", "signoff-operator").unwrap();
+    let page = program("signoff-web", "signoff-web").unwrap();
+    operator_image(&operator, &page).unwrap().layout(OPERATOR_IMAGE).unwrap()
 }
 
 #[tokio::test]
@@ -29,20 +30,29 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     let layout = tokio::task::spawn_blocking(image).await.unwrap();
     let image = node.take_in(&layout).await.unwrap();
     // The node has no way to pull: the image must be the one that the chart's defaults name.
-    node.cluster().install(&[("operator.enabled", "true")]).await.unwrap();
+    let values = [("operator.enabled", "true"), ("web.enabled", "true"), ("web.url", "https://signoff.example.com")];
+    node.cluster().install(&values).await.unwrap();
     let admin = node.cluster().admin().await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
     let harness = Harness::on(node.cluster(), "chart").await;
-    let available = await_condition(deployments, "signoff-operator", conditions::is_deployment_completed());
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(120), available).await;
-    waited.expect("the operator's pod is available").unwrap();
+    for name in ["signoff-operator", "signoff-web"] {
+        let available = await_condition(deployments.clone(), name, conditions::is_deployment_completed());
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(120), available).await;
+        waited.unwrap_or_else(|_| panic!("the Pods of {name} are available")).unwrap();
+    }
 
     let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
-    let ours = pods.list(&ListParams::default().labels("app.kubernetes.io/name=signoff")).await.unwrap();
+    let ours = pods.list(&ListParams::default().labels("app.kubernetes.io/component=operator")).await.unwrap();
     let [pod] = &ours.items[..] else { panic!("one pod of the operator: {:#?}", ours.items) };
     assert_eq!(pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()), Some(OPERATOR_ACCOUNT));
     let container = &pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()[0];
     assert_eq!(container.image, image.name);
+    let pages = pods.list(&ListParams::default().labels("app.kubernetes.io/component=web")).await.unwrap().items;
+    assert_eq!(pages.len(), 2, "{pages:#?}");
+    for page in &pages {
+        // What it runs as is not enough: the API server must not have added a token of it.
+        assert!(!serde_json::to_string(page).unwrap().contains("serviceAccountToken"), "{page:#?}");
+    }
     let leases: Api<Lease> = Api::namespaced(admin, OPERATOR_NAMESPACE);
     let leases = leases.list(&ListParams::default()).await.unwrap().items;
     let [lease] = &leases[..] else { panic!("one Lease: {leases:#?}") };

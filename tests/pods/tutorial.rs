@@ -24,8 +24,9 @@ fn script(commands: &[(bool, Command<'_>)]) -> String {
 async fn every_command_of_the_tutorial_does_what_the_page_says() {
     let node = own().await;
     let operator = program("signoff-controller", "signoff-operator").unwrap();
-    let layout =
-        tokio::task::spawn_blocking(move || operator_image(&operator).unwrap().layout(OPERATOR_IMAGE).unwrap());
+    let page = program("signoff-web", "signoff-web").unwrap();
+    let image = move || operator_image(&operator, &page).unwrap().layout(OPERATOR_IMAGE).unwrap();
+    let layout = tokio::task::spawn_blocking(image);
     node.take_in(&layout.await.unwrap()).await.unwrap();
 
     let blocks = page::blocks(PAGE);

@@ -2,20 +2,24 @@
 //!
 //! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and nothing but [`whole`] talks to a cluster.
 //!
+//! * [`answer`]: what an API server has answered, in a sentence
 //! * [`clock`]: the time on this machine, and lengths of time
 //! * [`text`]: text of others within a line, and commands as a shell reads them
 //! * [`seen`], [`voter`]: an Approval as it was read, where its run stands, and who looks at it
 //! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
 //! * [`suggest`]: a command for each verdict that the gate takes
+//! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
 //! * [`successor`]: the Approval that asks again what a superseded one asked
 
+pub mod answer;
 pub mod clock;
 pub mod decisions;
+pub mod edit;
 pub mod entry;
 pub mod foreseen;
 pub mod outcome;

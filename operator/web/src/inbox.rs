@@ -15,10 +15,14 @@ use http::request::Parts;
 use serde::Deserialize;
 use signoff_api::{Moment, gate::TimeoutAction};
 
+use signoff_review::clock::distance;
+
 use crate::{
     error::PageError,
+    history::{self, Latest},
     live::{Feed, Row, Standing, Waiting},
     page::{self, Instant, Shell},
+    scope::is_namespace,
     session::{Caller, cookie, now},
     state::PageState,
 };
@@ -47,11 +51,6 @@ fn typed(jar: &PrivateCookieJar) -> Vec<String> {
     value.split(',').filter(|name| is_namespace(name)).take(TYPED_MOST).map(str::to_owned).collect()
 }
 
-fn is_namespace(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') && !name.ends_with('-')
-}
-
 /// Which part of a long list is shown.
 #[derive(Deserialize)]
 pub struct Part {
@@ -71,10 +70,13 @@ struct Inbox {
     shown_to: usize,
     next: Option<usize>,
     previous: Option<usize>,
+    /// Whether the reader must name namespaces first.
+    looks_nowhere: bool,
     /// The namespaces that are looked at, or `None` for all.
     namespaces: Option<Vec<String>>,
     typed: String,
-    checked: Instant,
+    /// The last decision, where nothing waits.
+    latest: Option<Latest>,
 }
 
 /// The requests of one run.
@@ -108,7 +110,11 @@ pub async fn page(
     Query(part): Query<Part>,
 ) -> Result<Response, PageError> {
     let feed = state.feeds.of(&caller, &places).await?;
-    Ok(page::html(&inbox(&caller, &feed, &typed(&jar).join(", "), part.page)))
+    let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), part.page);
+    if inbox.asked == 0 && !inbox.looks_nowhere {
+        inbox.latest = history::latest(&caller.client, feed.namespaces.as_deref()).await;
+    }
+    Ok(page::html(&inbox))
 }
 
 fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
@@ -141,9 +147,10 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         shown_to,
         next: (part < last).then_some(part + 1),
         previous: part.checked_sub(1),
+        looks_nowhere: feed.namespaces.as_ref().is_some_and(Vec::is_empty),
         namespaces: feed.namespaces.clone(),
         typed: typed.to_owned(),
-        checked: Instant::from(at),
+        latest: None,
     }
 }
 
@@ -205,7 +212,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
     };
     Line {
         deadline: Instant::from(row.deadline),
-        left: page::distance(row.deadline, at),
+        left: distance(row.deadline, at),
         urgency,
         then: after(row.then),
         vote,

@@ -11,14 +11,19 @@
 //! * [`session`]: sign-in, cookies, and the verification of tokens at every request
 //! * [`connection`]: the way to the API server as somebody
 //! * [`inbox`]: the pages
+//! * [`history`], [`policies`]: what was decided, and what the policies demand
 //! * [`live`]: what waits for a token, followed while somebody looks
 
+pub mod approval;
 pub mod assets;
 pub mod connection;
 pub mod error;
+pub mod history;
 pub mod inbox;
 pub mod live;
 pub mod page;
+pub mod policies;
+pub mod scope;
 pub mod server;
 pub mod session;
 pub mod settings;

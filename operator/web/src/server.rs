@@ -11,15 +11,15 @@ use axum::{
 };
 use axum_extra::extract::PrivateCookieJar;
 use http::{
-    HeaderName, HeaderValue, Method, StatusCode,
+    HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{self, HOST, ORIGIN},
 };
 use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBodyLimitLayer};
 
 use crate::{
-    assets,
+    approval, assets,
     error::PageError,
-    inbox, live,
+    history, inbox, live, policies,
     session::{callback, now, sign_in, wanted},
     state::PageState,
 };
@@ -54,6 +54,11 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
     Ok(Router::new()
         .route("/", get(inbox::page))
         .route("/namespaces", post(inbox::places))
+        .route("/n/{namespace}/a/{name}", get(approval::page))
+        .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
+        .route("/history", get(history::page))
+        .route("/history.csv", get(history::csv))
+        .route("/policies", get(policies::page))
         .route("/events", get(live::events))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
@@ -62,10 +67,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
-        .method_not_allowed_fallback(async || {
-            let why = "this address takes only what a form of the page sends: see the inbox";
-            (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
-        })
+        .method_not_allowed_fallback(other_way)
         .layer(middleware::from_fn_with_state(state.clone(), signs_in))
         .layer(foreign)
         .layer(middleware::from_fn_with_state(state.clone(), only_ours))
@@ -75,6 +77,17 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         }))
         .layer(middleware::from_fn_with_state(state.clone(), headers))
         .with_state(state))
+}
+
+/// Whoever looks at an address that takes forms, such as by “try again”, comes to the page of the form.
+async fn other_way(method: Method, uri: Uri) -> Response {
+    if [Method::GET, Method::HEAD].contains(&method) {
+        let page =
+            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::of_form(uri.path()) };
+        return Redirect::to(&page).into_response();
+    }
+    let why = "this address does not take such a request: see the inbox";
+    (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
 }
 
 /// Adds the headers of every response.

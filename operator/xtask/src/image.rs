@@ -1,4 +1,4 @@
-//! `cargo xtask image`: the operator's image as a folder in the OCI layout.
+//! `cargo xtask image`: the image of the operator and of the page as a folder in the OCI layout.
 //! Starts nothing and reaches no registry. What is in the image is the business of `signoff_tests::image`, which the tests on
 //! a node use too.
 
@@ -13,7 +13,7 @@ use signoff_tests::cargo::{cargo, metadata, shown, succeeds};
 use signoff_tests::image::{Layout, OPERATOR_IMAGE, operator_image};
 use signoff_tests::say;
 
-use crate::release::{self, OPERATOR, Platform, megabytes};
+use crate::release::{self, OPERATOR, PAGE, Platform, megabytes};
 
 /// The arguments of `cargo xtask image`.
 #[derive(Args, Debug)]
@@ -21,12 +21,12 @@ pub(crate) struct Options {
     /// The folder to write. Default: `image` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Use the debug program and its shared libraries. After a test run, this takes seconds
+    /// Use the debug programs and their shared libraries. After a test run, this takes seconds
     #[arg(long)]
     debug_build: bool,
 }
 
-/// Builds the program and writes the image.
+/// Builds the programs and writes the image.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let begun = Instant::now();
     let target = metadata()?.target_directory;
@@ -36,14 +36,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
             bail!("the programs do not build");
         }
-        operator_image(&target.join("debug").join(OPERATOR.name))?.layout(OPERATOR_IMAGE)?
+        let debug = target.join("debug");
+        operator_image(&debug.join(OPERATOR.name), &debug.join(PAGE.name))?.layout(OPERATOR_IMAGE)?
     } else {
         let platform = Platform::host()?;
-        say::step("building the release program (minutes the first time)");
+        say::step("building the release programs (minutes the first time)");
         let folder = target.join("shipped").join(platform.name());
-        let program = OPERATOR.build(&platform, &folder)?;
-        say::step(&format!("its symbols are in {}", shown(&folder)));
-        of_release(&program, &release::licences()?)?
+        let (operator, page) = (OPERATOR.build(&platform, &folder)?, PAGE.build(&platform, &folder)?);
+        say::step(&format!("their symbols are in {}", shown(&folder)));
+        of_release(&operator, &page, &release::licences()?)?
     };
     replace(&out, "oci-layout", |folder| layout.write(folder))?;
     let (size, named) = (megabytes(layout.bytes()), layout.named());
@@ -52,9 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the image of the release program, with the texts of the licences of what is in it.
-pub(crate) fn of_release(program: &Path, licences: &str) -> Result<Layout> {
-    operator_image(program)?.text("LICENSES.txt", licences)?.gzipped().layout(OPERATOR_IMAGE)
+/// Returns the image of the release programs, with the texts of the licences of what is in it.
+pub(crate) fn of_release(operator: &Path, page: &Path, licences: &str) -> Result<Layout> {
+    operator_image(operator, page)?.text("LICENSES.txt", licences)?.gzipped().layout(OPERATOR_IMAGE)
 }
 
 /// Writes a folder anew, in place of an earlier one with the file `mark` in it; any other content is left alone.

@@ -1,4 +1,4 @@
-//! The operator's image: its program, the certificates of public authorities, and nothing else.
+//! The image of the operator and of the page: their programs, the certificates of public authorities, and nothing else.
 //! Builds no program: `cargo xtask image` and the tests on a node bring theirs.
 
 use std::path::Path;
@@ -13,14 +13,15 @@ pub const OPERATOR_IMAGE: &str = concat!("docker.io/library/signoff-operator:", 
 pub const IMAGE_FOLDER: &str = "SIGNOFF_IMAGE";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Returns the image of this program, and of the libraries it names where it is not static.
+/// Returns the image of the operator's program and the page's, and of the libraries they name where they are not static.
 ///
 /// # Errors
-/// When the program, a library, or this machine's certificates of public authorities cannot be read.
-pub fn operator_image(program: &Path) -> Result<Image> {
+/// When a program, a library, or this machine's certificates of public authorities cannot be read.
+pub fn operator_image(operator: &Path, page: &Path) -> Result<Image> {
     let label = |name: &str| format!("org.opencontainers.image.{name}");
     Ok(Image::default()
-        .program("signoff-operator", program)?
+        .program("signoff-operator", operator)?
+        .program("signoff-web", page)?
         .file(AUTHORITIES, 0o444, Path::new(AUTHORITIES))?
         // Both are part of the C library; without this file it would ask name servers first.
         .text("etc/nsswitch.conf", "hosts: files dns\n")?
@@ -28,6 +29,7 @@ pub fn operator_image(program: &Path) -> Result<Image> {
         // The same as in the chart and the Dockerfile.
         .user("65532:65532")
         .port(8080)
+        .port(8081)
         .label(&label("title"), "signoff-operator")
         .label(&label("description"), "Runs Workflows that stop at human gates")
         .label(&label("version"), env!("CARGO_PKG_VERSION"))
@@ -62,15 +64,18 @@ mod tests {
 
     #[test]
     fn it_runs_as_the_user_of_the_chart_and_has_no_shell() {
-        let image = operator_image(&std::env::current_exe().unwrap()).unwrap();
-        let deployment = fs::read_to_string(repository("charts/signoff/templates/deployment.yaml")).unwrap();
-        assert!(deployment.contains("runAsUser: 65532\n") && deployment.contains("runAsGroup: 65532\n"));
+        let program = std::env::current_exe().unwrap();
+        let image = operator_image(&program, &program).unwrap();
+        for deployment in ["deployment.yaml", "web-deployment.yaml"] {
+            let deployment = fs::read_to_string(repository("charts/signoff/templates").join(deployment)).unwrap();
+            assert!(deployment.contains("runAsUser: 65532\n") && deployment.contains("runAsGroup: 65532\n"));
+        }
         assert_eq!(image.config["User"], "65532:65532");
-        assert_eq!(image.config["ExposedPorts"], serde_json::json!({"8080/tcp": {}}));
+        assert_eq!(image.config["ExposedPorts"], serde_json::json!({"8080/tcp": {}, "8081/tcp": {}}));
         let layer = image.layer.finish().unwrap();
         let mut layer = tar::Archive::new(&*layer);
         let paths: Vec<_> = layer.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect();
-        for path in ["signoff-operator", "etc/ssl/certs/ca-certificates.crt", "etc/nsswitch.conf"] {
+        for path in ["signoff-operator", "signoff-web", "etc/ssl/certs/ca-certificates.crt", "etc/nsswitch.conf"] {
             assert!(paths.contains(&path.into()), "{path}: {paths:?}");
         }
         assert!(!paths.iter().any(|path| path.starts_with("bin") || path.ends_with("sh")), "{paths:?}");

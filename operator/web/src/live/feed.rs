@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
-use kube::{Api, Client, api::ListParams};
-use signoff_api::{Approval, approval::ApprovalPhase};
+use kube::Client;
+use signoff_api::Approval;
 use signoff_cluster::{
     metrics::RequestMetrics,
     watch::{WatchEvent, follow_selected},
 };
+use signoff_review::seen::still_open;
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -25,6 +25,7 @@ use tokio::{
 use super::row::{Row, Standing, Waiting};
 use crate::{
     error::PageError,
+    scope::{NAMESPACES, scope},
     session::{Caller, Me, TokenId, now},
 };
 
@@ -34,16 +35,17 @@ pub const LONGEST: Duration = Duration::from_secs(600);
 const IDLE: Duration = Duration::from_secs(300);
 /// The time that a reader waits for the list.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most namespaces that are followed for one token.
-const NAMESPACES: usize = 20;
 /// Events on their way from a watch.
 const QUEUE: usize = 64;
+
+/// One copy of the facts of each version of an object, by uid and version, for all who see it.
+type SharedRows = Mutex<HashMap<(String, String), Weak<Row>>>;
 
 /// All feeds.
 pub struct Feeds {
     most: usize,
     open: Mutex<HashMap<TokenId, Arc<Feed>>>,
-    rows: Arc<Mutex<HashMap<(String, String), Weak<Row>>>>,
+    rows: Arc<SharedRows>,
 }
 
 /// The open Approvals that one token may see.
@@ -104,7 +106,7 @@ impl Feeds {
     }
 
     async fn open(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
-        let scope = scope(&caller.client, namespaces).await?;
+        let scope = scope::<Approval>(&caller.client, namespaces).await?;
         let feed = Arc::new(Feed::new(caller.me.clone(), scope.clone()));
         {
             let mut open = lock(&self.open);
@@ -202,7 +204,7 @@ impl Feed {
     }
 
     /// Puts a row in, and returns whether a reader sees a difference.
-    fn put(&self, shared: &Mutex<HashMap<(String, String), Weak<Row>>>, approval: &Approval) -> bool {
+    fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
         let standing = Standing::of(approval, &self.me);
         let row = interned(shared, Row::of(approval));
         let before = lock(&self.rows).insert(row.uid.clone(), Waiting { row: Arc::clone(&row), standing });
@@ -215,7 +217,7 @@ impl Feed {
 }
 
 /// One copy of the facts for all who see the same version of the same object.
-fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> Arc<Row> {
+fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
     let key = (row.uid.clone(), row.version.clone());
     let mut all = lock(shared);
     if let Some(known) = all.get(&key).and_then(Weak::upgrade).filter(|known| **known == row) {
@@ -229,47 +231,8 @@ fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> A
     row
 }
 
-/// The phases of Approvals that are open are not named, because one without a status has none.
-fn open_ones() -> String {
-    use ApprovalPhase::{
-        Aborted, Approved, Cancelled, Deferred, Expired, Modified, Rejected, Responded, Retried, Skipped, Superseded,
-    };
-    let ends =
-        [Approved, Rejected, Modified, Responded, Deferred, Skipped, Aborted, Retried, Expired, Cancelled, Superseded];
-    ends.map(|phase| format!("status.phase!={}", phase.name())).join(",")
-}
-
-/// Returns the namespaces to follow: `None` for all where the caller may list all, else those that were named and may be listed.
-async fn scope(client: &Client, namespaces: &[String]) -> Result<Option<Vec<String>>, PageError> {
-    let one = ListParams::default().limit(1);
-    match Api::<Approval>::all(client.clone()).list_metadata(&one).await.map_err(PageError::from) {
-        Ok(_) => return Ok(None),
-        Err(PageError::Refused(_)) => {}
-        Err(other) => return Err(other),
-    }
-    let asked = namespaces.iter().take(NAMESPACES).map(async |namespace| {
-        let api = Api::<Approval>::namespaced(client.clone(), namespace);
-        (namespace.clone(), api.list_metadata(&one).await.map_err(PageError::from))
-    });
-    let mut allowed = Vec::new();
-    for (namespace, answer) in join_all(asked).await {
-        match answer {
-            Ok(_) => allowed.push(namespace),
-            Err(PageError::Refused(_) | PageError::NotFound(_)) => {}
-            Err(other) => return Err(other),
-        }
-    }
-    Ok(Some(allowed))
-}
-
 /// Follows the open Approvals until the feed's time is over.
-async fn follow(
-    client: Client,
-    scope: Option<Vec<String>>,
-    feed: Arc<Feed>,
-    shared: Arc<Mutex<HashMap<(String, String), Weak<Row>>>>,
-    left: Duration,
-) {
+async fn follow(client: Client, scope: Option<Vec<String>>, feed: Arc<Feed>, shared: Arc<SharedRows>, left: Duration) {
     let places: Vec<Option<String>> = scope.map_or_else(|| vec![None], |all| all.into_iter().map(Some).collect());
     if places.is_empty() {
         feed.changed();
@@ -285,7 +248,7 @@ async fn follow(
         watches.spawn(follow_selected::<Approval>(
             client.clone(),
             place,
-            Some(open_ones()),
+            Some(still_open()),
             to,
             RequestMetrics::default(),
         ));

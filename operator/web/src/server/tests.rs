@@ -66,9 +66,15 @@ async fn a_get_changes_nothing_even_where_a_form_would() {
     let world = world();
     let mut browser = signed_in(&world, "of-alice").await;
     let before = browser.cookies.clone();
-    for path in ["/sign-out", "/sign-in/token?token=of-bob", "/sign-in/start", "/namespaces?namespaces=a"] {
+    for (path, page) in [
+        ("/sign-out", "/"),
+        ("/sign-in/token?token=of-bob", "/sign-in"),
+        ("/sign-in/start", "/sign-in"),
+        ("/namespaces?namespaces=a", "/"),
+        ("/n/a/a/b/decide?verdict=Approve", "/n/a/a/b"),
+    ] {
         let response = browser.get(&world, path).await;
-        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(location(&response), page, "{path}");
         assert_eq!(browser.cookies, before, "{path}");
     }
     for method in [Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS, Method::TRACE] {
@@ -142,19 +148,11 @@ async fn one_lands_where_one_wanted_to_go_and_no_parameter_leads_elsewhere() {
     for (path, landed) in [
         ("/n/finance/a/pay-1", "/n/finance/a/pay-1"),
         ("/history?next=//evil.example", "/history"),
+        ("/?page=2", "/"),
         ("/n/finance/a/%2f%2fevil.example", "/"),
-        ("//evil.example/n/a/a/b", "/"),
     ] {
         let mut browser = Browser::default();
-        // A page that is not there yet has no session to end: the cookie is what this is about.
-        let jar = axum_extra::extract::PrivateCookieJar::new(world.state.key.clone());
-        let path_only = path.split('?').next().unwrap();
-        let jar = crate::session::wanted::remember(jar, path_only, crate::session::now());
-        let response = axum::response::IntoResponse::into_response((jar, ""));
-        for line in response.headers().get_all(header::SET_COOKIE) {
-            let (name, value) = line.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
-            browser.cookies.insert(name.to_owned(), value.to_owned());
-        }
+        assert_eq!(location(&browser.get(&world, path).await), "/sign-in", "{path}");
         let form = "token=of-alice&next=https://evil.example";
         let response = browser.post(&world, "/sign-in/token?next=//evil.example", form).await;
         assert_eq!(location(&response), landed, "{path}");

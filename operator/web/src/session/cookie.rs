@@ -185,7 +185,7 @@ mod tests {
         assert!(read(&jar(&sent, &Key::generate())).is_none(), "of another key");
         assert!(read(&jar(&sent[..1], &key)).is_none(), "a part is missing");
         let mut changed = sent.clone();
-        let other = if &sent[0][40..41] == "A" { "B" } else { "A" };
+        let other = if &changed[0][40..41] == "A" { "B" } else { "A" };
         changed[0].replace_range(40..41, other);
         assert!(read(&jar(&changed, &key)).is_none(), "a changed part");
         assert!(read(&jar(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");

@@ -22,6 +22,7 @@ use openidconnect::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use signoff_review::foreseen::Counter;
 use tower::ServiceExt;
 
 use super::{
@@ -196,8 +197,8 @@ impl World {
         let (seen, tokens) =
             (Arc::<Mutex<Vec<HeaderMap>>>::default(), Arc::<Mutex<HashMap<String, String>>>::default());
         let connection = Connection::over(api_server(Arc::clone(&seen), Arc::clone(&tokens)), settings.auth);
-        let feeds = Feeds::new(10);
-        let state = PageState::new(Parts { settings, connection, sessions, feeds, key });
+        let (feeds, counter) = (Feeds::new(10), Counter::start(1).unwrap());
+        let state = PageState::new(Parts { settings, connection, sessions, feeds, counter, key });
         let page = server::router(state.clone()).unwrap();
         Self { idp, seen, tokens, state, page }
     }

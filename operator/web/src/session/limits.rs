@@ -18,7 +18,7 @@ use governor::{
     clock::{Clock, DefaultClock},
     state::{InMemoryState, NotKeyed},
 };
-use http::{HeaderMap, HeaderValue, header::RETRY_AFTER, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
 use lru::LruCache;
 use tokio::time::Instant;
 
@@ -126,8 +126,8 @@ impl FromRequestParts<PageState> for Allowed {
         let address = limits.address(peer.ip(), &parts.headers);
         limits.count(Network::from(address)).map(|()| Self).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
-            let why = format!("there were too many sign-ins from your address: try again in {seconds} seconds");
-            let mut response = PageError::TooMany(why).into_response();
+            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
+            let mut response = super::sign_in::failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
             response
         })

@@ -38,15 +38,7 @@ pub use caller::Caller;
 pub use limits::{Allowed, Limits};
 use names::Names;
 pub use oidc::{Issuer, Unverified};
-
-/// The user that the API server authenticated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Me {
-    /// The user name.
-    pub user: String,
-    /// The groups.
-    pub groups: Vec<String>,
-}
+pub use signoff_review::{clock::now, voter::Me};
 
 /// A session, as its cookies hold it.
 #[derive(Clone, Debug)]
@@ -170,12 +162,6 @@ pub async fn who(client: &Client) -> Result<Me, PageError> {
         }
         _ => Err(PageError::SignIn),
     }
-}
-
-/// Returns the time on this machine. What is in time, the API server says.
-#[must_use]
-pub fn now() -> Moment {
-    Moment::from(jiff::Timestamp::now())
 }
 
 #[cfg(test)]

@@ -18,11 +18,20 @@ const LONGEST_NAME: usize = 253;
 
 /// Remembers the page of a path. A form that was sent belongs to the page that showed it.
 pub fn remember(jar: PrivateCookieJar, path: &str, now: Moment) -> PrivateCookieJar {
-    let path = path.strip_suffix("/decide").unwrap_or(path);
-    match page(path) {
+    match page(without_form(path)) {
         Some(path) => jar.add(cookie(NAME.to_owned(), format!("{now} {path}"))),
         None => jar,
     }
+}
+
+/// Returns the page that shows the form of a path, or else the inbox.
+#[must_use]
+pub fn of_form(path: &str) -> String {
+    page(without_form(path)).unwrap_or_else(|| "/".to_owned())
+}
+
+fn without_form(path: &str) -> &str {
+    path.strip_suffix("/decide").unwrap_or(path)
 }
 
 /// Returns the path of the page that was wanted, and forgets it. The inbox, if there is none.

@@ -24,7 +24,7 @@ use signoff_tests::image::{Archive, gzip, sha256};
 use signoff_tests::say;
 use url::Url;
 
-pub(crate) use programs::{OPERATOR, Platform};
+pub(crate) use programs::{OPERATOR, PAGE, Platform};
 use programs::{PLUGIN, PROGRAMS};
 use sbom::Parts;
 
@@ -83,7 +83,8 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
     let graph = graph()?;
     let parts = parts(&graph)?;
     let licences = licences::texts(&parts)?;
-    image::of_release(&folder.join(host.name()).join(OPERATOR.name), &licences)?.write(&folder.join("image"))?;
+    let built = |program: programs::Program| folder.join(host.name()).join(program.name);
+    image::of_release(&built(OPERATOR), &built(PAGE), &licences)?.write(&folder.join("image"))?;
     fs::write(folder.join("LICENSES.txt"), licences)?;
     chart(&folder.join(format!("signoff-{VERSION}.tgz")), helm)?;
     fs::write(folder.join("approve.yaml"), krew::manifest(VERSION, url, &plugins)?)?;
@@ -109,7 +110,7 @@ fn graph() -> Result<Value> {
 }
 
 fn parts(graph: &Value) -> Result<Parts<'_>> {
-    Parts::find(graph, &["signoff-controller", "signoff-cli"])
+    Parts::find(graph, &["signoff-controller", "signoff-web", "signoff-cli"])
 }
 
 /// Packs the chart as `helm package` does, but without times, and has helm read it.

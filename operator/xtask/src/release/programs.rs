@@ -1,5 +1,5 @@
 //! The programs that are shipped, and the platforms they are built for.
-//! The operator is static, for an image with nothing else in it. What people type takes the C library of their machine, whose
+//! The operator and the page are static, for an image with nothing else in it. What people type takes the C library of their machine, whose
 //! name service may have parts (users, hosts) that no static program can load.
 
 use std::fs;
@@ -21,11 +21,13 @@ pub(crate) struct Program {
 /// The operator.
 pub(crate) const OPERATOR: Program =
     Program { package: "signoff-controller", name: "signoff-operator", is_static: true };
+/// The page.
+pub(crate) const PAGE: Program = Program { package: "signoff-web", name: "signoff-web", is_static: true };
 /// The plugin of kubectl.
 pub(super) const PLUGIN: Program = Program { package: "signoff-cli", name: "kubectl-approve", is_static: false };
 /// All of them.
-pub(super) const PROGRAMS: [Program; 3] =
-    [OPERATOR, PLUGIN, Program { package: "signoff-cli", name: "signoff", is_static: false }];
+pub(super) const PROGRAMS: [Program; 4] =
+    [OPERATOR, PAGE, PLUGIN, Program { package: "signoff-cli", name: "signoff", is_static: false }];
 
 /// Targets of Rust, and the names of operating system and architecture that Go and Krew have for them.
 const TARGETS: [(&str, &str, &str); 2] =
@@ -109,7 +111,7 @@ pub(super) struct Library {
     pub(super) licence: &'static str,
 }
 
-/// The libraries that the toolchain links in: Rust's own, and the C library of the static operator.
+/// The libraries that the toolchain links in: Rust's own, and the C library of the static programs.
 pub(super) fn libraries() -> Result<Vec<Library>> {
     let said = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
     let glibc = said.trim().strip_prefix("glibc ").context("the C library is not glibc")?.to_owned();

@@ -1,0 +1,269 @@
+//! What the reader looks for, as the address says it.
+//!
+//! **Invariant:** nothing in an address is trusted: what cannot be read is told beside its field, and then nothing is listed.
+
+use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use signoff_api::{Moment, Verdict, approval::ApprovalPhase};
+use signoff_review::text::one_line;
+use url::form_urlencoded;
+
+use super::row::Row;
+use crate::scope::is_namespace;
+
+/// The most characters that are searched for.
+const LONGEST: usize = 253;
+/// The outcomes without a verdict.
+const VOID: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Superseded];
+
+/// One field: what was typed, and why it cannot be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Field {
+    /// What was typed, at most as much as is searched for.
+    pub text: String,
+    /// Why it cannot be used.
+    pub wrong: Option<String>,
+}
+
+/// The fields of the form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The first day, in UTC.
+    pub from: Field,
+    /// The last day, in UTC.
+    pub to: Field,
+    /// The namespace, whole.
+    pub namespace: Field,
+    /// A part of the name of the run.
+    pub run: Field,
+    /// A part of the path of the gate.
+    pub gate: Field,
+    /// A part of the name of somebody who decided.
+    pub who: Field,
+    /// The verdict, or the phase of an outcome without one.
+    pub verdict: Field,
+    /// A part of the reason.
+    pub reason: Field,
+    start: Option<Moment>,
+    /// The end of the last day, which is no part of it.
+    end: Option<Moment>,
+    wanted: Option<Wanted>,
+}
+
+/// The outcomes that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Verdict(Verdict),
+    Phase(ApprovalPhase),
+}
+
+impl Filter {
+    /// Reads the query of an address. Returns the number of the page too, from 0.
+    #[must_use]
+    pub fn read(query: &str) -> (Self, usize) {
+        let mut filter = Self::default();
+        let mut page = 0;
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if name == "page" {
+                page = value.parse().unwrap_or(0);
+            } else if let Some(field) = filter.field(&name) {
+                *field = Field::of(&value);
+            }
+        }
+        filter.check();
+        (filter, page)
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut Field> {
+        match name {
+            "from" => Some(&mut self.from),
+            "to" => Some(&mut self.to),
+            "namespace" => Some(&mut self.namespace),
+            "run" => Some(&mut self.run),
+            "gate" => Some(&mut self.gate),
+            "who" => Some(&mut self.who),
+            "verdict" => Some(&mut self.verdict),
+            "reason" => Some(&mut self.reason),
+            _ => None,
+        }
+    }
+
+    fn check(&mut self) {
+        let first = self.from.day();
+        let last = self.to.day();
+        self.start = first.and_then(midnight);
+        self.end = last.and_then(|day| midnight(day.checked_add(1.day()).ok()?));
+        if last.is_some() && self.end.is_none() {
+            self.to.say("this day cannot be used: take an earlier one");
+        }
+        if first.zip(last).is_some_and(|(first, last)| first > last) {
+            self.to.say("the last day is before the first one: exchange them");
+        }
+        if !self.namespace.text.is_empty() && !is_namespace(&self.namespace.text) {
+            self.namespace.say("this is no namespace: names have lower-case letters, digits and hyphens");
+        }
+        let text = self.verdict.text.as_str();
+        if !text.is_empty() {
+            let verdict = choices().into_iter().find(|choice| choice.name() == text);
+            self.wanted = verdict;
+            if verdict.is_none() {
+                self.verdict.say("there is no such verdict: choose one of the list");
+            }
+        }
+    }
+
+    /// Whether something was asked for that cannot be read.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.fields().iter().any(|(_, field)| field.wrong.is_some())
+    }
+
+    /// Whether nothing was asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields().iter().all(|(_, field)| field.text.is_empty())
+    }
+
+    fn fields(&self) -> [(&'static str, &Field); 8] {
+        [
+            ("from", &self.from),
+            ("to", &self.to),
+            ("namespace", &self.namespace),
+            ("run", &self.run),
+            ("gate", &self.gate),
+            ("who", &self.who),
+            ("verdict", &self.verdict),
+            ("reason", &self.reason),
+        ]
+    }
+
+    /// Returns the query of an address that asks for the same.
+    #[must_use]
+    pub fn query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
+            query.append_pair(name, &field.text);
+        }
+        query.finish()
+    }
+
+    /// Returns the field selector for the Approvals that can be meant: those that have ended, and only the phases that the
+    /// verdict can lead to.
+    #[must_use]
+    pub fn selector(&self) -> String {
+        let leads = |phase: &ApprovalPhase| match self.wanted {
+            _ if !phase.is_end() => false,
+            None => true,
+            Some(Wanted::Phase(wanted)) => wanted == *phase,
+            // A timeout leads to a verdict too.
+            Some(Wanted::Verdict(verdict)) => [ApprovalPhase::of(verdict), ApprovalPhase::Expired].contains(phase),
+        };
+        let others: Vec<_> = PHASES
+            .iter()
+            .filter(|phase| !leads(phase))
+            .map(|phase| format!("status.phase!={}", phase.name()))
+            .collect();
+        others.join(",")
+    }
+
+    /// Whether a row is asked for.
+    #[must_use]
+    pub fn takes(&self, row: &Row) -> bool {
+        let within = |field: &Field, text: &str| field.text.is_empty() || fold(text).contains(&fold(&field.text));
+        let is_in_time = self.start.is_none_or(|start| row.at.is_some_and(|at| at >= start))
+            && self.end.is_none_or(|end| row.at.is_some_and(|at| at < end));
+        let is_wanted = match self.wanted {
+            None => true,
+            Some(Wanted::Verdict(verdict)) => row.verdict == Some(verdict),
+            Some(Wanted::Phase(phase)) => row.verdict.is_none() && row.phase == phase,
+        };
+        let mut names = row.deciders.iter().flat_map(|one| [Some(&one.name), one.via.as_ref()]).flatten();
+        is_in_time
+            && is_wanted
+            && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
+            && within(&self.run, &row.workflow)
+            && within(&self.gate, &row.gate)
+            && within(&self.reason, row.reason.as_deref().unwrap_or_default())
+            && (self.who.text.is_empty() || names.any(|name| within(&self.who, name)))
+    }
+
+    /// Returns the verdicts that can be chosen, each with whether it is chosen.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<(&'static str, bool)> {
+        choices().into_iter().map(|choice| (choice.name(), self.wanted == Some(choice))).collect()
+    }
+}
+
+/// All phases.
+const PHASES: [ApprovalPhase; 13] = [
+    ApprovalPhase::Pending,
+    ApprovalPhase::Overdue,
+    ApprovalPhase::Approved,
+    ApprovalPhase::Rejected,
+    ApprovalPhase::Modified,
+    ApprovalPhase::Responded,
+    ApprovalPhase::Deferred,
+    ApprovalPhase::Skipped,
+    ApprovalPhase::Aborted,
+    ApprovalPhase::Retried,
+    ApprovalPhase::Expired,
+    ApprovalPhase::Cancelled,
+    ApprovalPhase::Superseded,
+];
+
+/// What can be chosen: Escalate never ends a request.
+fn choices() -> Vec<Wanted> {
+    let verdicts = Verdict::ALL.into_iter().filter(|verdict| *verdict != Verdict::Escalate).map(Wanted::Verdict);
+    verdicts.chain(VOID.map(Wanted::Phase)).collect()
+}
+
+impl Wanted {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Verdict(verdict) => verdict.name(),
+            Self::Phase(phase) => phase.name(),
+        }
+    }
+}
+
+impl Field {
+    fn of(typed: &str) -> Self {
+        let typed = typed.trim();
+        let text: String = typed.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        let mut field = Self { text, wrong: None };
+        if typed.chars().count() > LONGEST {
+            field.say(&format!("this is too long: search for at most {LONGEST} characters"));
+        } else if typed.chars().any(char::is_control) {
+            field.say("this has control characters: type it without them");
+        }
+        field
+    }
+
+    fn say(&mut self, why: &str) {
+        self.wrong.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn day(&mut self) -> Option<Date> {
+        if self.text.is_empty() {
+            return None;
+        }
+        // Exactly the form that a date field sends: jiff alone reads more than days.
+        let is_spelled = self.text.len() == 10 && self.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let day = is_spelled.then(|| self.text.parse().ok()).flatten();
+        if day.is_none() {
+            self.say(&format!("{} is no day: write it as 2026-11-25", one_line(&self.text, 40)));
+        }
+        day
+    }
+}
+
+fn midnight(day: Date) -> Option<Moment> {
+    day.to_zoned(TimeZone::UTC).ok().map(|at| Moment::from(at.timestamp()))
+}
+
+fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

@@ -1,0 +1,228 @@
+//! `/history` and `/history.csv`: what was decided, by whom and when.
+//!
+//! **Invariant:** it shows what the caller may list, and says where that is not all.
+
+mod export;
+mod filter;
+mod read;
+mod row;
+
+use askama::Template;
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse, Response},
+};
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use kube::Client;
+use signoff_api::{Approval, Moment};
+use signoff_review::clock;
+
+use self::{filter::Filter, read::Found, row::Row};
+use crate::{
+    error::PageError,
+    inbox::Places,
+    page::{self, Instant, Shell},
+    scope::scope,
+    session::{Caller, now},
+    state::PageState,
+};
+
+/// The most rows on one page.
+const PAGE: usize = 50;
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct History {
+    shell: Shell,
+    filter: Filter,
+    lines: Vec<Line>,
+    all: usize,
+    shown_from: usize,
+    shown_to: usize,
+    next: Option<String>,
+    previous: Option<String>,
+    /// The address of the same as CSV, if it can be had.
+    export: Option<String>,
+    /// How many Approvals were read, if there are more.
+    incomplete: Option<usize>,
+    unreadable: Vec<String>,
+    /// The namespaces that are looked at, or `None` for all.
+    namespaces: Option<Vec<String>>,
+    is_filtered: bool,
+}
+
+struct Line {
+    row: Row,
+    at: Option<Instant>,
+}
+
+/// Shows what was decided.
+///
+/// # Errors
+/// As every request.
+pub async fn page(
+    State(_): State<PageState>,
+    caller: Caller,
+    Places(places): Places,
+    RawQuery(query): RawQuery,
+) -> Result<Response, PageError> {
+    let (filter, part) = Filter::read(&query.unwrap_or_default());
+    let (filter, found, namespaces) = look(&caller.client, filter, &places).await?;
+    Ok(page::html(&history(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
+}
+
+/// Returns the same as a file.
+///
+/// # Errors
+/// A filter that cannot be read; and as every request.
+pub async fn csv(
+    State(_): State<PageState>,
+    caller: Caller,
+    Places(places): Places,
+    RawQuery(query): RawQuery,
+) -> Result<Response, PageError> {
+    let (filter, _) = Filter::read(&query.unwrap_or_default());
+    let (filter, found, _) = look(&caller.client, filter, &places).await?;
+    if filter.is_wrong() {
+        return Err(PageError::Bad("the filter cannot be read: see the history, which says what is wrong".to_owned()));
+    }
+    file(&found, now())
+}
+
+/// Reads what a filter asks for. A filter that is wrong finds nothing.
+async fn look(
+    client: &Client,
+    mut filter: Filter,
+    places: &[String],
+) -> Result<(Filter, Found, Option<Vec<String>>), PageError> {
+    let named = [filter.namespace.text.clone()];
+    let is_named = !filter.namespace.text.is_empty();
+    let is_wrong = filter.is_wrong();
+    let namespaces = scope::<Approval>(client, if is_named && !is_wrong { &named } else { places }).await?;
+    if is_wrong {
+        return Ok((filter, Found::default(), namespaces));
+    }
+    if is_named && namespaces.as_ref().is_some_and(Vec::is_empty) {
+        filter.namespace.wrong = Some("you must not list the Approvals of this namespace".to_owned());
+        return Ok((filter, Found::default(), None));
+    }
+    let narrowed = if is_named { Some(named.to_vec()) } else { namespaces.clone() };
+    let found =
+        read::read(client, narrowed.as_deref(), &filter.selector(), read::MOST, |row| filter.takes(row)).await?;
+    Ok((filter, found, narrowed.filter(|_| !is_named)))
+}
+
+fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Vec<String>>, part: usize) -> History {
+    let all = found.rows.len();
+    let last = all.saturating_sub(1) / PAGE;
+    let part = part.min(last);
+    let lines: Vec<_> = found.rows.into_iter().skip(part * PAGE).take(PAGE).map(Line::of).collect();
+    shell.command = Some(match (&namespaces, filter.namespace.text.as_str()) {
+        (_, namespace) if !namespace.is_empty() && filter.namespace.wrong.is_none() => {
+            format!("kubectl approve list --all --namespace {namespace}")
+        }
+        (None, _) => "kubectl approve list --all --all-namespaces".to_owned(),
+        (Some(_), _) => "kubectl approve list --all".to_owned(),
+    });
+    let query = filter.query();
+    let to = |page: usize| match query.as_str() {
+        "" => format!("/history?page={page}"),
+        query => format!("/history?{query}&page={page}"),
+    };
+    let export =
+        (all > 0).then(|| if query.is_empty() { "/history.csv".to_owned() } else { format!("/history.csv?{query}") });
+    History {
+        shell,
+        shown_from: part * PAGE + 1,
+        shown_to: part * PAGE + lines.len(),
+        lines,
+        all,
+        next: (part < last).then(|| to(part + 1)),
+        previous: part.checked_sub(1).map(to),
+        export,
+        incomplete: found.has_more.then_some(found.read),
+        unreadable: found.unreadable,
+        namespaces,
+        is_filtered: !filter.is_empty(),
+        filter,
+    }
+}
+
+impl Line {
+    fn of(row: Row) -> Self {
+        Self { at: row.at.map(dated), row }
+    }
+}
+
+/// An instant with its year: a history is older than a year.
+fn dated(at: Moment) -> Instant {
+    let instant = Instant::from(at);
+    let shown = at.ceil_to_second().timestamp().strftime("%-d %b %Y, %H:%M UTC").to_string();
+    Instant { shown, ..instant }
+}
+
+fn file(found: &Found, at: Moment) -> Result<Response, PageError> {
+    let body = export::csv(&found.rows)
+        .map_err(|error| PageError::Internal(format!("the history cannot be written as CSV: {error}")))?;
+    // Whoever opens the file later must see that it is not everything.
+    let part = if found.has_more || !found.unreadable.is_empty() { "-incomplete" } else { "" };
+    let name = format!("signoff-history-{}{part}.csv", at.timestamp().strftime("%Y-%m-%d"));
+    let headers = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8; header=present".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// The last decision, for a page on which nothing waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latest {
+    /// When.
+    pub at: Instant,
+    /// How long ago: `12m ago`.
+    pub ago: String,
+    /// What became of it: `Approved`.
+    pub word: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the Approval.
+    pub name: String,
+    /// The run.
+    pub workflow: String,
+    /// The gate.
+    pub gate: String,
+}
+
+/// Returns the last decision in namespaces that the caller may list, or `None` if it is not known: one page is read of each list,
+/// 500 Approvals at most in all, and of more the last one is not known.
+pub async fn latest(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
+    let selector = Filter::default().selector();
+    let found = read::read(client, namespaces, &selector, read::PAGE, |row| row.at.is_some()).await;
+    match found {
+        Ok(found) if !found.has_more => last_of(&found, now()),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::debug!(%error, "the last decision is not known");
+            None
+        }
+    }
+}
+
+fn last_of(found: &Found, now: Moment) -> Option<Latest> {
+    let row = found.rows.first()?;
+    let at = row.at?;
+    Some(Latest {
+        at: dated(at),
+        ago: clock::distance(at.min(now), now),
+        word: row.word(),
+        namespace: row.namespace.clone(),
+        name: row.name.clone(),
+        workflow: row.workflow.clone(),
+        gate: row.gate.clone(),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

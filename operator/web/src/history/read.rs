@@ -1,0 +1,117 @@
+//! Reads what was decided from the API server, page by page, as the caller.
+//!
+//! **Invariant:** what is read is bounded, and whoever shows it learns whether there is more.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use signoff_api::Approval;
+use signoff_cluster::error::status_code;
+use tokio::sync::Semaphore;
+
+use super::row::{self, Row};
+use crate::{error::PageError, scope};
+
+/// The most Approvals that are read for one page or one file.
+pub const MOST: usize = 5_000;
+/// The most Approvals of one response.
+pub const PAGE: usize = 500;
+/// The time that a reader waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One response can have many megabytes, so only so many readers are served at once, and the others wait.
+static READERS: Semaphore = Semaphore::const_new(8);
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The rows that were asked for, the newest first.
+    pub rows: Vec<Row>,
+    /// The number of Approvals that were read.
+    pub read: usize,
+    /// Whether there are more than were read.
+    pub has_more: bool,
+    /// The Approvals that this version cannot read, as `namespace/name`.
+    pub unreadable: Vec<String>,
+}
+
+/// Reads the Approvals that have ended. `namespaces`: where, or `None` for the whole cluster. `selector`: a field selector.
+///
+/// # Errors
+/// As every request; and a list that takes longer than a minute.
+pub async fn read(
+    client: &Client,
+    namespaces: Option<&[String]>,
+    selector: &str,
+    most: usize,
+    takes: impl Fn(&Row) -> bool,
+) -> Result<Found, PageError> {
+    let all = async {
+        let _turn = READERS.acquire().await.map_err(|error| PageError::Internal(error.to_string()))?;
+        read_all(client, namespaces, selector, most, takes).await
+    };
+    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
+        Err(PageError::Away(format!("the API server has not listed the Approvals within {PATIENCE:?}: try again")))
+    })
+}
+
+async fn read_all(
+    client: &Client,
+    namespaces: Option<&[String]>,
+    selector: &str,
+    most: usize,
+    takes: impl Fn(&Row) -> bool,
+) -> Result<Found, PageError> {
+    let kind = ApiResource::erase::<Approval>(&());
+    let mut found = Found::default();
+    'places: for place in scope::places(namespaces) {
+        let api: Api<DynamicObject> = match &place {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+            None => Api::all_with(client.clone(), &kind),
+        };
+        let mut next: Option<String> = None;
+        loop {
+            let left = most.saturating_sub(found.read).min(PAGE);
+            if left == 0 {
+                found.has_more = true;
+                break 'places;
+            }
+            let mut params = ListParams::default().fields(selector).limit(u32::try_from(left).unwrap_or(1));
+            params.continue_token = next.take();
+            let list = api.list(&params).await.map_err(refused)?;
+            found.read += list.items.len();
+            for object in list.items {
+                take(&mut found, object, &takes);
+            }
+            next = list.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                break;
+            }
+        }
+    }
+    row::sort(&mut found.rows);
+    Ok(found)
+}
+
+/// The continuation of a list ends after a few minutes, and then nothing is refused.
+fn refused(error: kube::Error) -> PageError {
+    match status_code(&error) {
+        Some(410) => PageError::Away("the API server cannot go on with its list of Approvals: try again".to_owned()),
+        _ => error.into(),
+    }
+}
+
+fn take(found: &mut Found, object: DynamicObject, takes: impl Fn(&Row) -> bool) {
+    let meta = object.meta();
+    let name = [&meta.namespace, &meta.name].map(|part| part.clone().unwrap_or_default()).join("/");
+    match object.try_parse::<Approval>() {
+        Ok(approval) => found.rows.extend(Row::of(&approval).filter(takes)),
+        Err(error) => {
+            tracing::warn!(approval = name, %error, "an Approval cannot be read");
+            found.unreadable.push(name);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `/policies`: what the approval policies match and demand, read-only.
+//!
+//! **Invariant:** what the caller may not list is told, never left out without a word.
+
+mod words;
+
+use std::fmt::Debug;
+
+use askama::Template;
+use axum::{extract::State, response::Response};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use serde::de::DeserializeOwned;
+use signoff_api::policy::{ApprovalPolicy, ClusterApprovalPolicy};
+use signoff_review::text::{one_line, quoted};
+
+use self::words::Words;
+use crate::{
+    error::PageError,
+    inbox::Places,
+    page::{self, Shell},
+    scope::{places, scope},
+    session::Caller,
+    state::PageState,
+};
+
+/// The most policies of one list.
+const MOST: u32 = 500;
+
+#[derive(Template)]
+#[template(path = "policies.html")]
+struct PoliciesPage {
+    shell: Shell,
+    cluster: Listed,
+    own: Listed,
+    /// The namespaces that are looked at, or `None` for all.
+    namespaces: Option<Vec<String>>,
+}
+
+/// One list of policies.
+#[derive(Debug, Default)]
+struct Listed {
+    cards: Vec<Card>,
+    has_more: bool,
+    /// Why it could not be listed.
+    refused: Option<String>,
+}
+
+/// One policy.
+#[derive(Debug)]
+struct Card {
+    namespace: Option<String>,
+    name: String,
+    /// What it says, or why it cannot be read.
+    words: Result<Words, String>,
+    command: String,
+}
+
+/// Shows the policies.
+///
+/// # Errors
+/// As every request, except that the list is refused.
+pub async fn page(State(_): State<PageState>, caller: Caller, Places(named): Places) -> Result<Response, PageError> {
+    let client = &caller.client;
+    let namespaces = scope::<ApprovalPolicy>(client, &named).await?;
+    let cluster = refusable(list(client, None, cluster_card).await)?;
+    let mut own = Listed::default();
+    for place in places(namespaces.as_deref()) {
+        let mut more = refusable(list(client, place.as_deref(), own_card).await)?;
+        own.cards.append(&mut more.cards);
+        own.has_more |= more.has_more;
+        own.refused = own.refused.or(more.refused);
+    }
+    let mut shell = Shell::of(&caller, "Policies", "policies");
+    let everywhere = if namespaces.is_none() { " --all-namespaces" } else { "" };
+    shell.command = Some(format!("kubectl get approvalpolicies,clusterapprovalpolicies{everywhere}"));
+    Ok(page::html(&PoliciesPage { shell, cluster, own, namespaces }))
+}
+
+fn refusable(listed: Result<Listed, PageError>) -> Result<Listed, PageError> {
+    match listed {
+        Err(PageError::Refused(why)) => Ok(Listed { refused: Some(why), ..Listed::default() }),
+        other => other,
+    }
+}
+
+/// Lists policies of one place. One that this version cannot read does not hide the others.
+async fn list<K>(client: &Client, namespace: Option<&str>, card: fn(&K) -> Card) -> Result<Listed, PageError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Debug,
+{
+    let kind = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    };
+    let list = api.list(&ListParams::default().limit(MOST)).await?;
+    let has_more = list.metadata.continue_.is_some_and(|token| !token.is_empty());
+    let cards = list.items.into_iter().map(|object| read(object, &kind, card)).collect();
+    Ok(Listed { cards, has_more, refused: None })
+}
+
+fn read<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> Card) -> Card
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let (namespace, name) = (object.namespace(), object.name_any());
+    match object.try_parse::<K>() {
+        Ok(policy) => card(&policy),
+        Err(error) => Card {
+            command: command(&kind.plural, &name, namespace.as_deref()),
+            words: Err(format!("this version cannot read it: {}", one_line(&error.to_string(), 1000))),
+            namespace,
+            name,
+        },
+    }
+}
+
+fn cluster_card(policy: &ClusterApprovalPolicy) -> Card {
+    let name = policy.name_any();
+    let command = command("clusterapprovalpolicies", &name, None);
+    Card { namespace: None, name, words: Ok(words::of_cluster(&policy.spec)), command }
+}
+
+fn own_card(policy: &ApprovalPolicy) -> Card {
+    let (namespace, name) = (policy.namespace().unwrap_or_default(), policy.name_any());
+    let command = command("approvalpolicies", &name, Some(&namespace));
+    let words = Ok(words::of_namespace(&policy.spec, &namespace));
+    Card { namespace: Some(namespace), name, words, command }
+}
+
+fn command(plural: &str, name: &str, namespace: Option<&str>) -> String {
+    let mut words = vec!["kubectl", "get", plural, name];
+    if let Some(namespace) = namespace {
+        words.extend(["--namespace", namespace]);
+    }
+    words.extend(["-o", "yaml"]);
+    quoted(&words)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What a policy matches and demands, in sentences.
+//!
+//! It must not soften what a policy demands. What an added gate asks, and how long it waits, is in the policy itself.
+
+use signoff_api::{
+    gate::{GateType, PersonRule, Quorum, RequiredFrom, TimeoutAction},
+    policy::{
+        ApprovalPolicySpec, ClusterApprovalPolicySpec, Deciders, GateRules, GuardedKind, LabelOperator, LabelRule,
+        NamespaceSelector, PolicyRules, PolicyStep, Position,
+    },
+};
+use signoff_review::{
+    quorum::{people, rules, subjects},
+    text::one_line,
+};
+
+/// A policy in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The namespaces and gates that it applies to.
+    pub applies: Vec<String>,
+    /// Who must agree besides those whom the gate names.
+    pub who: Option<String>,
+    /// What it demands.
+    pub demands: Vec<String>,
+}
+
+/// Describes a policy of the cluster.
+#[must_use]
+pub fn of_cluster(spec: &ClusterApprovalPolicySpec) -> Words {
+    let selector = spec.match_.as_ref().and_then(|found| found.namespace_selector.as_ref());
+    let types = spec.match_.as_ref().map(|found| found.gate_types.as_slice()).unwrap_or_default();
+    let mut words = of_rules(&spec.rules);
+    words.applies = vec![namespaces(selector), gates(types)];
+    words.demands.extend(identities(&spec.identities));
+    words
+}
+
+/// Describes a policy of a namespace.
+#[must_use]
+pub fn of_namespace(spec: &ApprovalPolicySpec, namespace: &str) -> Words {
+    let types = spec.match_.as_ref().map(|found| found.gate_types.as_slice()).unwrap_or_default();
+    let mut words = of_rules(&spec.rules);
+    words.applies = vec![format!("namespace {namespace}"), gates(types)];
+    words
+}
+
+fn namespaces(selector: Option<&NamespaceSelector>) -> String {
+    let selector = selector.cloned().unwrap_or_default();
+    let labels = selector.match_labels.iter().map(|(key, value)| one_line(&format!("{key}={value}"), 400));
+    let all: Vec<_> = labels.chain(selector.match_expressions.iter().map(label)).collect();
+    if all.is_empty() { "every namespace".to_owned() } else { format!("namespaces with {}", all.join(" and ")) }
+}
+
+fn label(rule: &LabelRule) -> String {
+    let (key, values) = (one_line(&rule.key, 320), one_line(&rule.values.join(", "), 1200));
+    match rule.operator {
+        LabelOperator::In => format!("label {key} one of {values}"),
+        LabelOperator::NotIn => format!("label {key} absent or none of {values}"),
+        LabelOperator::Exists => format!("label {key}"),
+        LabelOperator::DoesNotExist => format!("no label {key}"),
+    }
+}
+
+fn gates(types: &[GateType]) -> String {
+    if types.is_empty() {
+        return "every gate".to_owned();
+    }
+    let names: Vec<_> = types.iter().map(|type_| gate(*type_)).collect();
+    format!("only gates of these types: {}", names.join("; "))
+}
+
+fn gate(type_: GateType) -> &'static str {
+    match type_ {
+        GateType::Step => "steps that ask",
+        GateType::PlanApproval => "plans",
+        GateType::FinalResponse => "the result of a run",
+        GateType::OutputValidation => "the answer of a step",
+        GateType::ErrorEscalation => "steps that failed",
+        GateType::StepStart => "steps before they start",
+    }
+}
+
+fn of_rules(rules: &PolicyRules) -> Words {
+    let demand = rules.gates.clone().unwrap_or_default();
+    let mut demands = of_gates(&demand);
+    demands.extend(rules.steps.iter().map(added));
+    demands
+        .extend(rules.allowed_hosts.as_ref().map(|hosts| list("http steps and model providers may connect to", hosts)));
+    demands.extend(rules.allowed_secrets.as_ref().map(|secrets| list("a run may use the Secrets", secrets)));
+    Words { applies: Vec::new(), who: demand.deciders.as_ref().map(deciders), demands }
+}
+
+fn list(what: &str, names: &[String]) -> String {
+    if names.is_empty() { format!("{what}: none") } else { format!("{what}: {}", one_line(&names.join(", "), 20_000)) }
+}
+
+fn deciders(deciders: &Deciders) -> String {
+    let quorum = Quorum {
+        source: String::new(),
+        approvers: deciders.approvers.clone(),
+        threshold: deciders.threshold.unwrap_or(1),
+        required_from: deciders.required_from.clone(),
+        reject_policy: deciders.reject_policy,
+        exclude_requester: deciders.exclude_requester,
+    };
+    format!("{}{} out of {} must agree too", people(quorum.threshold), rules(&quorum), subjects(&quorum.approvers))
+}
+
+fn groups(required: &[RequiredFrom]) -> String {
+    let each = required.iter().map(|from| format!("{} of group {}", from.min, one_line(&from.group, 253)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn of_gates(demand: &GateRules) -> Vec<String> {
+    let mut said = Vec::new();
+    said.extend(
+        demand.min_threshold.map(|least| format!("at least {} of those whom the gate names must agree", people(least))),
+    );
+    if !demand.required_from.is_empty() {
+        said.push(format!("at least {} must be among them", groups(&demand.required_from)));
+    }
+    if demand.exclude_requester == Some(true) {
+        said.push("the requester does not decide".to_owned());
+    }
+    if !demand.allowed_verdicts.is_empty() {
+        let names: Vec<_> = demand.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
+        said.push(format!(
+            "nothing but {} can be decided; Reject and Abort stay wherever a gate has them",
+            names.join(", ")
+        ));
+    }
+    if !demand.timeout_actions.is_empty() {
+        let names: Vec<_> = demand.timeout_actions.iter().map(|action| timeout(*action)).collect();
+        said.push(format!("when the deadline passes, nothing happens but: {}", names.join("; ")));
+    }
+    said.extend(demand.max_timeout.map(|most| format!("people have at most {most}")));
+    if demand.forbids_continue_after_reject() {
+        said.push("a Reject ends the run".to_owned());
+    } else if demand.allow_continue_after_reject == Some(true) {
+        said.push("a run may go on after a Reject".to_owned());
+    }
+    said
+}
+
+fn timeout(action: TimeoutAction) -> &'static str {
+    match action {
+        TimeoutAction::Reject => "it is rejected",
+        TimeoutAction::Approve => "it is approved without a decision",
+        TimeoutAction::Retry => "it is asked again",
+        TimeoutAction::Escalate => "more people are asked",
+        TimeoutAction::Abort => "the run is aborted",
+        TimeoutAction::Skip => "it is skipped",
+        TimeoutAction::Default => "the default answer counts",
+        TimeoutAction::Expire => "only Retry, Reject and Abort are accepted",
+    }
+}
+
+fn added(step: &PolicyStep) -> String {
+    let place = match (&step.at, &step.before) {
+        (Some(Position::Start), _) => "at the start of every run".to_owned(),
+        (Some(Position::End), _) => "at the end of every run".to_owned(),
+        (None, Some(before)) => {
+            let kinds: Vec<_> = before.kinds.iter().map(|kind| guarded(*kind)).collect();
+            format!("before {}", kinds.join(" and "))
+        }
+        (None, None) => "at a place that the policy does not name".to_owned(),
+    };
+    let hitl = &step.hitl;
+    let count = people(hitl.threshold.unwrap_or(1));
+    let bar = if hitl.exclude_requester == Some(true) { ", not the requester" } else { "" };
+    let from = if hitl.required_from.is_empty() { String::new() } else { format!(", {}", groups(&hitl.required_from)) };
+    let name = one_line(&step.name, 63);
+    format!("the gate {name} is added {place}: {count}{from}{bar} out of {} must agree", subjects(&hitl.approvers))
+}
+
+fn guarded(kind: GuardedKind) -> &'static str {
+    match kind {
+        GuardedKind::Agent => "every turn of an agent",
+        GuardedKind::Pod => "every container",
+        GuardedKind::Http => "every HTTP request",
+        GuardedKind::Egress => "every step that sends data out",
+    }
+}
+
+fn identities(rules: &[PersonRule]) -> Vec<String> {
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let each: Vec<_> = rules
+        .iter()
+        .map(|rule| format!("{} is {}", one_line(&rule.pattern, 253), one_line(&rule.person, 253)))
+        .collect();
+    vec![format!("only these people count, each once; user names and who they are: {}", each.join("; "))]
+}
+
+#[cfg(test)]
+#[path = "words_tests.rs"]
+mod tests;

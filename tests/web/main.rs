@@ -1,0 +1,13 @@
+//! Tests of the inbox: a real browser, a real issuer, and a real API server behind a witness. They must not touch a cluster of
+//! anybody else.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod deciding;
+mod drafts;
+mod harness;
+mod inbox;
+mod instruments;
+mod looks;
+mod reading;
+mod runs;
+mod sign_in;
