@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// What helm printed, or why it refused.
-fn helm(arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn helm(arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(clients().unwrap().helm)
         .args(arguments)
@@ -34,7 +34,7 @@ fn helm(arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-fn template(arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn template(arguments: &[&str]) -> Result<String, String> {
     let always = ["template", "signoff", "charts/signoff", "--namespace", "signoff-system", "--kube-version", "1.36.2"];
     helm(&[&always, arguments].concat())
 }
@@ -212,7 +212,7 @@ fn rights_of_the_operator(rendered: &str) -> BTreeSet<(String, String)> {
     let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let is_its = |binding: &&Value| {
         let subjects = binding["subjects"].as_array().into_iter().flatten();
-        subjects.into_iter().any(|s| s["kind"] == "ServiceAccount")
+        subjects.into_iter().any(|s| s["kind"] == "ServiceAccount" && s["name"] != "signoff-web")
     };
     let mut rights = BTreeSet::new();
     for binding in documents.iter().filter(is_its) {

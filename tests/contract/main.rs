@@ -3,6 +3,7 @@
 
 mod broken;
 mod chart;
+mod chart_web;
 mod docs;
 mod evolution;
 mod examples;

@@ -21,3 +21,55 @@ app.kubernetes.io/component: operator
   resources: [pods/log]
   verbs: [get]
 {{- end }}
+
+{{- define "signoff.web.selector" -}}
+app.kubernetes.io/name: signoff
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: web
+{{- end }}
+
+{{/* The host of web.url: the only one at which the page works. */}}
+{{- define "signoff.web.host" -}}
+{{- (urlParse .Values.web.url).hostname }}
+{{- end }}
+
+{{/* The Secret with the cookie key, and its key. */}}
+{{- define "signoff.web.cookieSecret" -}}
+{{- .Values.web.cookieKey.existingSecret | default "signoff-web-cookie-key" }}
+{{- end }}
+
+{{/* Values that fit no schema, because they depend on each other. */}}
+{{- define "signoff.web.check" -}}
+{{- $web := .Values.web }}
+{{- if not $web.url }}
+{{- fail "web.url: the page needs its public address; set it, for example to https://signoff.example.com" }}
+{{- end }}
+{{- if and (eq $web.auth "legacy-impersonation") (not $web.iAcceptLegacyImpersonation) }}
+{{- fail "web.auth: legacy-impersonation lets the page act as any user, which is cluster-admin; use impersonation (Kubernetes 1.36), or set web.iAcceptLegacyImpersonation to true" }}
+{{- end }}
+{{- if and (ne $web.auth "pass-through") (not $web.oidc.issuer) }}
+{{- fail (printf "web.oidc.issuer: the page impersonates only users whose ID token it verified; set the issuer, or web.auth to pass-through instead of %s" $web.auth) }}
+{{- end }}
+{{- if and $web.oidc.issuer (not $web.oidc.clientId) }}
+{{- fail "web.oidc.clientId: a sign-in with web.oidc.issuer needs the ID of the page's client; set it" }}
+{{- end }}
+{{- if and (not $web.oidc.issuer) (not $web.tokenSignIn) }}
+{{- fail "web.tokenSignIn: without web.oidc.issuer nobody could sign in; set one of them" }}
+{{- end }}
+{{- if eq $web.auth "pass-through" }}
+{{- range $claim := list "usernameClaim" "groupsClaim" "usernamePrefix" "groupsPrefix" }}
+{{- if get $web.oidc $claim }}
+{{- fail (printf "web.oidc.%s: with web.auth pass-through the API server reads the token; remove the value" $claim) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.serviceAccount.name "signoff-web" }}
+{{- fail "serviceAccount.name: signoff-web is the service account of the page, which must not hold the operator's rights; choose another name" }}
+{{- end }}
+{{- if and $web.ingress.enabled (hasPrefix "signoff-web" $web.ingress.tls.secretName) }}
+{{- fail "web.ingress.tls.secretName: the policy signoff-identity lets only administrators write Secrets named signoff-web...; choose another name, such as inbox-tls" }}
+{{- end }}
+{{- if and $web.httpRoute.enabled (not $web.httpRoute.parentRefs) }}
+{{- fail "web.httpRoute.parentRefs: an HTTPRoute needs a Gateway; name one" }}
+{{- end }}
+{{- end }}

@@ -8,6 +8,7 @@
 //! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
 //! * [`suggest`]: a command for each verdict that the gate takes
+//! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
@@ -17,6 +18,7 @@
 
 pub mod clock;
 pub mod decisions;
+pub mod edit;
 pub mod entry;
 pub mod foreseen;
 pub mod outcome;

@@ -15,6 +15,8 @@ use http::request::Parts;
 use serde::Deserialize;
 use signoff_api::{Moment, gate::TimeoutAction};
 
+use signoff_review::clock::distance;
+
 use crate::{
     error::PageError,
     live::{Feed, Row, Standing, Waiting},
@@ -205,7 +207,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
     };
     Line {
         deadline: Instant::from(row.deadline),
-        left: page::distance(row.deadline, at),
+        left: distance(row.deadline, at),
         urgency,
         then: after(row.then),
         vote,

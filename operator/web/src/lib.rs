@@ -13,6 +13,7 @@
 //! * [`inbox`]: the pages
 //! * [`live`]: what waits for a token, followed while somebody looks
 
+pub mod approval;
 pub mod assets;
 pub mod connection;
 pub mod error;

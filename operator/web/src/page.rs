@@ -88,10 +88,3 @@ pub fn html<T: Template>(template: &T) -> Response {
         }
     }
 }
-
-/// Returns a distance in time such as `in 23h` or `5m ago`.
-#[must_use]
-pub fn distance(at: Moment, now: Moment) -> String {
-    let _ = now;
-    at.to_string()
-}

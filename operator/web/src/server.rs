@@ -15,7 +15,7 @@ use http::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBodyLimitLayer};
 
-use crate::{assets, error::PageError, inbox, live, session::sign_in, state::PageState};
+use crate::{approval, assets, error::PageError, inbox, live, session::sign_in, state::PageState};
 
 /// The largest body of a request: a form with texts of 8,192 characters each.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -44,6 +44,8 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
     Ok(Router::new()
         .route("/", get(inbox::page))
         .route("/namespaces", post(inbox::places))
+        .route("/n/{namespace}/a/{name}", get(approval::page))
+        .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
         .route("/events", get(live::events))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token))

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use axum_extra::extract::cookie::Key;
 
+use signoff_review::foreseen::Counter;
+
 use crate::{connection::Connection, live::Feeds, session::Sessions, settings::Settings};
 
 /// The state of the page. Clones share it.
@@ -23,6 +25,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// What waits for whom.
     pub feeds: Feeds,
+    /// Counts decisions, to say what one would come to.
+    pub counter: Counter,
     /// The key of the cookies.
     pub key: Key,
 }

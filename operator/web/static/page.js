@@ -1,0 +1,174 @@
+// What the page does beyond plain forms: times of the reader's zone, live parts, and drafts. Everything else works without it.
+// It must not send a decision, and it must not put text into the page as markup.
+(() => {
+  "use strict";
+
+  // Times: the reader's own zone in the text, the exact instant in the title.
+  const near = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+  function times(root) {
+    for (const element of root.querySelectorAll("time[datetime]:not([data-local])")) {
+      const at = new Date(element.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      element.textContent = near.format(at);
+      element.title = `${full.format(at)} (${element.dateTime})`;
+      element.dataset.local = "";
+    }
+  }
+
+  // Live parts. The server says that something has changed; what it says comes with an ordinary request.
+  function tell(text, label, act) {
+    const news = document.getElementById("news");
+    if (!news) return;
+    const line = document.createElement("p");
+    line.append(text);
+    if (label) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = label;
+      button.addEventListener("click", act);
+      line.append(" ", button);
+    }
+    news.replaceChildren(line);
+  }
+
+  async function renew(selector) {
+    await htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
+    times(document);
+  }
+
+  let source = null;
+  function live() {
+    const element = document.querySelector("[data-live]");
+    source?.close();
+    source = null;
+    if (!element || !window.EventSource) return;
+    source = new EventSource(element.dataset.live);
+    const base = document.title.replace(/^\(\d+\) /, "");
+    let shown = element.dataset.count === undefined ? null : Number(element.dataset.count);
+    let version = null;
+    source.addEventListener("inbox", (event) => {
+      const said = JSON.parse(event.data);
+      const count = document.getElementById("waiting");
+      if (count) {
+        count.textContent = said.waiting;
+        count.dataset.count = said.waiting;
+      }
+      document.title = said.waiting > 0 ? `(${said.waiting}) ${base}` : base;
+      const isNew = version === null ? said.waiting !== shown : said.version !== version;
+      version = said.version;
+      if (!isNew) return;
+      const more = said.waiting - shown;
+      const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
+      tell(what, "Show", () => renew("#content").then(() => { live(); document.getElementById("content")?.focus(); }));
+    });
+    // The parts that change under no finger are renewed at once; a form is never touched.
+    source.addEventListener("changed", () => {
+      for (const part of document.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
+    });
+    source.addEventListener("error", () => {
+      if (source && source.readyState === EventSource.CLOSED) {
+        tell("This page is not live any more: the session may have ended.", "Reload", () => location.reload());
+      }
+    });
+  }
+
+  // A request that changed under an open form is to be read again.
+  function compare() {
+    const state = document.querySelector("[data-digest]");
+    const form = document.querySelector("form[data-draft] input[name=digest]");
+    if (state && form && state.dataset.digest !== form.value) {
+      tell("This request has changed: read it again before you decide.", "Read it", () => location.reload());
+    }
+    const closed = document.querySelector("[data-renew][data-closed]");
+    const decide = document.getElementById("decide");
+    if (closed && decide && !decide.hidden) {
+      decide.hidden = true;
+      tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", () => location.reload());
+    }
+  }
+
+  // Drafts: of one user, for one version of one request, in this browser only. They are put back, never sent.
+  const LIFE = 30 * 24 * 3600 * 1000;
+  const PREFIX = "signoff-draft:";
+  function key(form) { return `${PREFIX}${document.body.dataset.user}|${form.dataset.draft}`; }
+  function fields(form) {
+    return [...form.elements].filter((field) => field.name && !["hidden", "submit", "button"].includes(field.type) && field.tagName !== "BUTTON");
+  }
+  function save(form) {
+    const values = {};
+    for (const field of fields(form)) {
+      const isChoice = field.type === "radio" || field.type === "checkbox";
+      const name = isChoice ? `${field.name}=${field.value}` : field.name;
+      const before = isChoice ? field.defaultChecked : field.defaultValue;
+      const value = isChoice ? field.checked : field.value;
+      if (value !== before) values[name] = value;
+    }
+    try {
+      if (Object.keys(values).length) localStorage.setItem(key(form), JSON.stringify({ at: Date.now(), values }));
+      else localStorage.removeItem(key(form));
+    } catch { /* A full or forbidden store: then there are no drafts. */ }
+  }
+  function restore(form) {
+    let draft = null;
+    try { draft = JSON.parse(localStorage.getItem(key(form))); } catch { return; }
+    if (!draft || typeof draft.values !== "object") return;
+    let restored = false;
+    for (const field of fields(form)) {
+      const isChoice = field.type === "radio" || field.type === "checkbox";
+      const value = draft.values[isChoice ? `${field.name}=${field.value}` : field.name];
+      if (value === undefined) continue;
+      if (isChoice) field.checked = value === true; else field.value = String(value);
+      restored = true;
+    }
+    if (!restored) return;
+    form.closest("details")?.setAttribute("open", "");
+    const note = document.createElement("p");
+    note.className = "note";
+    note.setAttribute("role", "status");
+    note.append("Your draft of this decision is back. Nothing was sent. ");
+    const drop = document.createElement("button");
+    drop.type = "button";
+    drop.className = "quiet";
+    drop.textContent = "Discard the draft";
+    drop.addEventListener("click", () => { localStorage.removeItem(key(form)); form.reset(); note.remove(); });
+    note.append(drop);
+    form.prepend(note);
+  }
+  function drafts() {
+    try {
+      for (const name of Object.keys(localStorage)) {
+        if (!name.startsWith(PREFIX)) continue;
+        const at = JSON.parse(localStorage.getItem(name) || "{}").at || 0;
+        if (Date.now() - at > LIFE) localStorage.removeItem(name);
+      }
+      // The decision was recorded: its drafts have done their work.
+      const done = document.querySelector("[data-decided]");
+      if (done) {
+        const mine = `${PREFIX}${document.body.dataset.user}|${done.dataset.decided}`;
+        for (const name of Object.keys(localStorage)) if (name.startsWith(mine)) localStorage.removeItem(name);
+      }
+    } catch { return; }
+    for (const form of document.querySelectorAll("form[data-draft]")) {
+      restore(form);
+      form.addEventListener("input", () => save(form));
+      form.addEventListener("change", () => save(form));
+    }
+  }
+
+  // One click, one decision: a second one would only be refused.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.sent !== undefined) { event.preventDefault(); return; }
+    form.dataset.sent = "";
+  });
+  window.addEventListener("pageshow", (event) => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+    if (event.persisted) location.reload();
+  });
+
+  times(document);
+  drafts();
+  live();
+  compare();
+})();

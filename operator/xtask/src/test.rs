@@ -2,6 +2,7 @@
 //! It must not stop at the first failure, and a part that cannot run is a failure of that part.
 
 mod programs;
+mod web;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -34,12 +35,14 @@ pub(crate) enum Part {
     Sim,
     /// Tests on a real control plane, with real users, kubectl and helm; includes `pods`
     Cluster,
+    /// Tests of the inbox, with a browser, an `OpenID` Connect issuer and a real control plane
+    Web,
     /// Tests on a real node with a kubelet, in Linux namespaces of its own (Linux, root)
     Pods,
 }
 
 /// All parts, quick ones first.
-const ALL: [Part; 6] = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
+const ALL: [Part; 7] = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Web, Part::Cluster, Part::Pods];
 
 impl Part {
     fn name(self) -> &'static str {
@@ -49,6 +52,7 @@ impl Part {
             Self::Contract => "contract",
             Self::Sim => "sim",
             Self::Cluster => "cluster",
+            Self::Web => "web",
             Self::Pods => "pods",
         }
     }
@@ -61,6 +65,7 @@ impl Part {
             Self::Unit => unit(programs, names),
             Self::Contract | Self::Sim => run_and_tally(self.name(), as_tests(&mut own()?.command()).args(names)),
             Self::Cluster => cluster(own()?, names),
+            Self::Web => web::run(own()?, names),
             Self::Pods => pods(own()?, image, names),
         }
     }

@@ -155,10 +155,14 @@ impl Harness {
         self.bind(there, json!([status]), by_name(STATUS)).await;
         let admin = json!({"kind": "ClusterRole", "name": "admin"});
         self.bind_to(OPERATOR_NAMESPACE, admin, by_name(NEIGHBOUR)).await;
+        // The role admin held these until Kubernetes 1.22, and clusters that were upgraded since still have them.
+        let addresses = json!([{"apiGroups": ["", "discovery.k8s.io"], "resources": ["endpoints", "endpointslices"], "verbs": everything}]);
+        self.bind(OPERATOR_NAMESPACE, addresses, by_name(NEIGHBOUR)).await;
         self.counts(here, "mallory@example.com", "deletecollection", "approvals").await;
         self.counts(here, "nobody@example.com", "approve", "approvals").await;
         self.counts(there, STATUS, "patch", "approvals/status").await;
         self.counts(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "pods").await;
+        self.counts(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "endpoints").await;
     }
 
     async fn bind(&self, namespace: &str, rules: Value, subject: Value) {
@@ -191,7 +195,7 @@ impl Harness {
     /// Waits until the API server allows a user to use a verb on a resource.
     async fn counts(&self, namespace: &str, user: &str, verb: &str, resource: &str) {
         let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
-        let group = if resource == "pods" { "" } else { "signoff.dev" };
+        let group = if ["pods", "endpoints"].contains(&resource) { "" } else { "signoff.dev" };
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
             "user": user, "groups": ["system:authenticated", "finance"],
             "resourceAttributes": {"namespace": namespace, "group": group, "resource": resource, "subresource": sub, "verb": verb},

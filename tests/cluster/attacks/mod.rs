@@ -34,4 +34,4 @@ macro_rules! chapters {
     };
 }
 
-chapters!(votes names delegation finality time payload limits encodings object status operator children blobs shapes workflow);
+chapters!(votes names delegation finality time payload limits encodings object status operator inbox children blobs shapes workflow);

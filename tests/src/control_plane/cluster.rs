@@ -28,6 +28,9 @@ pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
 /// The same for a third control plane, whose rules tests may change.
 pub const LIFTABLE: &str = "SIGNOFF_TEST_LIFTABLE_CLUSTER";
 
+/// The same for a fourth control plane, which takes the tokens of an issuer, and on which an operator runs: for tests of the inbox.
+pub const WEB: &str = "SIGNOFF_TEST_WEB_CLUSTER";
+
 /// Who has the third control plane for themselves now.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
@@ -110,10 +113,20 @@ impl Cluster {
         Ok((cluster, turn))
     }
 
+    /// The control plane of this test suite that takes the tokens of [`Issuer::of`](super::Issuer::of) it; an operator runs
+    /// on it, the same one for all tests.
+    ///
+    /// # Errors
+    /// When the suite was not started by `cargo xtask test web`, or the operator did not start.
+    pub fn web() -> Result<Self> {
+        Self::handed_over(WEB)
+    }
+
     fn handed_over(variable: &str) -> Result<Self> {
         let file = std::env::var_os(variable).with_context(|| {
+            let part = if variable == WEB { "web" } else { "cluster" };
             format!(
-                "this test needs the suite's control plane and {variable} is not set: run `cargo xtask test cluster`"
+                "this test needs the suite's control plane and {variable} is not set: run `cargo xtask test {part}`"
             )
         })?;
         let file = PathBuf::from(file);

@@ -72,6 +72,17 @@ pub(crate) fn with_token_file(base: &Kubeconfig, name: &'static str, token: &Pat
     Ok(config)
 }
 
+/// A server with one login, which may be nobody's.
+pub(crate) fn with_login(server: &str, authority: &Path, token: Option<&str>) -> Kubeconfig {
+    let cluster = Cluster {
+        server: Some(server.to_owned()),
+        certificate_authority: Some(authority.display().to_string()),
+        ..Cluster::default()
+    };
+    let login = AuthInfo { token: token.map(|token| token.to_owned().into()), ..AuthInfo::default() };
+    Kubeconfig { current_context: Some("page".to_owned()), ..assemble(cluster, vec![("page", login)]) }
+}
+
 /// Writes a kubeconfig, readable by its owner only: it holds tokens.
 pub(crate) fn write(path: &Path, config: &Kubeconfig) -> Result<()> {
     write_private(path, &serde_saphyr::to_string(config)?)

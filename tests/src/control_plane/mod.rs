@@ -4,6 +4,7 @@
 //! [`Cluster`] is the way in: [`Cluster::shared`] in most tests, [`Cluster::own`] where cluster-wide policies are
 //! touched, [`Cluster::existing`] for a cluster that somebody named on a command line.
 
+mod authority;
 mod binary;
 mod cluster;
 mod command;
@@ -13,25 +14,29 @@ mod keys;
 pub(crate) mod kubeconfig;
 mod namespace;
 mod network;
+mod oidc;
 mod operator;
 mod people;
 mod plane;
 mod ports;
 mod supervised;
+mod web;
+mod witness;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 pub(crate) use binary::on_path;
 pub use binary::{Clients, Programs, binary, cache, clients};
-pub use cluster::{Cluster, LIFTABLE, OPERATED, SHARED};
+pub use cluster::{Cluster, LIFTABLE, OPERATED, SHARED, WEB};
 pub use command::{Finished, Invocation};
 pub use install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, OperatorIdentity};
 pub use namespace::Namespace;
 pub use network::Network;
+pub use oidc::{CLIENT, Issuer, IssuerOptions, IssuerProcess, OTHER_CLIENT, Tokens};
 pub use operator::{BINARIES, OperatorOptions, OperatorProcess, program};
 pub(crate) use people::NODE;
 pub use people::{CAST, Person, Role, named};
@@ -39,6 +44,8 @@ pub use plane::{ControlPlane, Options};
 pub(crate) use plane::{private_folder, until_ready};
 pub use ports::free as free_port;
 pub use supervised::{Signal, Supervised};
+pub use web::{Front, WebOptions, WebProcess};
+pub use witness::{Seen, Witness};
 
 /// Somebody an administrator acts as: `Impersonate-User`, `-Group` and `-Extra-` headers.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +74,16 @@ async fn connect(kubeconfig: &Path, context: &str, disguise: Option<Disguise>) -
         config.auth_info.impersonate_user_extra = Some(extra);
     }
     Ok(Client::try_from(config)?)
+}
+
+/// A client for one cluster with a bearer token of anybody.
+async fn bearer(kubeconfig: &Path, token: &str) -> Result<Client> {
+    install_tls();
+    let mut file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+    for login in &mut file.auth_infos {
+        login.auth_info = Some(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() });
+    }
+    Ok(Client::try_from(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)?)
 }
 
 /// Chooses the TLS provider of the process; every test may do it first, so a second call is no error.

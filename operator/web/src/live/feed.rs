@@ -11,11 +11,12 @@ use std::{
 
 use futures::future::join_all;
 use kube::{Api, Client, api::ListParams};
-use signoff_api::{Approval, approval::ApprovalPhase};
+use signoff_api::Approval;
 use signoff_cluster::{
     metrics::RequestMetrics,
     watch::{WatchEvent, follow_selected},
 };
+use signoff_review::seen::still_open;
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
@@ -229,16 +230,6 @@ fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> A
     row
 }
 
-/// The phases of Approvals that are open are not named, because one without a status has none.
-fn open_ones() -> String {
-    use ApprovalPhase::{
-        Aborted, Approved, Cancelled, Deferred, Expired, Modified, Rejected, Responded, Retried, Skipped, Superseded,
-    };
-    let ends =
-        [Approved, Rejected, Modified, Responded, Deferred, Skipped, Aborted, Retried, Expired, Cancelled, Superseded];
-    ends.map(|phase| format!("status.phase!={}", phase.name())).join(",")
-}
-
 /// Returns the namespaces to follow: `None` for all where the caller may list all, else those that were named and may be listed.
 async fn scope(client: &Client, namespaces: &[String]) -> Result<Option<Vec<String>>, PageError> {
     let one = ListParams::default().limit(1);
@@ -285,7 +276,7 @@ async fn follow(
         watches.spawn(follow_selected::<Approval>(
             client.clone(),
             place,
-            Some(open_ones()),
+            Some(still_open()),
             to,
             RequestMetrics::default(),
         ));

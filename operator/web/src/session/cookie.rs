@@ -150,7 +150,8 @@ mod tests {
         assert!(read(&jar(&sent, &Key::generate())).is_none(), "of another key");
         assert!(read(&jar(&sent[..1], &key)).is_none(), "a part is missing");
         let mut changed = sent.clone();
-        changed[0].replace_range(40..41, if &changed[0][40..41] == "A" { "B" } else { "A" });
+        let other = if &changed[0][40..41] == "A" { "B" } else { "A" };
+        changed[0].replace_range(40..41, other);
         assert!(read(&jar(&changed, &key)).is_none(), "a changed part");
         assert!(read(&jar(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");
         let swapped = vec![sent[0].clone(), sent[0].replace("__Host-signoff=", "__Host-signoff-1=")];

@@ -17,15 +17,7 @@ use signoff_api::Moment;
 use crate::{connection::Identity, error::PageError, settings::Settings};
 
 pub use caller::Caller;
-
-/// The user that the API server authenticated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Me {
-    /// The user name.
-    pub user: String,
-    /// The groups.
-    pub groups: Vec<String>,
-}
+pub use signoff_review::{clock::now, voter::Me};
 
 /// A session, as its cookies hold it.
 #[derive(Clone, Debug)]
@@ -92,10 +84,4 @@ pub async fn who(client: &Client) -> Result<Me, PageError> {
         }
         _ => Err(PageError::SignIn),
     }
-}
-
-/// Returns the time on this machine. What is in time, the API server says.
-#[must_use]
-pub fn now() -> Moment {
-    Moment::from(jiff::Timestamp::now())
 }

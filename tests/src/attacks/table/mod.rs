@@ -5,6 +5,7 @@ mod children;
 mod delegation;
 mod encodings;
 mod finality;
+mod inbox;
 mod limits;
 mod names;
 mod object;
@@ -54,6 +55,11 @@ pub const CHAPTERS: &[Chapter] = &[
         name: "operator",
         rule: "The operator is its service account in its own Pod, and nobody else becomes it",
         rows: operator::rows,
+    },
+    Chapter {
+        name: "inbox",
+        rule: "The cookie key of the page, and the ways to it, are the administrators'",
+        rows: inbox::rows,
     },
     Chapter {
         name: "children",

@@ -16,7 +16,7 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
-use signoff_review::{seen::Seen, voter::Me, whole};
+use signoff_review::{edit::parameters_to_edit, seen::Seen, voter::Me, whole};
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload},
@@ -61,7 +61,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
         Some(review) => Some(review.response.clone()),
         None => None,
     };
-    let before = as_yaml(start(&schema, reviewed.as_deref()))?;
+    let before = as_yaml(parameters_to_edit(&schema, reviewed.as_deref()))?;
     dialog::complete(&mut args, request)?;
     let file = EditedFile::create("parameters.yaml")
         .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
@@ -172,33 +172,6 @@ fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<Deci
     Ok(decision)
 }
 
-/// Returns the parameters to begin with: what was reviewed where the gate replaces it, else an example of the schema.
-fn start(schema: &Value, reviewed: Option<&str>) -> Map<String, Value> {
-    let example = parameters::example(schema);
-    let (Some(text), Some(fields)) = (reviewed, schema["properties"].as_object()) else { return example };
-    let structured = serde_json::from_str::<Value>(text).ok();
-    let one = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
-    let only = fields.keys().next().filter(|_| fields.len() == 1).map_or("", String::as_str);
-    match (only, structured) {
-        ("response", Some(value @ (Value::Object(_) | Value::Array(_)))) => one(only, value),
-        ("response" | "draft", _) => one(only, Value::from(text)),
-        ("subtasks", Some(tasks @ Value::Array(_))) => one(only, tasks),
-        ("route", _)
-            if schema["properties"]["route"]["enum"].as_array().is_some_and(|all| all.contains(&text.into())) =>
-        {
-            one(only, Value::from(text))
-        }
-        // A call is shown as YAML below a line about it.
-        _ => match text.split_once('\n').map(|(_, call)| serde_saphyr::from_str::<Map<String, Value>>(call)) {
-            Some(Ok(call)) => {
-                let known: Map<_, _> = call.into_iter().filter(|(name, _)| fields.contains_key(name)).collect();
-                if known.is_empty() { example } else { known }
-            }
-            _ => example,
-        },
-    }
-}
-
 fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {
     let value = Value::Object(parameters);
     let yaml = serde_saphyr::to_string(&value).map_err(|error| Failure::Other(error.to_string()))?;
@@ -266,9 +239,9 @@ mod tests {
             (call.clone(), "Once, 2 retries.\nurl: https://a\nmethod: GET\n", json!({"url": "https://a"})),
             (call, "connection refused", json!({"url": "better"})),
         ] {
-            assert_eq!(Value::Object(start(&schema, Some(reviewed))), expected, "{schema}");
+            assert_eq!(Value::Object(parameters_to_edit(&schema, Some(reviewed))), expected, "{schema}");
         }
-        assert_eq!(Value::Object(start(&one("response", json!({})), None)), json!({"response": "better"}));
+        assert_eq!(Value::Object(parameters_to_edit(&one("response", json!({})), None)), json!({"response": "better"}));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use axum_extra::extract::cookie::Key;
 use clap::Parser;
+use signoff_review::foreseen::Counter;
 use signoff_web::{
     connection::Connection,
     live::Feeds,
@@ -26,6 +27,9 @@ use tokio::{
 /// As in the operator; see docs/benchmarks.md.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The threads on which decisions are counted: a costly answer of one person must not stop the others.
+const COUNTERS: usize = 2;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
@@ -49,6 +53,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let connection = Connection::open(&settings).await?;
     let sessions = Sessions::new(&settings).await?;
+    let counter = Counter::start(COUNTERS)?;
     let feeds = Feeds::new(settings.max_live.into());
 
     let listener = TcpListener::bind(settings.listen).await;
@@ -56,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
     let health = health::listen(settings.health_listen, connection.clone()).await?;
-    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, key }))?;
+    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, counter, key }))?;
     let serving = axum::serve(listener, page.into_make_service_with_connect_info::<SocketAddr>());
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {

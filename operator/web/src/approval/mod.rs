@@ -1,0 +1,36 @@
+//! `/n/{namespace}/a/{name}`: one request, facts first, and the decision on it.
+//!
+//! read as the user *(I/O)* -> what it says (`model`, pure) -> a template; of a decision: what was typed (`typed`, pure) -> foreseen
+//! -> tried at the API server -> confirmed -> sent -> stored as sent (`decide`).
+//!
+//! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
+
+mod decide;
+mod model;
+mod read;
+mod typed;
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+
+use crate::{error::PageError, page, session::Caller, state::PageState};
+
+pub use decide::decide;
+use model::ApprovalPage;
+use read::Read;
+use typed::{Problems, Typed};
+
+/// Shows a request.
+///
+/// # Errors
+/// As every request.
+pub async fn page(
+    State(state): State<PageState>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Response, PageError> {
+    let read = Read::fetch(&state, &caller, &namespace, &name).await?;
+    Ok(page::html(&ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default())))
+}

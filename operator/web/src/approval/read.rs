@@ -1,0 +1,88 @@
+//! Everything that the page of a request is made of, read as its reader.
+//!
+//! It must not judge anything.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use signoff_api::{Approval, Decision, Moment, Verdict, Workflow};
+use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
+use signoff_review::{
+    clock,
+    entry::Entry,
+    foreseen::{self, Reached},
+    seen::{RunNow, Seen},
+    whole::{self, Whole},
+};
+
+use crate::{error::PageError, session::Caller, state::PageState};
+
+/// What was read, at one moment.
+pub struct Read {
+    /// The Approval.
+    pub seen: Seen,
+    /// Where its run stands.
+    pub run: RunNow,
+    /// The whole of what the request holds in part, or why it cannot be shown.
+    pub whole: Result<Whole, String>,
+    /// What each verdict without a payload would come to, if the reader gave it.
+    pub foreseen: Vec<(Verdict, Reached)>,
+    /// When.
+    pub at: Moment,
+}
+
+impl Read {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn fetch(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
+        let seen = approval(&caller.client, namespace, name).await?;
+        let request = &seen.approval.spec.request;
+        let (run, whole) = tokio::join!(
+            run(&caller.client, namespace, &request.workflow.name),
+            whole::fetch(&caller.client, namespace, &seen.approval)
+        );
+        let at = clock::now();
+        let foreseen = foresee(state, caller, &seen.approval, at).await;
+        Ok(Self { whole: whole.map_err(|error| error.to_string()), run, foreseen, at, seen })
+    }
+}
+
+/// Returns an Approval as it is stored.
+///
+/// # Errors
+/// As every request; and an object that this version cannot read.
+pub async fn approval(client: &Client, namespace: &str, name: &str) -> Result<Seen, PageError> {
+    let object = approvals(client, namespace).get(name).await?;
+    Seen::of(&object).map_err(|why| PageError::Internal(why.to_string()))
+}
+
+/// Returns the Approvals of a namespace, as bare objects: the digest is that of all fields, also of those of a later version.
+pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
+}
+
+/// Nothing where it cannot be read: nothing is decided by it.
+async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Workflow>(&()));
+    api.get(workflow).await.map(RunNow::of).unwrap_or_default()
+}
+
+async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Moment) -> Vec<(Verdict, Reached)> {
+    let mut all = Vec::new();
+    if ineligible(approval, &caller.me.voter(), at).is_some() {
+        return all;
+    }
+    let status = approval.status.clone().unwrap_or_default();
+    for &verdict in allowed_verdicts(&approval.spec.request, &status) {
+        let Ok(entry) = Entry::new(Decision::new(verdict), None, approval, &caller.me) else { continue };
+        if matches!(verdict, Verdict::Modify | Verdict::Respond | Verdict::Defer) {
+            continue;
+        }
+        let counted = state.counter.count(&foreseen::with(approval, &entry), at).await.ok();
+        all.push((verdict, foreseen::reached(&approval.spec.request, counted.as_ref(), &entry)));
+    }
+    all
+}

@@ -1,0 +1,336 @@
+//! What somebody typed into the forms of a request, and the decision that it makes.
+//!
+//! Pure. What it cannot send unchanged it refuses, at the field where it stands.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
+use signoff_engine::gate::parameters;
+use signoff_review::{edit::parameters_to_edit, entry::holds_null, refusal};
+
+/// The fields of a form, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Typed(pub Vec<(String, String)>);
+
+/// Problems by field, and under an empty name those of the whole form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(pub BTreeMap<String, String>);
+
+impl Typed {
+    /// Returns the last value of a field.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all values of a field.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a text as its author meant it: browsers send line ends as CR LF.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(|text| text.replace("\r\n", "\n"))
+    }
+
+    /// Returns the verdict of the button.
+    pub fn verdict(&self) -> Option<Verdict> {
+        serde_json::from_value(Value::from(self.get("verdict")?)).ok()
+    }
+}
+
+impl Problems {
+    /// Returns one problem of the whole form.
+    pub fn of_form(why: impl Into<String>) -> Self {
+        Self(BTreeMap::from([(String::new(), why.into())]))
+    }
+
+    /// Returns a problem as the engine says it, at the field that it names where the form has that field.
+    pub fn placed(why: &str, fields: &[String]) -> Self {
+        let at = fields
+            .iter()
+            .find(|field| why.strip_prefix(field.as_str()).is_some_and(|rest| rest.starts_with([':', ' ', '.', '['])));
+        match at {
+            Some(field) => {
+                let rest = why[field.len()..].trim_start_matches([':', ' ']);
+                Self(BTreeMap::from([(field.clone(), rest.to_owned())]))
+            }
+            None => Self::of_form(why),
+        }
+    }
+
+    /// Returns the problem of a field.
+    pub fn at(&self, field: &str) -> Option<&String> {
+        self.0.get(field)
+    }
+}
+
+/// A field of the editor: one parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// The name of the form's field: `parameters.NAME`.
+    pub field: String,
+    /// The name of the parameter.
+    pub name: String,
+    /// What is shown, before anybody changes it.
+    pub before: Value,
+    /// Whether Modify must have it.
+    pub is_required: bool,
+    /// The schema, in words.
+    pub shape: String,
+}
+
+impl Parameter {
+    /// Whether it is edited as text; everything else as JSON.
+    pub fn is_text(&self) -> bool {
+        self.before.is_string()
+    }
+
+    /// Returns what the editor begins with.
+    pub fn text(&self) -> String {
+        match &self.before {
+            Value::String(text) => text.replace("\r\n", "\n"),
+            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the fields of the editor of a verdict. `reviewed`: the whole of what is reviewed.
+pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Option<&str>) -> Vec<Parameter> {
+    let Some(schema) = parameters::schema(request, verdict) else { return Vec::new() };
+    let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let shape = |name: &str| parameters::shape(&schema["properties"][name]);
+    let begin = match verdict {
+        Verdict::Modify => parameters_to_edit(&schema, reviewed),
+        _ => parameters::example(&schema),
+    };
+    let fields = begin.into_iter().map(|(name, before)| Parameter {
+        field: format!("parameters.{name}"),
+        is_required: is_required(&name),
+        shape: shape(&name),
+        before,
+        name,
+    });
+    fields.collect()
+}
+
+/// Returns the decision that was typed.
+///
+/// # Errors
+/// What cannot be sent, by field.
+pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>) -> Result<Decision, Problems> {
+    let Some(verdict) = typed.verdict() else {
+        return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
+    };
+    let mut decision = Decision::new(verdict);
+    decision.reason = typed.text("reason").filter(|reason| !reason.trim().is_empty());
+    if let Some(reason) = decision.reason.as_ref().filter(|reason| reason.chars().count() > 2048) {
+        let why = format!("it has {} characters; the maximum is 2048", reason.chars().count());
+        return Err(Problems(BTreeMap::from([("reason".to_owned(), why)])));
+    }
+    match verdict {
+        Verdict::Modify => decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?),
+        Verdict::Retry if typed.get("with").is_some() => {
+            decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?);
+        }
+        Verdict::Respond => decision.answers = Some(answers(typed, request)?),
+        Verdict::Defer => {
+            decision.guidance = typed.text("guidance").filter(|text| !text.trim().is_empty());
+            if decision.guidance.is_none() {
+                let why = "say what shall be done differently".to_owned();
+                return Err(Problems(BTreeMap::from([("guidance".to_owned(), why)])));
+            }
+        }
+        Verdict::Escalate => {
+            let chosen = typed.all("to").filter_map(|at| request.escalate_to.get(at.parse::<usize>().ok()?));
+            decision.escalate_to = chosen.cloned().collect();
+        }
+        Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip | Verdict::Retry => {}
+    }
+    Ok(decision)
+}
+
+/// Returns the problem of a reason that is required and missing.
+pub fn reason_problem(seen: &signoff_review::seen::Seen, decision: &Decision) -> Option<Problems> {
+    refusal::is_reason_missing(&seen.approval, decision.reason.as_deref()).then(|| {
+        let why = "this gate requires a reason with at least one letter or digit".to_owned();
+        Problems(BTreeMap::from([("reason".to_owned(), why)]))
+    })
+}
+
+/// The parameters that were changed, and those that must be there.
+fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
+    let (mut given, mut problems) = (Map::new(), BTreeMap::new());
+    let mut is_changed = false;
+    for parameter in parameters {
+        let Some(text) = typed.text(&parameter.field) else { continue };
+        if text == parameter.text() {
+            if parameter.is_required {
+                given.insert(parameter.name.clone(), parameter.before.clone());
+            }
+            continue;
+        }
+        is_changed = true;
+        let value = if parameter.is_text() { Ok(Value::from(text)) } else { serde_json::from_str::<Value>(&text) };
+        match value {
+            Ok(value) if holds_null(&value) => {
+                let why = "null cannot be sent: leave the field out instead";
+                problems.insert(parameter.field.clone(), why.to_owned());
+            }
+            Ok(value) => {
+                given.insert(parameter.name.clone(), value);
+            }
+            Err(why) => {
+                problems.insert(parameter.field.clone(), format!("it is no JSON: {why}"));
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    if !is_changed {
+        return Err(Problems::of_form("nothing was changed: change a field, or give another verdict"));
+    }
+    Ok(JsonObject(given))
+}
+
+/// The name of a question's field for options.
+pub fn option_field(question: &Question) -> String {
+    format!("option.{}", question.id)
+}
+
+/// The name of a question's field for text; the engine names it the same.
+pub fn text_field(question: &Question) -> String {
+    format!("answers.{}", question.id)
+}
+
+fn answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Problems> {
+    let mut answers = BTreeMap::new();
+    for question in request.form.iter().flat_map(|form| &form.questions) {
+        let options: Vec<String> =
+            typed.all(&option_field(question)).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        let text = typed.text(&text_field(question)).filter(|text| !text.is_empty());
+        if !options.is_empty() || text.is_some() {
+            answers.insert(question.id.clone(), Answer { options, text });
+        }
+    }
+    if answers.is_empty() {
+        return Err(Problems::of_form("nothing was answered: answer a question, or give another verdict"));
+    }
+    Ok(answers)
+}
+
+/// Returns the names of all fields at which a problem can stand.
+pub fn fields(request: &ApprovalRequest) -> Vec<String> {
+    let questions = request.form.iter().flat_map(|form| &form.questions).map(text_field);
+    let parameters = parameters::schema(request, Verdict::Modify);
+    let names = parameters.iter().filter_map(|schema| schema["properties"].as_object()).flat_map(Map::keys);
+    questions
+        .chain(names.map(|name| format!("parameters.{name}")))
+        .chain(["reason".to_owned(), "guidance".to_owned()])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_review::sample;
+
+    use super::*;
+
+    fn typed(fields: &[(&str, &str)]) -> Typed {
+        Typed(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn request() -> ApprovalRequest {
+        let mut request = sample::approval().spec.request;
+        request.parameters = Some(JsonObject(
+            json!({"Modify": {"type": "object", "minProperties": 1, "properties": {"url": {"type": "string"}, "body": {"type": "string"}}}})
+                .as_object().unwrap().clone(),
+        ));
+        request
+    }
+
+    const CALL: &str = "POST to the bank\nurl: https://bank.example/refunds\nbody: '{\"amount\": 420}'\n";
+
+    #[test]
+    fn only_what_was_changed_is_sent() {
+        let typed = typed(&[
+            ("verdict", "Modify"),
+            ("parameters.url", "https://bank.example/refunds"),
+            ("parameters.body", "{\"amount\": 400}"),
+        ]);
+        let decision = decision(&typed, &request(), Some(CALL)).unwrap();
+        assert_eq!(Value::Object(decision.parameters.unwrap().0), json!({"body": "{\"amount\": 400}"}));
+    }
+
+    #[test]
+    fn what_a_browser_does_to_line_ends_is_no_change() {
+        let mut request = request();
+        request.parameters = None;
+        let modify = |text: &str| {
+            decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("a\nb"))
+        };
+        assert!(modify("a\r\nb").unwrap_err().at("").unwrap().contains("nothing was changed"));
+        let changed = modify("a\r\nc").unwrap().parameters.unwrap();
+        assert_eq!(changed.0["response"], "a\nc");
+    }
+
+    #[test]
+    fn a_structured_value_is_edited_as_json_and_a_slip_is_told_at_its_field() {
+        let mut request = request();
+        request.parameters = None;
+        let modify = |text: &str| {
+            decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("{\"a\": 1}"))
+        };
+        assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
+        assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("no JSON"));
+        assert!(modify("{\"a\": null}").unwrap_err().at("parameters.response").unwrap().contains("null"));
+    }
+
+    #[test]
+    fn answers_are_options_and_texts_of_the_forms_own_questions() {
+        let mut request = request();
+        request.form = Some(
+            serde_json::from_value(json!({"questions": [
+                {"id": "size", "options": [{"id": "small"}, {"id": "large"}]}, {"id": "why", "required": false},
+            ]}))
+            .unwrap(),
+        );
+        let typed_answers = typed(&[
+            ("verdict", "Respond"),
+            ("option.size", "small"),
+            ("answers.why", "a\r\nb"),
+            ("answers.other", "x"),
+        ]);
+        let given = decision(&typed_answers, &request, None).unwrap().answers.unwrap();
+        assert_eq!(given["size"].options, ["small"]);
+        assert_eq!(given["why"].text.as_deref(), Some("a\nb"));
+        assert_eq!(given.len(), 2);
+        let nothing = decision(&typed(&[("verdict", "Respond")]), &request, None).unwrap_err();
+        assert!(nothing.at("").unwrap().contains("nothing was answered"));
+    }
+
+    #[test]
+    fn problems_stand_at_the_field_that_they_name() {
+        let fields = ["answers.size".to_owned(), "parameters.url".to_owned()];
+        assert_eq!(
+            Problems::placed("answers.size: choose one of a, b", &fields).at("answers.size").unwrap(),
+            "choose one of a, b"
+        );
+        assert_eq!(Problems::placed("parameters.url is missing", &fields).at("parameters.url").unwrap(), "is missing");
+        assert_eq!(Problems::placed("answers.sizes: x", &fields).at("").unwrap(), "answers.sizes: x");
+    }
+
+    #[test]
+    fn what_is_no_verdict_and_an_empty_guidance_are_refused() {
+        assert!(decision(&typed(&[("verdict", "Maybe")]), &request(), None).unwrap_err().at("").is_some());
+        assert!(
+            decision(&typed(&[("verdict", "Defer"), ("guidance", " ")]), &request(), None)
+                .unwrap_err()
+                .at("guidance")
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The one browser of a test process: a program of Node.js that takes commands as JSON lines.
+//! It must not know what a command means, and the browser ends when this process does, whatever ends it.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::tools::{Node, chromium};
+
+/// Longer than the browser's own patience: this one only shows that the driver hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Who waits for which answer; `None` when there will be no more.
+type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Value, String>>>>>>;
+
+/// The running program.
+pub(super) struct Driver {
+    input: Mutex<ChildStdin>,
+    waiting: Waiting,
+    last: Mutex<u64>,
+}
+
+impl Driver {
+    /// The one of this process; it is started by who asks first.
+    ///
+    /// # Errors
+    /// When Node.js or Chromium is missing or does not start: the same for everybody who asks.
+    pub(super) async fn of_this_process() -> Result<&'static Self> {
+        static ONE: OnceLock<Result<Driver, String>> = OnceLock::new();
+        let one =
+            tokio::task::spawn_blocking(|| ONE.get_or_init(|| Self::start().map_err(|error| format!("{error:#}"))));
+        one.await?.as_ref().map_err(|error| anyhow!("no browser: {error}"))
+    }
+
+    fn start() -> Result<Self> {
+        let (node, chromium) = (Node::find()?, chromium()?);
+        let mut child = Command::new(node.program())
+            .args(node.arguments("driver.mjs")?)
+            .current_dir(node.folder())
+            .env("SIGNOFF_CHROMIUM", &chromium)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the browser's driver")?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the browser's driver has no pipes");
+        };
+        let mut lines = BufReader::new(output).lines();
+        let first = lines.next().transpose()?;
+        ensure!(first.is_some(), "{} does not start by its driver: standard error says why", chromium.display());
+        let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
+        let readers = Arc::clone(&waiting);
+        // A thread, because each test has a runtime of its own, which ends with it.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let Ok(mut answer) = serde_json::from_str::<Value>(&line) else { continue };
+                let id = answer["id"].as_u64().unwrap_or_default();
+                let waiter = lock(&readers).as_mut().and_then(|waiting| waiting.remove(&id));
+                if let Some(waiter) = waiter {
+                    let error = answer["error"].as_str().map(str::to_owned);
+                    // Whoever stopped waiting is not interested.
+                    let _ = waiter.send(error.map_or_else(|| Ok(answer["ok"].take()), Err));
+                }
+            }
+            // Everybody who still waits hears that nothing comes.
+            *lock(&readers) = None;
+            let _ = child.wait();
+        });
+        Ok(Self { input: Mutex::new(input), waiting, last: Mutex::new(0) })
+    }
+
+    /// Sends one command whose answer nobody waits for.
+    pub(super) fn tell(&self, command: &Value) {
+        // A browser that has ended does nothing more, which is right here.
+        let _ = writeln!(lock(&self.input), "{command}");
+    }
+
+    /// Sends one command and waits for its answer.
+    ///
+    /// # Errors
+    /// What the browser says, or that it has ended.
+    pub(super) async fn ask(&self, mut command: Value) -> Result<Value> {
+        let id = {
+            let mut last = lock(&self.last);
+            *last += 1;
+            *last
+        };
+        command["id"] = json!(id);
+        let (sender, answer) = oneshot::channel();
+        lock(&self.waiting).as_mut().context("the browser has ended")?.insert(id, sender);
+        writeln!(lock(&self.input), "{command}").context("the browser has ended")?;
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(Ok(value))) => Ok(value),
+            Ok(Ok(Err(error))) => Err(anyhow!(plain(&error))),
+            Ok(Err(_)) => Err(anyhow!("the browser has ended")),
+            Err(_) => Err(anyhow!("the browser did not answer within {PATIENCE:?}")),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Without the colours that the browser's library writes for terminals.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    plain + rest
+}

@@ -1,0 +1,176 @@
+//! What is behind a page: headers, cookies, complaints of the browser, accessibility, pictures.
+//! It must not change what a page is, other than by how it is looked at.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::look::{Answer, Cookie, Download, Look, Request};
+use super::page::{Page, string};
+use super::target::Target;
+use crate::cargo::metadata;
+
+/// The environment variable with the folder for pictures; without it they go into `web-screenshots` of the target folder.
+pub const SCREENSHOTS: &str = "SIGNOFF_SCREENSHOTS";
+
+impl Page {
+    /// What the server answered to the last navigation, its redirects followed; without the body.
+    ///
+    /// # Errors
+    /// When the page has not been anywhere.
+    pub async fn response(&self) -> Result<Answer> {
+        serde_json::from_value(self.ask("response", json!({})).await?).context("this page has loaded nothing yet")
+    }
+
+    /// What the browser complained about so far: errors on its console, breaches of a content security policy, scripts that failed.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn complaints(&self) -> Result<Vec<String>> {
+        Ok(serde_json::from_value(self.ask("complaints", json!({})).await?)?)
+    }
+
+    /// Breaches of accessibility rules, one line each, as axe finds them; empty is good.
+    ///
+    /// # Errors
+    /// When the page runs no scripts.
+    pub async fn axe(&self) -> Result<Vec<String>> {
+        Ok(serde_json::from_value(self.ask("axe", json!({})).await?)?)
+    }
+
+    /// Fails when [`Self::axe`] finds something.
+    ///
+    /// # Errors
+    /// What it finds, and a picture.
+    pub async fn accessible(&self) -> Result<()> {
+        let found = self.axe().await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(self.with_picture(anyhow::anyhow!("breaches of accessibility:\n{}", found.join("\n"))).await)
+    }
+
+    /// Fails when the page can be scrolled sideways.
+    ///
+    /// # Errors
+    /// How wide it is, and a picture.
+    pub async fn fits(&self) -> Result<()> {
+        let widths =
+            self.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]").await?;
+        let (is, may) = (widths[0].as_u64().unwrap_or(u64::MAX), widths[1].as_u64().unwrap_or_default());
+        if is <= may {
+            return Ok(());
+        }
+        Err(self.with_picture(anyhow::anyhow!("the page is {is} pixels wide, and its window {may}")).await)
+    }
+
+    /// The value of an expression in JavaScript, in the page.
+    ///
+    /// # Errors
+    /// What the expression throws.
+    pub async fn evaluate(&self, script: &str) -> Result<Value> {
+        self.act(&format!("evaluating {script}"), "evaluate", json!({ "script": script })).await
+    }
+
+    /// Sends a request with the page's cookies, beside the page. Redirects are not followed.
+    ///
+    /// # Errors
+    /// When nothing answers.
+    pub async fn request(&self, request: &Request) -> Result<Answer> {
+        let what = format!("{} {}", request.method, request.url);
+        let mut given = serde_json::to_value(request)?;
+        given["redirects"] = json!(0);
+        Ok(serde_json::from_value(self.act(&what, "request", given).await?)?)
+    }
+
+    /// The cookies of the page's context.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn cookies(&self) -> Result<Vec<Cookie>> {
+        Ok(serde_json::from_value(self.ask("cookies", json!({})).await?)?)
+    }
+
+    /// Adds or replaces cookies: stolen or forged ones.
+    ///
+    /// # Errors
+    /// When the browser takes no such cookie.
+    pub async fn set_cookies(&self, cookies: &[Cookie]) -> Result<()> {
+        self.ask("set_cookies", json!({ "cookies": cookies })).await.map(drop)
+    }
+
+    /// Forgets all cookies.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn clear_cookies(&self) -> Result<()> {
+        self.ask("clear_cookies", json!({})).await.map(drop)
+    }
+
+    /// Takes the network away from the browser, or gives it back.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn offline(&self, on: bool) -> Result<()> {
+        self.ask("offline", json!({ "on": on })).await.map(drop)
+    }
+
+    /// Looks at the same page in another way: size, colours, motion. Scripts, time zone and language stay.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn look(&self, look: &Look) -> Result<()> {
+        self.ask("emulate", serde_json::to_value(look)?).await.map(drop)
+    }
+
+    /// Clicks something that is saved as a file.
+    ///
+    /// # Errors
+    /// When nothing was saved.
+    pub async fn download(&self, target: impl Into<Target>) -> Result<Download> {
+        Ok(serde_json::from_value(self.on("saving", "download", target, json!({})).await?)?)
+    }
+
+    /// Keeps a picture of the whole page under this name.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let path = tokio::task::spawn_blocking(folder).await??.join(format!("{name}.png"));
+        self.ask("screenshot", json!({ "path": path, "whole": true })).await?;
+        ensure!(path.is_file(), "the browser wrote no {}", path.display());
+        Ok(path)
+    }
+
+    /// Adds to an error where the page is and a picture of it.
+    pub(super) async fn with_picture(&self, error: anyhow::Error) -> anyhow::Error {
+        static FAILURES: AtomicUsize = AtomicUsize::new(0);
+        let number = FAILURES.fetch_add(1, Ordering::Relaxed);
+        let at = self.ask("url", json!({})).await.and_then(|url| string(&url)).unwrap_or_default();
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or_default().to_owned();
+        match self.screenshot(&format!("failed-{test}-{number}")).await {
+            Ok(path) => error.context(format!("at {at} (a picture: {})", path.display())),
+            // The first failure says more than that of its picture.
+            Err(_) => error.context(format!("at {at}")),
+        }
+    }
+}
+
+/// The folder for pictures, made if it is not there.
+fn folder() -> Result<PathBuf> {
+    static ONE: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(folder) = ONE.get() {
+        return Ok(folder.clone());
+    }
+    let folder = match std::env::var_os(SCREENSHOTS) {
+        Some(folder) => PathBuf::from(folder),
+        None => metadata()?.target_directory.join("web-screenshots"),
+    };
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(ONE.get_or_init(|| folder).clone())
+}

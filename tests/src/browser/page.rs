@@ -1,0 +1,302 @@
+//! One page of the browser. Every method names what it looked for when it fails, and keeps a picture of what was there.
+//! It must not retry: the browser waits by itself until something is there and can be used.
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+
+use super::driver::Driver;
+use super::look::Look;
+use super::target::Target;
+
+/// A tab of the browser. Dropping it closes it, and with its last tab the context.
+pub struct Page {
+    driver: &'static Driver,
+    number: u64,
+}
+
+impl Page {
+    /// An empty tab with nobody signed in: a context of its own.
+    ///
+    /// # Errors
+    /// When there is no browser.
+    pub async fn open(look: &Look) -> Result<Self> {
+        let driver = Driver::of_this_process().await?;
+        let mut command = serde_json::to_value(look)?;
+        command["do"] = json!("open");
+        let number = driver.ask(command).await?.as_u64().context("the driver named no page")?;
+        Ok(Self { driver, number })
+    }
+
+    /// A second tab of the same person: cookies are shared.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn tab(&self) -> Result<Self> {
+        let number = self.ask("tab", json!({})).await?.as_u64().context("the driver named no page")?;
+        Ok(Self { driver: self.driver, number })
+    }
+
+    /// Closes the tab, and waits until it is closed.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn close(self) -> Result<()> {
+        self.ask("close", json!({})).await.map(drop)
+    }
+
+    /// Goes to an address; returns the status of what came.
+    ///
+    /// # Errors
+    /// When nothing answers there.
+    pub async fn goto(&self, url: &str) -> Result<u16> {
+        status(&self.act(&format!("going to {url}"), "goto", json!({ "url": url })).await?)
+    }
+
+    /// Loads the page again; returns the status of what came.
+    ///
+    /// # Errors
+    /// When nothing answers.
+    pub async fn reload(&self) -> Result<u16> {
+        status(&self.act("loading the page again", "reload", json!({})).await?)
+    }
+
+    /// As the browser's button Back.
+    ///
+    /// # Errors
+    /// When there is nothing to go back to.
+    pub async fn back(&self) -> Result<u16> {
+        status(&self.act("going back", "back", json!({})).await?)
+    }
+
+    /// Clicks something, once it is there, visible and still.
+    ///
+    /// # Errors
+    /// What was not there, was hidden, or was there several times.
+    pub async fn click(&self, target: impl Into<Target>) -> Result<()> {
+        self.on("clicking", "click", target, json!({})).await.map(drop)
+    }
+
+    /// Puts the mouse over something.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn hover(&self, target: impl Into<Target>) -> Result<()> {
+        self.on("pointing at", "hover", target, json!({})).await.map(drop)
+    }
+
+    /// Gives something the focus.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn focus(&self, target: impl Into<Target>) -> Result<()> {
+        self.on("focusing", "focus", target, json!({})).await.map(drop)
+    }
+
+    /// Replaces what a field holds.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn fill(&self, target: impl Into<Target>, value: &str) -> Result<()> {
+        self.on("filling", "fill", target, json!({ "value": value })).await.map(drop)
+    }
+
+    /// Ticks a box or a radio button, or takes the tick away.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn check(&self, target: impl Into<Target>, on: bool) -> Result<()> {
+        self.on("ticking", "check", target, json!({ "on": on })).await.map(drop)
+    }
+
+    /// Chooses an option of a list by its value or label.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn select(&self, target: impl Into<Target>, value: &str) -> Result<()> {
+        self.on("choosing in", "select", target, json!({ "value": value })).await.map(drop)
+    }
+
+    /// Presses a key, such as `Tab`, `Shift+Tab`, `Enter` or `Control+A`, where the focus is.
+    ///
+    /// # Errors
+    /// When there is no such key.
+    pub async fn press(&self, key: &str) -> Result<()> {
+        self.act(&format!("pressing {key}"), "press", json!({ "key": key })).await.map(drop)
+    }
+
+    /// Types a text where the focus is, key by key.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn keys(&self, text: &str) -> Result<()> {
+        self.act("typing", "type", json!({ "value": text })).await.map(drop)
+    }
+
+    /// What has the focus, as its element's name and its own: `button Approve`.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn focused(&self) -> Result<String> {
+        string(&self.ask("focused", json!({})).await?)
+    }
+
+    /// Presses Tab until this has the focus, at most `most` times.
+    ///
+    /// # Errors
+    /// What had the focus instead, in order.
+    pub async fn tab_to(&self, what: &str, most: usize) -> Result<()> {
+        let mut seen = Vec::new();
+        for _ in 0..most {
+            self.press("Tab").await?;
+            let focused = self.focused().await?;
+            if focused == what {
+                return Ok(());
+            }
+            seen.push(focused);
+        }
+        Err(self.with_picture(anyhow!("{most} times Tab do not reach {what:?}; they reach {}", seen.join(", "))).await)
+    }
+
+    /// The text that people see of something.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn text(&self, target: impl Into<Target>) -> Result<String> {
+        string(&self.on("reading", "text", target, json!({})).await?)
+    }
+
+    /// What a field holds.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn value(&self, target: impl Into<Target>) -> Result<String> {
+        string(&self.on("reading", "value", target, json!({})).await?)
+    }
+
+    /// An attribute of something, if it has it.
+    ///
+    /// # Errors
+    /// As [`Self::click`].
+    pub async fn attribute(&self, target: impl Into<Target>, name: &str) -> Result<Option<String>> {
+        let value = self.on("reading an attribute of", "attribute", target, json!({ "name": name })).await?;
+        Ok(value.as_str().map(str::to_owned))
+    }
+
+    /// How many there are now: without waiting.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn count(&self, target: impl Into<Target>) -> Result<usize> {
+        let count = self.on("counting", "count", target, json!({})).await?;
+        Ok(usize::try_from(count.as_u64().context("no number")?)?)
+    }
+
+    /// Whether it is there and visible now: without waiting.
+    ///
+    /// # Errors
+    /// When it is there several times.
+    pub async fn visible(&self, target: impl Into<Target>) -> Result<bool> {
+        Ok(self.on("looking at", "visible", target, json!({})).await? == json!(true))
+    }
+
+    /// Waits until it is visible.
+    ///
+    /// # Errors
+    /// When it is not after 15 seconds.
+    pub async fn wait(&self, target: impl Into<Target>) -> Result<()> {
+        self.on("waiting for", "wait", target, json!({ "state": "visible" })).await.map(drop)
+    }
+
+    /// Waits until it is gone or hidden.
+    ///
+    /// # Errors
+    /// When it is still there after 15 seconds.
+    pub async fn wait_gone(&self, target: impl Into<Target>) -> Result<()> {
+        self.on("waiting for the end of", "wait", target, json!({ "state": "hidden" })).await.map(drop)
+    }
+
+    /// Waits until the address has this in it.
+    ///
+    /// # Errors
+    /// When it has not after 15 seconds.
+    pub async fn wait_url(&self, part: &str) -> Result<()> {
+        self.act(&format!("waiting for an address with {part:?}"), "wait_url", json!({ "part": part })).await.map(drop)
+    }
+
+    /// Waits until the title has this in it.
+    ///
+    /// # Errors
+    /// When it has not after 15 seconds.
+    pub async fn wait_title(&self, part: &str) -> Result<()> {
+        self.act(&format!("waiting for a title with {part:?}"), "wait_title", json!({ "part": part })).await.map(drop)
+    }
+
+    /// The page's source as it is now.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn html(&self) -> Result<String> {
+        string(&self.ask("html", json!({})).await?)
+    }
+
+    /// The title.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn title(&self) -> Result<String> {
+        string(&self.ask("title", json!({})).await?)
+    }
+
+    /// The address.
+    ///
+    /// # Errors
+    /// When the browser has ended.
+    pub async fn url(&self) -> Result<String> {
+        string(&self.ask("url", json!({})).await?)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.driver.tell(&json!({ "do": "close", "page": self.number }));
+    }
+}
+
+/// How commands are sent.
+impl Page {
+    /// Sends a command that fails only with the browser.
+    pub(super) async fn ask(&self, command: &str, mut given: Value) -> Result<Value> {
+        given["do"] = json!(command);
+        given["page"] = json!(self.number);
+        self.driver.ask(given).await.with_context(|| format!("the browser, asked for {command}"))
+    }
+
+    /// Sends a command whose failure is worth a picture.
+    pub(super) async fn act(&self, what: &str, command: &str, given: Value) -> Result<Value> {
+        match self.ask(command, given).await {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.with_picture(error.context(what.to_owned())).await),
+        }
+    }
+
+    /// As [`Self::act`], on something.
+    pub(super) async fn on(
+        &self,
+        what: &str,
+        command: &str,
+        target: impl Into<Target>,
+        mut given: Value,
+    ) -> Result<Value> {
+        let target = target.into();
+        given["target"] = serde_json::to_value(&target)?;
+        self.act(&format!("{what} {target}"), command, given).await
+    }
+}
+
+fn status(value: &Value) -> Result<u16> {
+    Ok(u16::try_from(value.as_u64().context("no status")?)?)
+}
+
+pub(super) fn string(value: &Value) -> Result<String> {
+    value.as_str().map(str::to_owned).context("no text")
+}

@@ -1,0 +1,122 @@
+//! What on a page is meant: by role and name, by label, by text, or by a CSS selector.
+//! It must not look at a page.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Something on a page. A `&str` is a CSS selector.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Target {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    css: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    exact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nth: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside: Option<Box<Self>>,
+}
+
+/// By its role and its whole accessible name, such as `role("button", "Approve")`.
+#[must_use]
+pub fn role(role: &str, name: &str) -> Target {
+    Target { role: Some(role.to_owned()), name: Some(name.to_owned()), exact: true, ..Target::default() }
+}
+
+/// Everything of a role, whatever its name.
+#[must_use]
+pub fn any(role: &str) -> Target {
+    Target { role: Some(role.to_owned()), ..Target::default() }
+}
+
+/// A field by the whole text of its label.
+#[must_use]
+pub fn label(label: &str) -> Target {
+    Target { label: Some(label.to_owned()), exact: true, ..Target::default() }
+}
+
+/// The smallest element with this in its text, whatever the case.
+#[must_use]
+pub fn text(text: &str) -> Target {
+    Target { text: Some(text.to_owned()), ..Target::default() }
+}
+
+/// By a CSS selector.
+#[must_use]
+pub fn css(selector: &str) -> Target {
+    Target { css: Some(selector.to_owned()), ..Target::default() }
+}
+
+impl Target {
+    /// The name, label or text may be a part of what is there, whatever the case.
+    #[must_use]
+    pub fn loosely(self) -> Self {
+        Self { exact: false, ..self }
+    }
+
+    /// The name, label or text is all that is there.
+    #[must_use]
+    pub fn exactly(self) -> Self {
+        Self { exact: true, ..self }
+    }
+
+    /// The one of this number among several, from 0; -1 is the last.
+    #[must_use]
+    pub fn nth(self, number: i32) -> Self {
+        Self { nth: Some(number), ..self }
+    }
+
+    /// Only inside of something else.
+    #[must_use]
+    pub fn inside(self, outer: impl Into<Self>) -> Self {
+        Self { inside: Some(Box::new(outer.into())), ..self }
+    }
+}
+
+impl From<&str> for Target {
+    fn from(selector: &str) -> Self {
+        css(selector)
+    }
+}
+
+impl From<&Self> for Target {
+    fn from(target: &Self) -> Self {
+        target.clone()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { role: Some(role), name: Some(name), .. } => write!(f, "the {role} {name:?}")?,
+            Self { role: Some(role), .. } => write!(f, "a {role}")?,
+            Self { label: Some(label), .. } => write!(f, "the field {label:?}")?,
+            Self { text: Some(text), .. } => write!(f, "the text {text:?}")?,
+            Self { css, .. } => write!(f, "{}", css.as_deref().unwrap_or_default())?,
+        }
+        if let Some(nth) = self.nth {
+            write!(f, ", number {nth}")?;
+        }
+        self.inside.iter().try_for_each(|outer| write!(f, ", in {outer}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{role, text};
+
+    #[test]
+    fn a_target_says_in_words_what_was_looked_for() {
+        let target = role("button", "Approve").nth(1).inside(role("group", "deploy"));
+        assert_eq!(target.to_string(), r#"the button "Approve", number 1, in the group "deploy""#);
+        assert_eq!(text("nothing waits").inside("main").to_string(), r#"the text "nothing waits", in main"#);
+    }
+}

@@ -1,0 +1,172 @@
+//! Node.js, the packages of `tests/web/node` and Chromium: those of this machine, else fetched once by npm and apt.
+//! It must not run a package's install scripts, and never leaves out what it cannot find: it says how to come by it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::cargo::root;
+use crate::control_plane::{cache, on_path, progress};
+
+/// Names Chromium's program, before `PATH` is searched.
+pub const CHROMIUM: &str = "CHROMIUM";
+/// What a package of Node.js packages is here.
+const PACKAGE: [&str; 2] = ["package.json", "package-lock.json"];
+/// The oldest that runs all of them.
+const NODE: (u32, u32) = (20, 19);
+
+/// Node.js with the packages that the tests use.
+#[derive(Clone, Debug)]
+pub struct Node {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// Finds Node.js on `PATH`, and installs the packages into the cache if they are not there: seconds, once for each lock file.
+    ///
+    /// # Errors
+    /// What is missing and how to come by it.
+    pub fn find() -> Result<Self> {
+        let remedy = format!("install Node.js {}.{} or later, and npm", NODE.0, NODE.1);
+        let needs = "tests with a browser or an OpenID Connect issuer need Node.js";
+        let program = on_path("node").with_context(|| format!("{needs}, and there is no `node` on PATH: {remedy}"))?;
+        let said = output(Command::new(&program).arg("--version"))?;
+        ensure!(version(&said).is_some_and(|found| found >= NODE), "{needs}, and `node` is {}: {remedy}", said.trim());
+        let npm = on_path("npm").with_context(|| format!("{needs}, and there is no `npm` on PATH: {remedy}"))?;
+        Ok(Self { program, folder: installed(&npm)? })
+    }
+
+    /// Its program.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The arguments that run one of the scripts of `tests/web/node`, in [`Self::folder`]. The script is handed over as text:
+    /// its imports are then searched where it is started, and not where it lies.
+    ///
+    /// # Errors
+    /// When the script cannot be read.
+    pub(crate) fn arguments(&self, script: &str) -> Result<[String; 4]> {
+        let file = source().join(script);
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        Ok(["--no-warnings".to_owned(), "--input-type=module".to_owned(), "--eval".to_owned(), text])
+    }
+
+    /// The folder of the packages.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn source() -> PathBuf {
+    root().join("tests/web/node")
+}
+
+/// The folder in the cache with the packages of this lock file.
+fn installed(npm: &Path) -> Result<PathBuf> {
+    let mut hash = Sha256::new();
+    for name in PACKAGE {
+        hash.update(fs::read(source().join(name)).with_context(|| format!("{name} of tests/web/node"))?);
+    }
+    let all = cache()?.join("npm");
+    let folder = all.join(&hex::encode(hash.finalize())[..12]);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
+    let _alone = alone(&all.join("lock"))?;
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&all)?;
+    for name in PACKAGE {
+        fs::copy(source().join(name), unfinished.path().join(name))?;
+    }
+    progress("fetching the packages of tests/web/node by npm (20 MB), once for this lock file");
+    let mut command = Command::new(npm);
+    command.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--engine-strict=false"]);
+    output(command.current_dir(unfinished.path()))
+        .context("npm cannot fetch the packages of tests/web/node: it needs the registry once, and then never again")?;
+    fs::rename(unfinished.keep(), &folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Chromium: `CHROMIUM`, else on `PATH`, else Debian's package, installed by apt where this is root.
+///
+/// # Errors
+/// What is missing and how to come by it.
+pub fn chromium() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(CHROMIUM).map(PathBuf::from) {
+        ensure!(
+            program.is_file(),
+            "{CHROMIUM}={} is no file: name the program of Chromium, or unset it",
+            program.display()
+        );
+        return Ok(program);
+    }
+    let find = || ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(on_path);
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    let remedy = format!("install Debian's package chromium, or name the program in {CHROMIUM}");
+    let Some(apt) = on_path("apt-get").filter(|_| rustix::process::geteuid().is_root()) else {
+        bail!(
+            "tests with a browser need Chromium, there is none on PATH, and only root can install it by apt-get: {remedy}"
+        );
+    };
+    let all = cache()?;
+    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
+    let _alone = alone(&all.join("chromium.lock"))?;
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    progress("installing Debian's chromium by apt-get (100 MB), once");
+    let install = || {
+        let mut command = Command::new(&apt);
+        command.args(["install", "--yes", "--quiet", "--no-install-recommends", "chromium"]);
+        output(command.env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    install()
+        .or_else(|_| output(Command::new(&apt).args(["update", "--quiet"])).and_then(|_| install()))
+        .with_context(|| format!("tests with a browser need Chromium, and apt-get cannot install it: {remedy}"))?;
+    find().with_context(|| format!("apt-get installed chromium, and it is not on PATH: {remedy}"))
+}
+
+/// One fetches, the others wait for it; the lock falls with the process that holds it.
+fn alone(file: &Path) -> Result<File> {
+    let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
+    lock.lock().with_context(|| format!("locking {}", file.display()))?;
+    Ok(lock)
+}
+
+/// Such as (20, 19) of `v20.19.4`.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.trim().strip_prefix('v')?.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{NODE, version};
+
+    #[test]
+    fn an_older_node_is_told_from_a_newer_one() {
+        assert!(version("v18.20.4\n").unwrap() < NODE);
+        assert!(version("v20.9.0\n").unwrap() < NODE, "by number and not by letter");
+        assert!(version("v20.19.0\n").unwrap() >= NODE);
+        assert_eq!(version("nonsense"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! A certificate authority of its own for each server on loopback that must speak TLS, and the server's certificate.
+//! It must not be kept: each is drawn anew, so that no private key lies in a repository and no machine trusts one for long.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use super::kubeconfig::write_private;
+
+/// The files of one.
+#[derive(Clone, Debug)]
+pub(super) struct Certificates {
+    /// The authority's certificate: what clients trust.
+    pub(super) authority: PathBuf,
+    /// The server's certificate, for 127.0.0.1 and localhost.
+    pub(super) certificate: PathBuf,
+    /// The server's key.
+    pub(super) key: PathBuf,
+}
+
+impl Certificates {
+    /// Draws them into a folder.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(super) fn draw(folder: &Path) -> Result<Self> {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        authority.distinguished_name.push(DnType::CommonName, "signoff tests");
+        let issuer_key = KeyPair::generate()?;
+        let authority_certificate = authority.self_signed(&issuer_key)?;
+
+        let mut server = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        server.distinguished_name.push(DnType::CommonName, "127.0.0.1");
+        let key = KeyPair::generate()?;
+        let certificate = server.signed_by(&key, &Issuer::new(authority, issuer_key))?;
+
+        let files = Self {
+            authority: folder.join("authority.crt"),
+            certificate: folder.join("server.crt"),
+            key: folder.join("server.key"),
+        };
+        write_private(&files.authority, &authority_certificate.pem())?;
+        write_private(&files.certificate, &certificate.pem())?;
+        write_private(&files.key, &key.serialize_pem())?;
+        Ok(files)
+    }
+}

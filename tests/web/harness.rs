@@ -1,0 +1,69 @@
+//! What most tests of the inbox begin with: the suite's cluster and issuer, a witness, and a page of the test's own.
+//! It must not decide anything: it signs people in.
+
+use anyhow::Result;
+use signoff_tests::browser::{Look, Page, any, css, label, role};
+use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
+
+/// Everything of one test. The page talks to the API server through the witness.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) issuer: Issuer,
+    pub(crate) witness: Witness,
+    pub(crate) web: WebProcess,
+}
+
+impl Stage {
+    /// A page that passes people's own tokens through.
+    pub(crate) async fn set() -> Result<Self> {
+        Self::set_with(|_| {}).await
+    }
+
+    /// As [`Self::set`], with options changed before it starts.
+    pub(crate) async fn set_with(change: impl FnOnce(&mut WebOptions)) -> Result<Self> {
+        let cluster = Cluster::web()?;
+        let issuer = Issuer::of(&cluster)?;
+        let witness = Witness::start(&cluster).await?;
+        let mut options =
+            WebOptions { kubeconfig: witness.kubeconfig(None)?, issuer: Some(issuer.clone()), ..WebOptions::default() };
+        change(&mut options);
+        let web = WebProcess::start(&cluster, options).await?;
+        Ok(Self { cluster, issuer, witness, web })
+    }
+
+    /// The address of a path of the page.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.web.url())
+    }
+
+    /// A browser in which one of the cast has signed in with their token of the issuer, pasted; it shows the inbox.
+    pub(crate) async fn signed_in(&self, person: &str, look: &Look) -> Result<Page> {
+        let token = self.issuer.tokens(CLIENT, named(person)?.user).await?.id_token;
+        self.with_token(&token, look).await
+    }
+
+    /// As [`Self::signed_in`], with any token.
+    pub(crate) async fn with_token(&self, token: &str, look: &Look) -> Result<Page> {
+        let page = self.visitor(look, "/sign-in").await?;
+        page.fill(css("#token"), token).await?;
+        page.click(role("button", "Sign in with a token")).await?;
+        page.wait(any("heading").nth(0)).await?;
+        Ok(page)
+    }
+
+    /// A browser in which nobody is signed in, at this path.
+    pub(crate) async fn visitor(&self, look: &Look, path: &str) -> Result<Page> {
+        let page = Page::open(look).await?;
+        page.goto(&self.at(path)).await?;
+        Ok(page)
+    }
+}
+
+/// Fills the issuer's form for one of the cast; `seconds` is how long the id_token lives, an hour without.
+pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
+    page.fill(label("Email"), named(person)?.user).await?;
+    if let Some(seconds) = seconds {
+        page.fill(label("Seconds"), &seconds.to_string()).await?;
+    }
+    page.click(role("button", "Sign in")).await
+}
