@@ -11,6 +11,7 @@
 //! * [`session`]: sign-in, cookies, and the verification of tokens at every request
 //! * [`connection`]: the way to the API server as somebody
 //! * [`inbox`]: the pages
+//! * [`run`]: the page of a run
 //! * [`live`]: what waits for a token, followed while somebody looks
 
 pub mod approval;
@@ -20,6 +21,7 @@ pub mod error;
 pub mod inbox;
 pub mod live;
 pub mod page;
+pub mod run;
 pub mod server;
 pub mod session;
 pub mod settings;

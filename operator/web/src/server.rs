@@ -15,7 +15,7 @@ use http::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBodyLimitLayer};
 
-use crate::{approval, assets, error::PageError, inbox, live, session::sign_in, state::PageState};
+use crate::{approval, assets, error::PageError, inbox, live, run, session::sign_in, state::PageState};
 
 /// The largest body of a request: a form with texts of 8,192 characters each.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -47,6 +47,9 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
         .route("/events", get(live::events))
+        .route("/n/{namespace}/w/{name}", get(run::page))
+        .route("/n/{namespace}/w/{name}/events", get(run::events))
+        .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token))
         .route("/sign-out", post(sign_in::out))
@@ -108,7 +111,7 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
 
 /// Sends whoever only looks to the sign-in page.
 async fn signs_in(request: Request, next: Next) -> Response {
-    let looks = request.method() == Method::GET && !request.uri().path().starts_with("/events");
+    let looks = request.method() == Method::GET && !request.uri().path().ends_with("/events");
     let response = next.run(request).await;
     if looks && response.extensions().get::<PageError>() == Some(&PageError::SignIn) {
         return Redirect::to("/sign-in").into_response();
