@@ -12,7 +12,7 @@ use axum_extra::extract::PrivateCookieJar;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::{Session, cookie, now, who};
+use super::{Session, TokenId, cookie, now, who};
 use crate::{connection::Identity, error::PageError, page, state::PageState};
 
 #[derive(Template)]
@@ -82,7 +82,12 @@ pub async fn token(
     }
 }
 
-/// Ends the session in this browser.
-pub async fn out(jar: PrivateCookieJar) -> Response {
+/// Ends the session in this browser, and what is followed for it.
+pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar) -> Response {
+    if let Some(session) = cookie::read(&jar) {
+        let token = TokenId::of(&session.token);
+        state.feeds.end(&token);
+        state.streams.end(&token);
+    }
     (cookie::remove(jar), Redirect::to("/sign-in")).into_response()
 }
