@@ -19,7 +19,7 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, live, policies,
+    history, inbox, live, policies, run,
     session::{callback, now, sign_in, wanted},
     state::PageState,
 };
@@ -60,6 +60,9 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
         .route("/events", get(live::events))
+        .route("/n/{namespace}/w/{name}", get(run::page))
+        .route("/n/{namespace}/w/{name}/events", get(run::events))
+        .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
         .route("/sign-in/start", post(callback::start))
@@ -161,7 +164,7 @@ fn is_read(request: &Request) -> bool {
 /// answered with a page instead: its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let looks = is_read(&request) && !path.starts_with("/events");
+    let looks = is_read(&request) && !path.ends_with("/events");
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
     if response.extensions().get::<PageError>() != Some(&PageError::SignIn) {
