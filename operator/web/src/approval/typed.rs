@@ -61,6 +61,11 @@ impl Problems {
         self.at("").cloned().or_else(at_field)
     }
 
+    /// Whether each stands at a field.
+    pub fn are_of_fields(&self) -> bool {
+        !self.0.contains_key("")
+    }
+
     /// Returns one problem of the whole form.
     pub fn of_form(why: impl Into<String>) -> Self {
         Self(BTreeMap::from([(String::new(), why.into())]))
