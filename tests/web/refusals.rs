@@ -90,7 +90,10 @@ async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
         page.fill(&field, slip).await.unwrap();
         page.click(role("button", "See the difference")).await.unwrap();
         page.wait(text(said).inside("#modify-response-problem")).await.unwrap();
-        assert_eq!(page.attribute(&field, "aria-describedby").await.unwrap().as_deref(), Some("modify-response-problem"));
+        assert_eq!(
+            page.attribute(&field, "aria-describedby").await.unwrap().as_deref(),
+            Some("modify-response-problem")
+        );
         assert_eq!(page.value(&field).await.unwrap(), slip);
     }
     page.fill(&field, "{\n  \"amount\": 1\n}").await.unwrap();
@@ -107,7 +110,9 @@ async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
 #[tokio::test]
 async fn a_reason_that_is_required_is_asked_for_at_its_field() {
     let (harness, [runs]) = Harness::with_runs(["reason"]).await.unwrap();
-    let asked = runs.gate("reason", json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"})).await;
+    let asked = runs
+        .gate("reason", json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"}))
+        .await;
     let page = reads(&harness, "alice", &asked).await;
     page.fill(css("#reason"), "...").await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
@@ -116,7 +121,9 @@ async fn a_reason_that_is_required_is_asked_for_at_its_field() {
     page.fill(css("#modify-response"), "another").await.unwrap();
     page.fill(css("#reason-modify"), "!").await.unwrap();
     page.click(role("button", "See the difference")).await.unwrap();
-    page.wait(text("requires a reason with at least one letter or digit").inside("#reason-modify-problem")).await.unwrap();
+    page.wait(text("requires a reason with at least one letter or digit").inside("#reason-modify-problem"))
+        .await
+        .unwrap();
     assert_eq!(page.value(css("#modify-response")).await.unwrap(), "another");
     assert_eq!(sent(&harness), 0);
 }
@@ -126,7 +133,8 @@ async fn who_must_not_decide_reads_why_and_whoever_sends_it_anyway_gets_the_poli
     let (harness, [runs]) = Harness::with_runs(["refused"]).await.unwrap();
     runs.namespace.bind("signoff-requester", "alice@example.com").await.unwrap();
     let gate = |fields: Value| crate::runs::spec(fields);
-    runs.start_as("alice", "own", gate(json!({"excludeRequester": true, "approvers": [user("alice"), user("bob")]}))).await;
+    runs.start_as("alice", "own", gate(json!({"excludeRequester": true, "approvers": [user("alice"), user("bob")]})))
+        .await;
     let own = runs.asked("own").await;
     let excluded = json!({"excluded": ["alice@example.com"], "approvers": [{"kind": "Group", "name": "finance"}]});
     let excluded = runs.gate("excluded", excluded).await;
