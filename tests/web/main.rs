@@ -9,5 +9,6 @@ mod inbox;
 mod instruments;
 mod looks;
 mod reading;
+mod refusals;
 mod runs;
 mod sign_in;
