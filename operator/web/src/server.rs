@@ -4,7 +4,7 @@
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::{self, Next},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -15,7 +15,14 @@ use http::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBodyLimitLayer};
 
-use crate::{approval, assets, error::PageError, history, inbox, live, policies, session::sign_in, state::PageState};
+use crate::{
+    approval, assets,
+    error::PageError,
+    history, inbox, live, policies,
+    scope::{is_name, is_namespace},
+    session::sign_in,
+    state::PageState,
+};
 
 /// The largest body of a request: a form with texts of 8,192 characters each.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -54,6 +61,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/sign-in/token", post(sign_in::token))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
+        .route_layer(middleware::from_fn(only_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
         .layer(middleware::from_fn(signs_in))
         .layer(foreign)
@@ -64,6 +72,21 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         }))
         .layer(middleware::from_fn(headers))
         .with_state(state))
+}
+
+/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not be more
+/// than one part of it.
+async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
+    let holds = |(part, text): (&str, &str)| match part {
+        "namespace" => is_namespace(text),
+        "name" => is_name(text),
+        _ => true,
+    };
+    if parts.is_ok_and(|parts| parts.iter().all(holds)) {
+        return next.run(request).await;
+    }
+    let why = "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
+    PageError::NotFound(why.to_owned()).into_response()
 }
 
 /// Adds the headers of every response.
