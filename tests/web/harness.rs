@@ -1,19 +1,22 @@
 //! What most tests of the inbox begin with: the suite's cluster and issuer, a witness, and a page of the test's own.
 //! It must not decide anything: it signs people in.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use futures::future::join_all;
 use signoff_tests::browser::{Look, Page, any, css, label, role};
 use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
 
-/// Everything of one test. The page talks to the API server through the witness.
-pub(crate) struct Stage {
+use crate::runs::Runs;
+
+/// Everything that one test has. The page talks to the API server through the witness.
+pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) issuer: Issuer,
     pub(crate) witness: Witness,
     pub(crate) web: WebProcess,
 }
 
-impl Stage {
+impl Harness {
     /// A page that passes people's own tokens through.
     pub(crate) async fn set() -> Result<Self> {
         Self::set_with(|_| {}).await
@@ -29,6 +32,15 @@ impl Stage {
         change(&mut options);
         let web = WebProcess::start(&cluster, options).await?;
         Ok(Self { cluster, issuer, witness, web })
+    }
+
+    /// As [`Self::set`], with namespaces that the page looks at.
+    pub(crate) async fn with_runs<const N: usize>(prefixes: [&str; N]) -> Result<(Self, [Runs; N])> {
+        let cluster = Cluster::web()?;
+        let runs = join_all(prefixes.map(|prefix| Runs::of(&cluster, prefix))).await;
+        let names = runs.iter().map(|runs| format!("--namespace={}", runs.name())).collect();
+        let harness = Self::set_with(|options| options.arguments = names).await?;
+        Ok((harness, runs.try_into().map_err(|_| anyhow!("one namespace for each prefix"))?))
     }
 
     /// The address of a path of the page.

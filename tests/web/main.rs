@@ -2,6 +2,12 @@
 //! anybody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod deciding;
+mod drafts;
 mod harness;
+mod inbox;
 mod instruments;
+mod looks;
+mod reading;
+mod runs;
 mod sign_in;

@@ -3,11 +3,11 @@
 use signoff_tests::browser::{Look, role};
 use signoff_tests::control_plane::{CLIENT, Cluster, Front, WebOptions, WebProcess};
 
-use crate::harness::Stage;
+use crate::harness::Harness;
 
 #[tokio::test]
 async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
-    let stage = Stage::set().await.unwrap();
+    let harness = Harness::set().await.unwrap();
     let plain = Look::default();
     let looks = [
         ("light", plain.clone()),
@@ -16,7 +16,7 @@ async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
         ("small-dark", plain.small().dark()),
     ];
     for (name, look) in looks {
-        let page = stage.visitor(&look, "/sign-in").await.unwrap();
+        let page = harness.visitor(&look, "/sign-in").await.unwrap();
         page.wait(role("heading", "Sign in")).await.unwrap();
         page.accessible().await.unwrap();
         page.fits().await.unwrap();
@@ -28,12 +28,12 @@ async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
 
 #[tokio::test]
 async fn every_request_of_a_session_carries_the_token_that_was_pasted_and_nothing_else() {
-    let stage = Stage::set().await.unwrap();
-    let token = stage.issuer.tokens(CLIENT, "alice@example.com").await.unwrap().id_token;
-    let page = stage.with_token(&token, &Look::default()).await.unwrap();
-    page.wait_url(&stage.at("/")).await.unwrap();
+    let harness = Harness::set().await.unwrap();
+    let token = harness.issuer.tokens(CLIENT, "alice@example.com").await.unwrap().id_token;
+    let page = harness.with_token(&token, &Look::default()).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
     page.screenshot("inbox-nothing-waits").await.unwrap();
-    let seen: Vec<_> = stage.witness.seen().into_iter().filter(|seen| seen.token().is_some()).collect();
+    let seen: Vec<_> = harness.witness.seen().into_iter().filter(|seen| seen.token().is_some()).collect();
     assert!(seen.iter().any(|seen| seen.path.contains("signoff.dev")), "the inbox lists Approvals: {seen:?}");
     for request in seen {
         assert_eq!(request.token(), Some(token.as_str()), "{} {}", request.method, request.path);
@@ -44,40 +44,40 @@ async fn every_request_of_a_session_carries_the_token_that_was_pasted_and_nothin
 
 #[tokio::test]
 async fn a_page_that_was_killed_is_back_at_the_same_address() {
-    let mut stage = Stage::set().await.unwrap();
-    let pid = stage.web.pid().unwrap();
-    stage.web.kill();
-    assert!(stage.web.get("/sign-in").await.is_err(), "nobody listens there");
-    stage.web.start_again().unwrap();
-    stage.web.until_ready().await.unwrap();
-    assert_ne!(stage.web.pid().unwrap(), pid);
-    assert_eq!(stage.web.get("/sign-in").await.unwrap().0, 200);
-    stage.web.stop().await.unwrap();
+    let mut harness = Harness::set().await.unwrap();
+    let pid = harness.web.pid().unwrap();
+    harness.web.kill();
+    assert!(harness.web.get("/sign-in").await.is_err(), "nobody listens there");
+    harness.web.start_again().unwrap();
+    harness.web.until_ready().await.unwrap();
+    assert_ne!(harness.web.pid().unwrap(), pid);
+    assert_eq!(harness.web.get("/sign-in").await.unwrap().0, 200);
+    harness.web.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn replicas_behind_one_address_share_sessions_and_one_may_go() {
     let front = Front::start().await.unwrap();
     let key = Cluster::web().unwrap().cookie_key().unwrap();
-    let stage = Stage::set_with(|options| {
+    let harness = Harness::set_with(|options| {
         options.url = Some(front.url());
         options.cookie_key = Some(key.clone());
     });
-    let mut stage = stage.await.unwrap();
+    let mut harness = harness.await.unwrap();
     let options = WebOptions {
         url: Some(front.url()),
         cookie_key: Some(key),
-        kubeconfig: stage.witness.kubeconfig(None).unwrap(),
-        issuer: Some(stage.issuer.clone()),
+        kubeconfig: harness.witness.kubeconfig(None).unwrap(),
+        issuer: Some(harness.issuer.clone()),
         ..WebOptions::default()
     };
-    let other = WebProcess::start(&stage.cluster, options).await.unwrap();
-    front.lead_to([&stage.web]);
-    let page = stage.signed_in("alice", &Look::default()).await.unwrap();
-    page.wait_url(&stage.at("/")).await.unwrap();
-    front.lead_to([&stage.web, &other]);
-    stage.web.kill();
-    assert_eq!(page.goto(&stage.at("/")).await.unwrap(), 200);
+    let other = WebProcess::start(&harness.cluster, options).await.unwrap();
+    front.lead_to([&harness.web]);
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
+    front.lead_to([&harness.web, &other]);
+    harness.web.kill();
+    assert_eq!(page.goto(&harness.at("/")).await.unwrap(), 200);
     assert!(!page.url().await.unwrap().contains("sign-in"), "the other replica knows the session");
     page.close().await.unwrap();
 }

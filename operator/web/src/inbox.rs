@@ -19,6 +19,7 @@ use signoff_review::clock::distance;
 
 use crate::{
     error::PageError,
+    history::{self, Latest},
     live::{Feed, Row, Standing, Waiting},
     page::{self, Instant, Shell},
     scope::is_namespace,
@@ -74,7 +75,8 @@ struct Inbox {
     /// The namespaces that are looked at, or `None` for all.
     namespaces: Option<Vec<String>>,
     typed: String,
-    checked: Instant,
+    /// The last decision, where nothing waits.
+    latest: Option<Latest>,
 }
 
 /// The requests of one run.
@@ -108,7 +110,11 @@ pub async fn page(
     Query(part): Query<Part>,
 ) -> Result<Response, PageError> {
     let feed = state.feeds.of(&caller, &places).await?;
-    Ok(page::html(&inbox(&caller, &feed, &typed(&jar).join(", "), part.page)))
+    let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), part.page);
+    if inbox.asked == 0 && !inbox.looks_nowhere {
+        inbox.latest = history::latest(&caller.client, feed.namespaces.as_deref()).await;
+    }
+    Ok(page::html(&inbox))
 }
 
 fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
@@ -144,7 +150,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         looks_nowhere: feed.namespaces.as_ref().is_some_and(Vec::is_empty),
         namespaces: feed.namespaces.clone(),
         typed: typed.to_owned(),
-        checked: Instant::from(at),
+        latest: None,
     }
 }
 

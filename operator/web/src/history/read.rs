@@ -9,6 +9,8 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams},
 };
 use signoff_api::Approval;
+use signoff_cluster::error::status_code;
+use tokio::sync::Semaphore;
 
 use super::row::{self, Row};
 use crate::{error::PageError, scope};
@@ -19,6 +21,9 @@ pub const MOST: usize = 5_000;
 pub const PAGE: usize = 500;
 /// The time that a reader waits.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One response can have many megabytes, so only so many readers are served at once, and the others wait.
+static READERS: Semaphore = Semaphore::const_new(8);
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +49,10 @@ pub async fn read(
     most: usize,
     takes: impl Fn(&Row) -> bool,
 ) -> Result<Found, PageError> {
-    let all = read_all(client, namespaces, selector, most, takes);
+    let all = async {
+        let _turn = READERS.acquire().await.map_err(|error| PageError::Internal(error.to_string()))?;
+        read_all(client, namespaces, selector, most, takes).await
+    };
     tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
         Err(PageError::Away(format!("the API server has not listed the Approvals within {PATIENCE:?}: try again")))
     })
@@ -73,7 +81,7 @@ async fn read_all(
             }
             let mut params = ListParams::default().fields(selector).limit(u32::try_from(left).unwrap_or(1));
             params.continue_token = next.take();
-            let list = api.list(&params).await?;
+            let list = api.list(&params).await.map_err(refused)?;
             found.read += list.items.len();
             for object in list.items {
                 take(&mut found, object, &takes);
@@ -86,6 +94,14 @@ async fn read_all(
     }
     row::sort(&mut found.rows);
     Ok(found)
+}
+
+/// The continuation of a list ends after a few minutes, and then nothing is refused.
+fn refused(error: kube::Error) -> PageError {
+    match status_code(&error) {
+        Some(410) => PageError::Away("the API server cannot go on with its list of Approvals: try again".to_owned()),
+        _ => error.into(),
+    }
 }
 
 fn take(found: &mut Found, object: DynamicObject, takes: impl Fn(&Row) -> bool) {

@@ -190,7 +190,7 @@ pub(crate) fn server(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync
             Ok::<_, std::io::Error>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
         }
     });
-    (Client::new(service, "default"), asked)
+    (signoff_cluster::connect_service(service, "default"), asked)
 }
 
 pub(crate) fn forbidden() -> (u16, Value) {
@@ -248,6 +248,18 @@ async fn reading_ends_at_its_bound_and_says_so() {
     let found = read::read(&client, None, "", 1000, |row| row.name == "7").await.unwrap();
     assert_eq!((found.rows.len(), found.read, found.has_more, asked.lock().unwrap().len()), (2, 1000, true, 2));
     assert_eq!(latest(&client, None).await, None, "of more than one page the last decision is not known");
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_old_to_go_on_is_no_refusal() {
+    let (client, _) = server(|_| {
+        (
+            410,
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410}),
+        )
+    });
+    let error = read::read(&client, None, "", 10, |_| true).await.unwrap_err();
+    assert_eq!(error, PageError::Away("the API server cannot go on with its list of Approvals: try again".to_owned()));
 }
 
 #[tokio::test]

@@ -38,11 +38,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Events on their way from a watch.
 const QUEUE: usize = 64;
 
+/// One copy of the facts of each version of an object, by uid and version, for all who see it.
+type SharedRows = Mutex<HashMap<(String, String), Weak<Row>>>;
+
 /// All feeds.
 pub struct Feeds {
     most: usize,
     open: Mutex<HashMap<TokenId, Arc<Feed>>>,
-    rows: Arc<Mutex<HashMap<(String, String), Weak<Row>>>>,
+    rows: Arc<SharedRows>,
 }
 
 /// The open Approvals that one token may see.
@@ -201,7 +204,7 @@ impl Feed {
     }
 
     /// Puts a row in, and returns whether a reader sees a difference.
-    fn put(&self, shared: &Mutex<HashMap<(String, String), Weak<Row>>>, approval: &Approval) -> bool {
+    fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
         let standing = Standing::of(approval, &self.me);
         let row = interned(shared, Row::of(approval));
         let before = lock(&self.rows).insert(row.uid.clone(), Waiting { row: Arc::clone(&row), standing });
@@ -214,7 +217,7 @@ impl Feed {
 }
 
 /// One copy of the facts for all who see the same version of the same object.
-fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> Arc<Row> {
+fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
     let key = (row.uid.clone(), row.version.clone());
     let mut all = lock(shared);
     if let Some(known) = all.get(&key).and_then(Weak::upgrade).filter(|known| **known == row) {
@@ -229,13 +232,7 @@ fn interned(shared: &Mutex<HashMap<(String, String), Weak<Row>>>, row: Row) -> A
 }
 
 /// Follows the open Approvals until the feed's time is over.
-async fn follow(
-    client: Client,
-    scope: Option<Vec<String>>,
-    feed: Arc<Feed>,
-    shared: Arc<Mutex<HashMap<(String, String), Weak<Row>>>>,
-    left: Duration,
-) {
+async fn follow(client: Client, scope: Option<Vec<String>>, feed: Arc<Feed>, shared: Arc<SharedRows>, left: Duration) {
     let places: Vec<Option<String>> = scope.map_or_else(|| vec![None], |all| all.into_iter().map(Some).collect());
     if places.is_empty() {
         feed.changed();

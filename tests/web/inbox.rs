@@ -1,0 +1,152 @@
+//! The list of what waits: its order, its counts, and how it is followed live. It must not decide but to see a count change.
+
+use serde_json::json;
+use signoff_tests::browser::{Look, css, label, role, text};
+use signoff_tests::control_plane::named;
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path, user};
+
+#[tokio::test]
+async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_is_first() {
+    let (harness, [one, two]) = Harness::with_runs(["first", "second"]).await.unwrap();
+    let after = |after: &str| json!({"timeout": {"after": after}, "prompt": format!("Within {after}?")});
+    one.gate("calm", after("48h")).await;
+    two.gate("urgent", after("20m")).await;
+    let both = |name: &str, after: &str| json!({"name": name, "branch": name, "hitl": {"prompt": name, "approvers": [user("alice")], "timeout": {"after": after}}});
+    let pair = json!({"pattern": {"parallel": {}}, "steps": [both("later", "72h"), both("sooner", "2h")]});
+    one.start_as("dana", "pair", pair).await;
+    one.asks_all("pair", 2).await;
+    one.gate("others", json!({"approvers": [user("bob")]})).await;
+
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    assert_eq!(page.title().await.unwrap(), "(4) Inbox · Signoff");
+    page.wait(text("4 requests wait for your decision.")).await.unwrap();
+    page.wait(text("1 more waits for other people.")).await.unwrap();
+    let runs = page.evaluate("[...document.querySelectorAll('section.run h2')].map(e => e.innerText)").await.unwrap();
+    assert_eq!(runs, json!(["urgent", "pair", "calm"]));
+    let gates = "[...document.querySelectorAll('section.run')].map(e => e.querySelectorAll('.request .prompt').length)";
+    assert_eq!(page.evaluate(gates).await.unwrap(), json!([1, 2, 1]));
+    let prompts =
+        page.evaluate("[...document.querySelectorAll('.request .prompt')].map(e => e.innerText)").await.unwrap();
+    assert_eq!(prompts, json!(["Within 20m?", "sooner", "later", "Within 48h?"]));
+    let urgent = page.text(css("section.run").nth(0)).await.unwrap();
+    for part in [two.name(), "dana@example.com", "Soon", "your decision is enough", "then it is rejected"] {
+        assert!(urgent.contains(part), "{part}: {urgent}");
+    }
+    page.screenshot("inbox").await.unwrap();
+    assert_eq!(page.complaints().await.unwrap(), Vec::<String>::new());
+    page.click(css(".request a.what").nth(0)).await.unwrap();
+    page.wait(role("heading", "review")).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_nothing_waits_a_pleasant_page_says_so_and_as_of_when() {
+    let (harness, [_runs]) = Harness::with_runs(["nothing"]).await.unwrap();
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("Nothing waits for you.")).await.unwrap();
+    page.wait(text("As of")).await.unwrap();
+    assert_eq!(page.title().await.unwrap(), "Inbox · Signoff");
+    assert!(page.attribute(css(".empty time"), "datetime").await.unwrap().unwrap().ends_with('Z'));
+}
+
+#[tokio::test]
+async fn a_new_request_is_announced_and_shown_only_when_asked_for() {
+    let (harness, [runs]) = Harness::with_runs(["live"]).await.unwrap();
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("Nothing waits for you.")).await.unwrap();
+    page.evaluate("window.same = true").await.unwrap();
+    let first = runs.gate("first", json!({"prompt": "The first?"})).await;
+    page.wait(text("1 new request waits for you.").inside("[aria-live=polite]")).await.unwrap();
+    page.wait_title("(1) Inbox").await.unwrap();
+    assert_eq!(page.text(css("#waiting")).await.unwrap(), "1");
+    assert_eq!(page.count(css(".request")).await.unwrap(), 0, "nothing moves under a finger");
+    page.click(role("button", "Show")).await.unwrap();
+    page.wait(text("The first?")).await.unwrap();
+    assert_eq!(page.evaluate("window.same").await.unwrap(), json!(true), "without loading the page again");
+    assert_eq!(page.title().await.unwrap(), "(1) Inbox · Signoff");
+
+    // It goes on after it was shown.
+    let second = runs.gate("second", json!({"prompt": "The second?", "approvers": [user("alice"), user("bob")]})).await;
+    page.wait(text("1 new request waits for you.")).await.unwrap();
+    page.wait_title("(2) Inbox").await.unwrap();
+    page.click(role("button", "Show")).await.unwrap();
+    page.wait(text("The second?")).await.unwrap();
+    runs.decides("bob", &second, json!({"verdict": "Approve", "requestDigest": second.spec.request.digest})).await;
+    page.wait_title("(1) Inbox").await.unwrap();
+    page.wait(text("The list has changed.").inside("[aria-live=polite]")).await.unwrap();
+    page.click(role("button", "Show")).await.unwrap();
+    page.wait_gone(text("The second?")).await.unwrap();
+    runs.decides("alice", &first, json!({"verdict": "Approve", "requestDigest": first.spec.request.digest})).await;
+    page.wait(text("The list has changed.")).await.unwrap();
+    page.click(role("button", "Show")).await.unwrap();
+    page.wait(text("Nothing waits for you.")).await.unwrap();
+    assert_eq!(page.title().await.unwrap(), "Inbox · Signoff");
+    assert_eq!(page.complaints().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_reader_of_one_namespace_types_its_name() {
+    let harness = Harness::set().await.unwrap();
+    let runs = Runs::of(&harness.cluster, "typed").await;
+    let asked = runs.gate("typed", json!({"prompt": "Found?"})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("No namespace is looked at")).await.unwrap();
+    let field = label("Namespaces, separated by commas");
+    page.fill(&field, "No Namespace!").await.unwrap();
+    page.click(role("button", "Look there")).await.unwrap();
+    page.wait(text("No is no namespace")).await.unwrap();
+    page.back().await.unwrap();
+    page.fill(&field, &format!("default, {}", runs.name())).await.unwrap();
+    page.click(role("button", "Look there")).await.unwrap();
+    page.wait(text("Found?")).await.unwrap();
+    // What she must not list is not looked at.
+    page.wait(text(&format!("Namespaces: {}", runs.name())).exactly()).await.unwrap();
+    page.reload().await.unwrap();
+    page.click(text("Found?")).await.unwrap();
+    page.wait_url(&path(&asked)).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_list_the_cluster_sees_every_namespace() {
+    let harness = Harness::set().await.unwrap();
+    let runs = Runs::of(&harness.cluster, "everywhere").await;
+    runs.gate("everywhere", json!({"prompt": "Seen everywhere?", "approvers": [user("tilde")]})).await;
+    // Nobody else's test asks tilde.
+    let tilde = named("tilde").unwrap().user;
+    let bind = ["create", "clusterrolebinding", "tilde-everywhere", "--clusterrole=signoff-viewer", "--user", tilde];
+    harness.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+    runs.allowed_everywhere(tilde).await;
+    let page = harness.signed_in("tilde", &Look::default()).await.unwrap();
+    page.wait(text("Seen everywhere?")).await.unwrap();
+    page.wait(text("1 request waits for your decision.")).await.unwrap();
+    assert!(!page.visible(css("details.places")).await.unwrap());
+    page.wait(text("kubectl approve list --all-namespaces")).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_than_forty_requests_are_on_several_pages() {
+    let (harness, [runs]) = Harness::with_runs(["many"]).await.unwrap();
+    let ask = |at: usize| {
+        json!({"name": format!("ask{at}"), "branch": format!("b{at}"),
+        "hitl": {"prompt": format!("Number {at}?"), "approvers": [user("alice")]}})
+    };
+    let steps: Vec<_> = (0..14).map(ask).collect();
+    for name in ["one", "two", "three"] {
+        runs.start_as("dana", name, json!({"pattern": {"parallel": {}}, "steps": steps})).await;
+        runs.asks_all(name, 14).await;
+    }
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait_title("(42)").await.unwrap();
+    assert_eq!(page.count(css(".request")).await.unwrap(), 40);
+    page.wait(text("1 to 40 of 42")).await.unwrap();
+    page.click(role("link", "Next")).await.unwrap();
+    page.wait(text("41 to 42 of 42")).await.unwrap();
+    assert_eq!(page.count(css(".request")).await.unwrap(), 2);
+    page.click(role("link", "Before")).await.unwrap();
+    page.wait(text("1 to 40 of 42")).await.unwrap();
+    // A page behind the last is the last.
+    page.goto(&harness.at("/?page=99")).await.unwrap();
+    page.wait(text("41 to 42 of 42")).await.unwrap();
+    assert_eq!(page.count(css(".request")).await.unwrap(), 2);
+}
