@@ -2,6 +2,9 @@
 //! anybody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod attacks;
+mod away;
+mod crowd;
 mod deciding;
 mod drafts;
 mod harness;
@@ -9,5 +12,6 @@ mod inbox;
 mod instruments;
 mod looks;
 mod reading;
+mod replicas;
 mod runs;
 mod sign_in;
