@@ -4,7 +4,7 @@
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::{self, Next},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -20,6 +20,7 @@ use crate::{
     approval, assets,
     error::PageError,
     history, inbox, live, policies, run,
+    scope::{is_name, is_namespace},
     session::{callback, now, sign_in, wanted},
     state::PageState,
 };
@@ -56,6 +57,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/namespaces", post(inbox::places))
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
+        .route("/n/{namespace}/a/{name}/events", get(approval::events))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
@@ -69,6 +71,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/sign-in/callback", get(callback::end))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
+        .route_layer(middleware::from_fn(only_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
         .method_not_allowed_fallback(other_way)
         .layer(middleware::from_fn_with_state(state.clone(), signs_in))
@@ -91,6 +94,22 @@ async fn other_way(method: Method, uri: Uri) -> Response {
     }
     let why = "this address does not take such a request: see the inbox";
     (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
+}
+
+/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not be more
+/// than one part of it.
+async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
+    let holds = |(part, text): (&str, &str)| match part {
+        "namespace" => is_namespace(text),
+        "name" => is_name(text),
+        _ => true,
+    };
+    if parts.is_ok_and(|parts| parts.iter().all(holds)) {
+        return next.run(request).await;
+    }
+    let why =
+        "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
+    PageError::NotFound(why.to_owned()).into_response()
 }
 
 /// Adds the headers of every response.
