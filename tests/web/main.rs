@@ -2,6 +2,9 @@
 //! anybody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod attacks;
+mod away;
+mod crowd;
 mod deciding;
 mod drafts;
 mod harness;
@@ -10,5 +13,6 @@ mod instruments;
 mod looks;
 mod reading;
 mod refusals;
+mod replicas;
 mod runs;
 mod sign_in;

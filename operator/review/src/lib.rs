@@ -14,6 +14,7 @@
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
+//! * [`run`]: the tree of a run and its states
 //! * [`successor`]: the Approval that asks again what a superseded one asked
 
 pub mod answer;
@@ -26,6 +27,7 @@ pub mod outcome;
 pub mod quorum;
 pub mod refusal;
 pub mod request;
+pub mod run;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod seen;

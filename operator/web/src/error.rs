@@ -27,6 +27,9 @@ pub enum PageError {
     /// Somebody changed it meanwhile.
     #[error("{0}")]
     Changed(String),
+    /// A long value is not the one that its run names.
+    #[error("{0}")]
+    Mismatch(String),
     /// Too many requests.
     #[error("{0}")]
     TooMany(String),
@@ -48,6 +51,7 @@ impl PageError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Changed(_) => StatusCode::CONFLICT,
+            Self::Mismatch(_) => StatusCode::BAD_GATEWAY,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -63,6 +67,7 @@ impl PageError {
             Self::NotFound(_) => "Not found",
             Self::Bad(_) => "Not understood",
             Self::Changed(_) => "Changed meanwhile",
+            Self::Mismatch(_) => "Not what was recorded",
             Self::TooMany(_) => "Too many requests",
             Self::Away(_) => "Cannot be reached",
             Self::Internal(_) => "A defect of this page",

@@ -55,3 +55,44 @@ pub fn is_namespace(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') && !name.ends_with('-')
 }
+
+/// Whether a text can be the name of an object.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(fits) && !part.starts_with('-') && !part.ends_with('-');
+    name.len() <= 253 && name.split('.').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        for name in ["a", "refund-4711.review-1", "0", &"a".repeat(253)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "a..b",
+            "a/b",
+            "../a",
+            "a?b",
+            "a#b",
+            "a%2fb",
+            "A",
+            "ä",
+            "a b",
+            "a\0",
+            "-a",
+            "a-",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::{self, Next},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -19,7 +19,8 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, live, policies,
+    history, inbox, live, policies, run,
+    scope::{is_name, is_namespace},
     session::{callback, now, sign_in, wanted},
     state::PageState,
 };
@@ -56,16 +57,21 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/namespaces", post(inbox::places))
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
+        .route("/n/{namespace}/a/{name}/events", get(approval::events))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
         .route("/events", get(live::events))
+        .route("/n/{namespace}/w/{name}", get(run::page))
+        .route("/n/{namespace}/w/{name}/events", get(run::events))
+        .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
         .route("/sign-in/start", post(callback::start))
         .route("/sign-in/callback", get(callback::end))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
+        .route_layer(middleware::from_fn(only_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
         .method_not_allowed_fallback(other_way)
         .layer(middleware::from_fn_with_state(state.clone(), signs_in))
@@ -88,6 +94,22 @@ async fn other_way(method: Method, uri: Uri) -> Response {
     }
     let why = "this address does not take such a request: see the inbox";
     (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
+}
+
+/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not be more
+/// than one part of it.
+async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
+    let holds = |(part, text): (&str, &str)| match part {
+        "namespace" => is_namespace(text),
+        "name" => is_name(text),
+        _ => true,
+    };
+    if parts.is_ok_and(|parts| parts.iter().all(holds)) {
+        return next.run(request).await;
+    }
+    let why =
+        "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
+    PageError::NotFound(why.to_owned()).into_response()
 }
 
 /// Adds the headers of every response.
@@ -161,7 +183,7 @@ fn is_read(request: &Request) -> bool {
 /// answered with a page instead: its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let looks = is_read(&request) && !path.starts_with("/events");
+    let looks = is_read(&request) && !path.ends_with("/events");
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
     if response.extensions().get::<PageError>() != Some(&PageError::SignIn) {

@@ -3,7 +3,8 @@
 //
 // SIGNOFF_ISSUER is JSON: {port, key, certificate, secret, seconds, public, people: [{email, groups}]}.
 // The form takes `email`, and of tests that want more: `groups` (with commas, for somebody who is not of the cast) and
-// `seconds` (how long the id_token of this sign-in lives). `login_hint` in place of the form signs that person in at once.
+// `seconds` (how long the id_token of this sign-in lives). `login_hint` in place of the form signs that person in at once; it is
+// an address, or these fields as in a query.
 
 import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -84,13 +85,15 @@ async function body(request) {
   return new URLSearchParams(Buffer.concat(parts).toString());
 }
 
+const hinted = (hint) => new URLSearchParams(hint.includes('=') ? hint : { email: hint });
+
 async function interaction(request, response) {
   const { uid, params } = await provider.interactionDetails(request, response);
   if (request.method !== 'POST' && !params.login_hint) {
     response.setHeader('content-type', 'text/html; charset=utf-8');
     return response.end(page(uid, params.client_id));
   }
-  const form = request.method === 'POST' ? await body(request) : new URLSearchParams({ email: params.login_hint });
+  const form = request.method === 'POST' ? await body(request) : hinted(params.login_hint);
   if (form.get('cancel')) {
     const refused = { error: 'access_denied', error_description: 'the person pressed Cancel' };
     return provider.interactionFinished(request, response, refused, { mergeWithLastSubmission: false });

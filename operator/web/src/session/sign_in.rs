@@ -123,7 +123,9 @@ pub(super) fn land(state: &PageState, jar: PrivateCookieJar, session: &Session) 
 /// Ends the session in this browser, and what is followed for it. A token that has died is no obstacle.
 pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers: HeaderMap) -> Response {
     if let Some(session) = cookie::read(&jar) {
-        state.feeds.end(&TokenId::of(&session.token));
+        let token = TokenId::of(&session.token);
+        state.feeds.end(&token);
+        state.streams.end(&token);
     }
     // Drafts stay: they are the person's, and no Clear-Site-Data is sent that would take them.
     (cookie::forget(&headers), Redirect::to("/sign-in")).into_response()

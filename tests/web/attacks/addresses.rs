@@ -1,0 +1,166 @@
+//! Addresses that somebody was lured to: their paths, their queries, and where they lead.
+//! They must not fill a form, decide, or reach any other part of the API server.
+
+use serde_json::json;
+use signoff_tests::browser::{Look, css};
+
+use super::visitor::{Visitor, asked, only_reads, token};
+use crate::harness::Harness;
+use crate::runs::path;
+
+#[tokio::test]
+async fn a_path_is_one_object_of_one_kind_or_nothing() {
+    let (harness, [runs]) = Harness::with_runs(["paths"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let name = approval.metadata.name.clone().unwrap();
+    let alice = Visitor::of(&harness, "alice").await;
+    let here = runs.name();
+    let long = "a".repeat(300);
+    let objects = [
+        format!("/n/{here}/a/..%2f..%2fworkflows%2f{name}"),
+        format!("/n/{here}/a/..%2F..%2F..%2F..%2F..%2F..%2Fapi%2Fv1%2Fsecrets"),
+        format!("/n/{here}/a/{name}%2fstatus"),
+        format!("/n/{here}/a/{name}%3Fwatch=true"),
+        format!("/n/{here}/a/{name}%23x"),
+        format!("/n/{here}/a/%2e%2e"),
+        format!("/n/{here}/a/."),
+        format!("/n/{here}/a/%252e%252e%252fsecrets"),
+        format!("/n/{here}/a/{name}%00"),
+        format!("/n/{here}/a/{name}%0d%0aImpersonate-User:%20admin"),
+        format!("/n/{here}/a/%ff%fe"),
+        format!("/n/{here}/a/{long}"),
+        format!("/n/{here}/a/%F0%9F%92%A9"),
+        format!("/n/{here}/a/{}", name.to_uppercase()),
+        format!("/n/{here}/a/{name}%20"),
+        format!("/n/..%2f..%2f..%2f..%2fapi%2fv1%2fnamespaces%2f{here}/a/{name}"),
+        format!("/n/{here}%2fworkflows%2fone%3Fx=/a/{name}"),
+        format!("/n/%2e%2e/a/{name}"),
+        format!("/n/{long}/a/{name}"),
+        format!("/n/kube-system%2fservices%2fevil:80%2fproxy%2f/a/{name}"),
+        format!("/n/{here}/a/"),
+        format!("/n//a/{name}"),
+        format!("/n/{here}/a/{name}/..%2f..%2fdecide"),
+        format!("//n/{here}/a/{name}"),
+        format!("/n/{here}/../../n/{here}/a/{name}"),
+    ];
+    let body = super::visitor::form(&super::visitor::approve(&approval));
+    for object in &objects {
+        harness.witness.forget();
+        let (status, answer) = alice.raw("GET", object, "").await;
+        assert!([400, 404].contains(&status), "{object}: {answer}");
+        let more = format!(
+            "Origin: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+            alice.url,
+            body.len()
+        );
+        let (status, answer) = alice.raw("POST", &format!("{object}/decide"), &more).await;
+        assert!([400, 404, 405].contains(&status), "{object}/decide: {answer}");
+        let paths: Vec<_> = asked(&harness.witness).into_iter().map(|seen| seen.path).collect();
+        let usual = format!("/apis/signoff.dev/v1alpha1/namespaces/{here}/approvals/");
+        for path in paths {
+            let part = path.strip_prefix(&usual).unwrap_or("/");
+            let is_usual = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.?".contains(&byte));
+            assert!(is_usual || path.contains("/selfsubjectreviews"), "{object} asks for {path}");
+        }
+    }
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert_eq!(alice.raw("GET", &path(&approval), "").await.0, 200);
+}
+
+#[tokio::test]
+async fn nothing_in_an_address_fills_a_form_or_chooses_a_verdict() {
+    let (harness, [runs]) = Harness::with_runs(["prefill"]).await.unwrap();
+    let verdicts = json!(["Approve", "Reject", "Modify", "Defer", "Retry"]);
+    let approval = runs.gate("one", json!({"allowedVerdicts": verdicts})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let digest = approval.spec.request.digest.as_str();
+    let query = format!(
+        "reason=planted&verdict=Approve&guidance=planted&confirmed=yes&parameters.response=planted&to=0&digest={digest}&answers.size=planted"
+    );
+    let plain = alice.get(&path(&approval)).await;
+    for address in [format!("{}?{query}", path(&approval)), format!("{}?{query}#decide", path(&approval))] {
+        let said = alice.get(&address).await;
+        assert_eq!(said.status, 200);
+        assert!(!said.text.contains("planted"), "{}", said.text);
+        assert_eq!(said.text.matches(" checked").count(), plain.text.matches(" checked").count());
+    }
+    for page in ["/", "/policies", "/sign-in"] {
+        assert!(
+            !alice
+                .get(&format!("{page}?token=planted&namespaces=planted&reason=planted"))
+                .await
+                .text
+                .contains("planted")
+        );
+    }
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&format!("{}?{query}#reason=planted", path(&approval)))).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "", "nor does a script");
+    assert!(!page.html().await.unwrap().contains("planted"));
+    page.close().await.unwrap();
+    only_reads(&harness.witness);
+}
+
+#[tokio::test]
+async fn sign_in_and_sign_out_lead_to_pages_of_this_page_only() {
+    let harness = Harness::set().await.unwrap();
+    let token = token(&harness, "alice@example.com").await;
+    let lures = [
+        "//evil.example/",
+        "//evil.example/%2f..",
+        "/%5cevil.example",
+        "/%2f%2fevil.example",
+        "/%09/evil.example",
+        "/n/a/../../..//evil.example",
+        "/history?next=https://evil.example",
+    ];
+    for lure in lures {
+        let mut stranger = Visitor::stranger(&harness.web);
+        let (_, answer) = stranger.raw("GET", lure, "").await;
+        for cookie in answer.lines().filter_map(|line| line.strip_prefix("set-cookie: ")) {
+            let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+            stranger.cookies.insert(name.to_owned(), value.to_owned());
+        }
+        let query = "next=https://evil.example&return=//evil.example&redirect_uri=//evil.example&to=//evil.example";
+        let said =
+            stranger.post(&format!("/sign-in/token?{query}"), &[("token", &token), ("next", "//evil.example")]).await;
+        stays(&said, lure);
+        stays(&stranger.post(&format!("/sign-out?{query}"), &[("next", "//evil.example")]).await, lure);
+        stays(&stranger.get(&format!("/history?{query}")).await, lure);
+    }
+}
+
+/// A redirect within the page.
+fn stays(said: &super::visitor::Said, lure: &str) {
+    let to = said.header("location");
+    assert_eq!(said.status, 303, "{lure}: {}", said.text);
+    assert!(to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\t']), "{lure} leads to {to}");
+    assert!(!to.contains("evil.example") || to.starts_with("/n/"), "{lure} leads to {to}");
+}
+
+#[tokio::test]
+async fn a_decision_for_another_request_is_not_even_tried() {
+    let (harness, [runs]) = Harness::with_runs(["digests"]).await.unwrap();
+    let (one, other) = (runs.gate("one", json!({})).await, runs.gate("other", json!({"prompt": "Another?"})).await);
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.witness.forget();
+    let decide = format!("{}/decide", path(&one));
+    let theirs = other.spec.request.digest.to_string();
+    let own = one.spec.request.digest.to_string();
+    let cut = own[..own.len() - 1].to_owned();
+    let upper = own.to_uppercase();
+    for digest in [theirs.as_str(), "", "sha256:", &cut, &upper, &format!("{own} ")] {
+        let fields = [("digest", digest), ("verdict", "Approve"), ("confirmed", "yes")];
+        assert_eq!(alice.post(&decide, &fields).await.status, 409, "{digest}");
+    }
+    let twice = [("digest", own.as_str()), ("digest", &theirs), ("verdict", "Approve"), ("confirmed", "yes")];
+    assert_eq!(alice.post(&decide, &twice).await.status, 409);
+    assert_eq!(alice.post(&decide, &[("verdict", "Approve"), ("confirmed", "yes")]).await.status, 409);
+    only_reads(&harness.witness);
+    for verdict in ["", "approve", "Delete", "Approve,Reject", "Expire", "__proto__"] {
+        let said = alice.post(&decide, &[("digest", &own), ("verdict", verdict), ("confirmed", "yes")]).await;
+        assert_eq!(said.status, 422, "{verdict}: {}", said.text);
+    }
+    only_reads(&harness.witness);
+    assert!(runs.stored(&one).await.spec.decisions.is_empty());
+}

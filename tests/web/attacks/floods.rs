@@ -1,0 +1,146 @@
+//! Too much of something: bodies, connections, streams, attempts. They must not cost others the page.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::visitor::{FORM, Visitor, asked, raw, token};
+use crate::harness::Harness;
+use crate::runs::path;
+
+/// How long anything may take that nobody disturbs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_body_of_more_than_a_mebibyte_is_refused_and_what_follows_is_not_read() {
+    let (harness, [runs]) = Harness::with_runs(["bodies"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let decide = format!("{}/decide", path(&approval));
+    let origin = ("origin", alice.url.as_str());
+    harness.witness.forget();
+    let huge = format!("reason={}", "x".repeat(2 * 1024 * 1024));
+    let host = alice.url.strip_prefix("http://").unwrap();
+    for to in [&decide, "/sign-in/token", "/namespaces", "/sign-out"] {
+        // Said to be huge: nothing of it is waited for.
+        let head = format!(
+            "POST {to} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nOrigin: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            alice.cookie(),
+            alice.url,
+            FORM.1,
+            huge.len()
+        );
+        let (status, answer) = timeout(PATIENCE, raw(host, &head)).await.unwrap();
+        assert_eq!(status, 413, "{to}: {answer}");
+    }
+    // Not said, and too long all the same.
+    let part = format!("{:x}\r\n{huge}\r\n0\r\n\r\n", huge.len());
+    let head = format!(
+        "POST {decide} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nOrigin: {}\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{part}",
+        alice.cookie(),
+        alice.url,
+        FORM.1
+    );
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    // It may hang up before it has read all.
+    let _ = timeout(PATIENCE, stream.write_all(head.as_bytes())).await.unwrap();
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert!(!asked(&harness.witness).iter().any(|seen| seen.method == http::Method::PATCH));
+    // Both lengths at once is how requests are smuggled.
+    let both = format!(
+        "POST {decide} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"
+    );
+    assert!([400, 403].contains(&timeout(PATIENCE, raw(host, &both)).await.unwrap().0));
+    let long = "x".repeat(100_000);
+    assert!([400, 414, 431].contains(&alice.send("GET", &format!("/?{long}"), &[], None).await.status));
+    let said = alice.send("POST", &decide, &[origin, FORM], Some("a=b&".repeat(100_000))).await;
+    assert!([409, 413, 422].contains(&said.status), "{}", said.status);
+    assert_eq!(alice.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn slow_and_half_open_connections_do_not_stop_others() {
+    let harness = Harness::set().await.unwrap();
+    let alice = Visitor::of(&harness, "alice").await;
+    let host = alice.url.strip_prefix("http://").unwrap();
+    let mut slow = Vec::new();
+    for n in 0..300 {
+        let mut stream = TcpStream::connect(host).await.unwrap();
+        let begun =
+            ["", "GET", "GET / HTTP/1.1\r\nHost: ", "POST /sign-in/token HTTP/1.1\r\nContent-Length: 1000\r\n\r\ntok"];
+        stream.write_all(begun[n % begun.len()].as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    for _ in 0..20 {
+        let said = timeout(Duration::from_secs(5), alice.get("/")).await.expect("the page waits for the slow ones");
+        assert_eq!(said.status, 200);
+    }
+    assert_eq!(harness.web.health("/healthz").await.unwrap().0, 200);
+    drop(slow);
+}
+
+#[tokio::test]
+async fn no_more_tokens_are_followed_than_were_allowed_and_the_next_is_told() {
+    let harness = Harness::set_with(|options| options.arguments = vec!["--max-live=2".to_owned()]).await.unwrap();
+    let alice = Visitor::of(&harness, "alice").await;
+    let bob = Visitor::of(&harness, "bob").await;
+    let carol = Visitor::of(&harness, "carol").await;
+    let (one, two) = (alice.begin("GET", "/events", &[], None).await, bob.begin("GET", "/events", &[], None).await);
+    assert_eq!((one.status().as_u16(), two.status().as_u16()), (200, 200));
+    for page in ["/events", "/"] {
+        let said = carol.get(page).await;
+        assert_eq!(said.status, 429, "{page}: {}", said.text);
+        assert!(said.text.contains("--max-live") && said.text.contains("kubectl approve list"), "{}", said.text);
+    }
+    // Another tab of somebody who looks already is no further token.
+    assert_eq!(alice.begin("GET", "/events", &[], None).await.status(), 200);
+    assert_eq!(carol.get("/policies").await.status, 200, "what follows nothing goes on");
+    assert_eq!(bob.post("/sign-out", &[]).await.status, 303);
+    assert_eq!(carol.get("/").await.status, 200, "bob has made room");
+    drop((one, two));
+}
+
+#[tokio::test]
+async fn a_stream_ends_at_sign_out_and_not_that_of_another_token_of_the_same_user() {
+    let harness = Harness::set().await.unwrap();
+    let person = |groups: &str| format!("email=stream@example.com&groups={groups}");
+    let (one, two) = (token(&harness, &person("one")).await, token(&harness, &person("two")).await);
+    let (one, two) = (Visitor::with_token(&harness.web, &one).await, Visitor::with_token(&harness.web, &two).await);
+    let (mut ends, mut stays) =
+        (one.begin("GET", "/events", &[], None).await, two.begin("GET", "/events", &[], None).await);
+    assert!(ends.chunk().await.unwrap().is_some() && stays.chunk().await.unwrap().is_some());
+    assert_eq!(ends.headers()["content-type"], "text/event-stream");
+    assert_eq!(one.post("/sign-out", &[]).await.status, 303);
+    let over = timeout(Duration::from_secs(10), async { while let Ok(Some(_)) = ends.chunk().await {} });
+    over.await.expect("its stream ends at sign-out");
+    assert!(timeout(Duration::from_millis(500), stays.chunk()).await.is_err(), "the other one goes on");
+}
+
+#[tokio::test]
+async fn many_bad_tokens_of_one_address_are_stopped_before_the_api_server_is_asked() {
+    let harness = Harness::set().await.unwrap();
+    let stranger = Visitor::stranger(&harness.web);
+    let alice = Visitor::of(&harness, "alice").await;
+    let mut refused = 0;
+    for n in 0..200 {
+        // What a client says about its address is nothing: there is no proxy.
+        let address = format!("192.0.2.{n}");
+        let headers = [("origin", stranger.url.as_str()), FORM, ("x-forwarded-for", address.as_str())];
+        let said = stranger.send("POST", "/sign-in/token", &headers, Some(format!("token=guess-{n}"))).await;
+        match said.status {
+            401 => assert_eq!(refused, 0, "first it is taken, and then it is not"),
+            429 => refused += 1,
+            other => panic!("{other}: {}", said.text),
+        }
+    }
+    assert!(refused > 20, "{refused} of 200");
+    let tried = asked(&harness.witness)
+        .iter()
+        .filter(|seen| seen.token().is_some_and(|token| token.starts_with("guess")))
+        .count();
+    assert_eq!(tried, 200 - refused, "what is stopped is not asked");
+    assert_eq!(alice.get("/").await.status, 200, "who has signed in goes on");
+}

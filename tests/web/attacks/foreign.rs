@@ -1,0 +1,223 @@
+//! Requests that another site makes a signed-in browser send, and pages that frame ours.
+//! They must not change anything, nor reach the API server.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Html;
+use axum::routing::get;
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, css};
+use tokio::net::TcpListener;
+
+use super::visitor::{FORM, Visitor, approve, asked, form, only_reads, raw};
+use crate::harness::Harness;
+use crate::runs::{Runs, path};
+
+/// A form by which alice approves, what it is about, and where.
+async fn target(prefix: &str) -> (Harness, Runs, Approval) {
+    let (harness, [runs]) = Harness::with_runs([prefix]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    (harness, runs, approval)
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_is_refused_before_the_api_server_is_asked() {
+    let (harness, runs, approval) = target("csrf").await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let (ours, port) = (alice.url.as_str(), alice.url.rsplit(':').next().unwrap());
+    let (https, local) = (ours.replace("http:", "https:"), format!("http://localhost:{port}"));
+    let dotted = format!("{ours}.evil.example");
+    let foreign: [&[(&str, &str)]; 16] = [
+        &[],
+        &[("referer", ours)],
+        &[("origin", "null")],
+        &[("origin", "")],
+        &[("origin", "https://evil.example")],
+        &[("origin", "http://127.0.0.1:1")],
+        &[("origin", &https)],
+        &[("origin", &local)],
+        &[("origin", &dotted)],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")],
+        &[("sec-fetch-site", "same-site"), ("origin", "http://127.0.0.1:1")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "null")],
+        &[("sec-fetch-site", "cross-site"), ("x-requested-with", "XMLHttpRequest")],
+        &[("origin", "https://evil.example"), ("x-forwarded-host", "evil.example")],
+    ];
+    let decide = format!("{}/decide", path(&approval));
+    let forms = [
+        (decide.as_str(), form(&approve(&approval))),
+        ("/namespaces", form(&[("namespaces", "evil")])),
+        ("/sign-out", String::new()),
+    ];
+    harness.witness.forget();
+    for headers in foreign {
+        for (to, body) in &forms {
+            let headers: Vec<_> = headers.iter().copied().chain([FORM]).collect();
+            let said = alice.send("POST", to, &headers, Some(body.clone())).await;
+            assert_eq!(said.status, 403, "{to} {headers:?}: {}", said.text);
+            assert_eq!(said.headers.get("set-cookie"), None, "{to} {headers:?}");
+        }
+        let said = Visitor::stranger(&harness.web)
+            .send("POST", "/sign-in/token", &[headers, &[FORM]].concat(), Some(form(&[("token", &alice.token)])))
+            .await;
+        assert_eq!((said.status, said.headers.get("set-cookie")), (403, None), "a login that is forged: {headers:?}");
+    }
+    assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert_eq!(alice.approve(&approval).await.status, 303, "her own form is taken");
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+}
+
+#[tokio::test]
+async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body() {
+    let (harness, runs, approval) = target("methods").await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let decide = format!("{}/decide", path(&approval));
+    let fields = form(&approve(&approval));
+    let ours = [("origin", alice.url.as_str()), ("sec-fetch-site", "same-origin")];
+    harness.witness.forget();
+    let queried = format!("{decide}?{fields}&_method=POST");
+    for method in ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "post", "QUERY"] {
+        for (to, more) in
+            [(&decide, FORM), (&queried, ("x-http-method-override", "POST")), (&queried, ("x-http-method", "PATCH"))]
+        {
+            let said = alice.send(method, to, &[&ours[..], &[more]].concat(), Some(fields.clone())).await;
+            assert!([404, 405].contains(&said.status), "{method} {to}: {} {}", said.status, said.text);
+        }
+    }
+    let json =
+        json!({"digest": approval.spec.request.digest.as_str(), "verdict": "Approve", "confirmed": "yes"}).to_string();
+    let parts = format!(
+        "--x\r\ncontent-disposition: form-data; name=\"digest\"\r\n\r\n{}\r\n--x--\r\n",
+        approval.spec.request.digest
+    );
+    for (kind, body) in [
+        ("text/plain", &fields),
+        ("text/plain; charset=utf-8", &json),
+        ("application/json", &json),
+        ("multipart/form-data; boundary=x", &parts),
+        ("application/octet-stream", &fields),
+    ] {
+        let headers = [&ours[..], &[("content-type", kind)]].concat();
+        let said = alice.send("POST", &decide, &headers, Some(body.clone())).await;
+        assert!([400, 415, 422].contains(&said.status), "{kind}: {} {}", said.status, said.text);
+    }
+    only_reads(&harness.witness);
+    assert!(runs.decision(&approval, "alice").await.is_null());
+}
+
+/// What a page of an attacker does as soon as it is opened.
+fn trap(page: &str, fields: &[(&str, &str)]) -> String {
+    let inputs: String =
+        fields.iter().map(|(name, value)| format!("<input name=\"{name}\" value=\"{value}\">")).collect();
+    format!(
+        "<!doctype html><title>trap</title><iframe id=\"frame\" src=\"{page}\"></iframe><iframe name=\"hidden\"></iframe>\
+         <form id=\"form\" method=\"post\" target=\"hidden\" action=\"{page}/decide\">{inputs}</form>\
+         <form id=\"text\" method=\"post\" target=\"hidden\" enctype=\"text/plain\" action=\"{page}/decide\">{inputs}</form>\
+         <script>(async () => {{
+           const body = new URLSearchParams(new FormData(document.getElementById('form')));
+           for (const mode of ['no-cors', 'cors']) for (const kind of ['application/x-www-form-urlencoded', 'text/plain'])
+             await fetch('{page}/decide', {{ method: 'POST', mode, credentials: 'include', headers: {{ 'content-type': kind }}, body: body.toString() }}).catch(() => null);
+           await fetch('{page}', {{ mode: 'cors', credentials: 'include' }}).then(() => {{ document.title = 'read' }}, () => null);
+           navigator.sendBeacon('{page}/decide', body);
+           document.getElementById('form').submit();
+           setTimeout(() => {{ document.getElementById('text').submit(); document.title += ' sprung'; }}, 500);
+         }})()</script>"
+    )
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real_browser() {
+    let (harness, runs, approval) = target("trap").await;
+    let alice = harness.signed_in("alice", &Look::default()).await.unwrap();
+    alice.wait_url(&harness.at("/")).await.unwrap();
+    let fields = approve(&approval).map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let page = harness.at(&path(&approval));
+    let html = trap(&page, &fields.each_ref().map(|(name, value)| (name.as_str(), value.as_str())));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving =
+        tokio::spawn(
+            async move { axum::serve(listener, Router::new().route("/", get(async move || Html(html)))).await },
+        );
+    harness.witness.forget();
+    // Of the same host and thus the same site, and of another site.
+    for evil in [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")] {
+        let trapped = alice.tab().await.unwrap();
+        trapped.goto(&evil).await.unwrap();
+        trapped.wait_title("sprung").await.unwrap();
+        assert_eq!(trapped.title().await.unwrap(), "trap sprung", "it could read the page");
+        let complaints = trapped.complaints().await.unwrap().join("\n");
+        assert!(complaints.contains("frame-ancestors") || complaints.contains("X-Frame-Options"), "{complaints}");
+        assert_eq!(trapped.count(css("iframe")).await.unwrap(), 2);
+        trapped.close().await.unwrap();
+    }
+    serving.abort();
+    only_reads(&harness.witness);
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    // The browser is still signed in: what was refused was refused for its origin.
+    assert_eq!(alice.goto(&page).await.unwrap(), 200);
+    alice.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_answer_forbids_frames_scripts_of_others_and_being_kept() {
+    let (harness, _, approval) = target("headers").await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let stranger = Visitor::stranger(&harness.web);
+    let mut all = Vec::new();
+    for page in
+        ["/", &path(&approval), "/history", "/history.csv", "/policies", "/nowhere", "/n/none/a/none", "/events"]
+    {
+        all.push((page.to_owned(), if page == "/events" { stranger.get(page).await } else { alice.get(page).await }));
+    }
+    all.push(("a foreign form".to_owned(), alice.send("POST", "/sign-out", &[], None).await));
+    all.push(("the sign-in page".to_owned(), stranger.get("/sign-in").await));
+    for (what, said) in all {
+        let policy = said.header("content-security-policy");
+        for part in
+            ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action"]
+        {
+            assert!(policy.contains(part), "{what}: {policy}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{what}: {policy}");
+        for (name, value) in [
+            ("x-frame-options", "DENY"),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(said.header(name), value, "{what}");
+        }
+        assert!(!said.text.contains(" onclick=") && !said.text.contains("<script>"), "{what} has a script in it");
+        assert!(said.headers.get("access-control-allow-origin").is_none(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_another_host_is_misdirected() {
+    let (harness, _, approval) = target("host").await;
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.witness.forget();
+    let address = alice.url.strip_prefix("http://").unwrap();
+    let port = address.rsplit(':').next().unwrap();
+    let page = path(&approval);
+    for host in ["evil.example", &format!("localhost:{port}"), "127.0.0.1", &format!("{address}.evil.example"), ""] {
+        for first in [format!("GET {page}"), "GET /sign-in".to_owned(), format!("POST {page}/decide")] {
+            let text = format!(
+                "{first} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Host: {address}\r\nOrigin: {}\r\nCookie: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                alice.url,
+                alice.cookie()
+            );
+            let answer = tokio::time::timeout(Duration::from_secs(10), raw(address, &text)).await.unwrap();
+            assert!([400, 421].contains(&answer.0), "{host:?} {first}: {}", answer.1);
+        }
+    }
+    assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
+}

@@ -1,0 +1,198 @@
+//! Whose requests reach the API server: those of the session, with its token and nothing else.
+//! They must not rely on what the page says about itself: the witness tells.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use signoff_tests::control_plane::Seen;
+
+use super::visitor::{Visitor, asked, bind_group, only_reads, token};
+use crate::harness::Harness;
+use crate::runs::{path, user};
+
+/// Every header that a request to the API server may have.
+const HEADERS: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "content-length",
+    "content-type",
+    "host",
+    "user-agent",
+    "x-kubernetes-client",
+];
+
+/// Fails unless a request carries exactly this token, and no name or header besides.
+fn is_of(seen: &Seen, token: &str) {
+    let all: Vec<_> = seen.headers.get_all("authorization").iter().map(|value| value.to_str().unwrap()).collect();
+    assert_eq!(all, [format!("Bearer {token}")], "{} {}", seen.method, seen.path);
+    for name in seen.headers.keys() {
+        assert!(HEADERS.contains(&name.as_str()), "{} {} has the header {name}", seen.method, seen.path);
+    }
+}
+
+#[tokio::test]
+async fn every_page_and_every_form_asks_with_the_token_of_its_session_whoever_else_looks() {
+    let (harness, [runs]) = Harness::with_runs(["whose"]).await.unwrap();
+    let asks = json!({"approvers": [user("alice"), user("bob")]});
+    let (one, two) = (runs.gate("one", asks.clone()).await, runs.gate("two", asks).await);
+    let (alice, bob) = (Visitor::of(&harness, "alice").await, Visitor::of(&harness, "bob").await);
+    harness.witness.forget();
+    let looks = async |visitor: &Visitor, asked| {
+        let here = path(asked);
+        for page in ["/", &here, "/history", "/history.csv", "/policies", "/sign-in"] {
+            assert!(visitor.get(page).await.status < 400, "{page}");
+        }
+        assert_eq!(visitor.post("/namespaces", &[("namespaces", "default")]).await.status, 303);
+        let tried = [("digest", asked.spec.request.digest.as_str()), ("verdict", "Approve")];
+        assert_eq!(visitor.post(&format!("{here}/decide"), &tried).await.status, 200);
+        assert_eq!(visitor.approve(asked).await.status, 303);
+    };
+    tokio::join!(looks(&alice, &one), looks(&bob, &two));
+
+    let all = asked(&harness.witness);
+    let name = |approval: &signoff_api::Approval| approval.metadata.name.clone().unwrap();
+    let (mut hers, mut his) = (0, 0);
+    for seen in &all {
+        // Each opened one request only.
+        let token = match seen.path.as_str() {
+            path if path.contains(&name(&one)) => &alice.token,
+            path if path.contains(&name(&two)) => &bob.token,
+            _ if seen.token() == Some(&alice.token) => &alice.token,
+            _ => &bob.token,
+        };
+        is_of(seen, token);
+        if *token == alice.token { hers += 1 } else { his += 1 }
+    }
+    assert!(hers > 10 && his > 10, "{hers} and {his}");
+    let patches: Vec<_> = all.iter().filter(|seen| seen.method == http::Method::PATCH).collect();
+    // Tried, tried again, sent: of each.
+    assert_eq!(patches.len(), 6, "{patches:?}");
+    assert_eq!(runs.decision(&one, "alice").await["verdict"], "Approve");
+    assert_eq!(runs.decision(&two, "bob").await["verdict"], "Approve");
+    assert!(runs.decision(&one, "bob").await.is_null() && runs.decision(&two, "alice").await.is_null());
+}
+
+#[tokio::test]
+async fn nothing_of_a_requests_headers_reaches_the_api_server() {
+    let (harness, [runs]) = Harness::with_runs(["smuggled"]).await.unwrap();
+    let asked_for = runs.gate("one", json!({})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.witness.forget();
+    let origin = alice.url.clone();
+    let smuggled = [
+        ("impersonate-user", "smuggled-admin"),
+        ("impersonate-uid", "smuggled"),
+        ("impersonate-group", "smuggled:masters"),
+        ("impersonate-extra-signoff.dev%2fchannel", "smuggled"),
+        ("x-remote-user", "smuggled-admin"),
+        ("x-remote-group", "smuggled:masters"),
+        ("x-remote-extra-scopes", "smuggled"),
+        ("x-forwarded-user", "smuggled-admin"),
+        ("x-forwarded-for", "192.0.2.66"),
+        ("forwarded", "for=192.0.2.66;host=smuggled"),
+        ("x-forwarded-host", "smuggled.example"),
+        ("authorization", "Bearer smuggled-token"),
+        ("proxy-authorization", "Bearer smuggled-token"),
+        ("audit-id", "smuggled"),
+        ("traceparent", "00-5a6d75676c65640000000000000000aa-5a6d75676c6564aa-01"),
+        ("x-http-method-override", "DELETE"),
+        ("accept", "application/smuggled"),
+        ("user-agent", "smuggled"),
+        ("connection", "close, authorization, cookie"),
+        ("te", "trailers"),
+    ];
+    for page in ["/", &path(&asked_for), "/history", "/policies"] {
+        assert_eq!(alice.send("GET", page, &smuggled, None).await.status, 200, "{page}");
+    }
+    let ours = [("origin", origin.as_str()), ("sec-fetch-site", "same-origin"), super::visitor::FORM];
+    let headers: Vec<_> = smuggled.iter().chain(&ours).copied().collect();
+    let fields = super::visitor::form(&super::visitor::approve(&asked_for));
+    let decide = format!("{}/decide?dryRun=All&fieldManager=smuggled&impersonate=smuggled", path(&asked_for));
+    assert_eq!(alice.send("POST", &decide, &headers, Some(fields)).await.status, 303);
+    for seen in asked(&harness.witness) {
+        is_of(&seen, &alice.token);
+        let all = format!("{} {:?} {}", seen.path, seen.headers, seen.body);
+        for part in ["smuggled", "192.0.2.66", "5a6d7567", "__Host"] {
+            assert!(!all.contains(part), "{part}: {all}");
+        }
+    }
+    assert_eq!(runs.decision(&asked_for, "alice").await["verdict"], "Approve", "it counts as hers, and only once");
+    assert_eq!(runs.stored(&asked_for).await.spec.decisions.len(), 1);
+}
+
+#[tokio::test]
+async fn a_strangers_token_beside_no_cookie_is_nobody() {
+    let (harness, [runs]) = Harness::with_runs(["bearer"]).await.unwrap();
+    let asked_for = runs.gate("one", json!({})).await;
+    let token = token(&harness, "alice@example.com").await;
+    let stranger = Visitor::stranger(&harness.web);
+    harness.witness.forget();
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str()), ("origin", &stranger.url), super::visitor::FORM];
+    assert_eq!(stranger.send("GET", "/", &headers[..1], None).await.status, 303, "it signs in by its cookies only");
+    let fields = super::visitor::form(&super::visitor::approve(&asked_for));
+    let decide = format!("{}/decide", path(&asked_for));
+    assert_eq!(stranger.send("POST", &decide, &headers, Some(fields)).await.status, 401);
+    assert_eq!(stranger.send("GET", "/events", &headers[..1], None).await.status, 401);
+    assert!(asked(&harness.witness).is_empty(), "the API server is not asked: {:?}", asked(&harness.witness));
+}
+
+#[tokio::test]
+async fn two_tokens_of_one_user_show_what_each_of_them_may_see() {
+    let (harness, [runs]) = Harness::with_runs(["two-tokens"]).await.unwrap();
+    bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
+    let two = format!("two.{}@example.com", runs.name());
+    let person = json!({"kind": "User", "name": two});
+    let asked_for = runs.gate("secret-plan", json!({"approvers": [person], "prompt": "The plan?"})).await;
+    let many = token(&harness, &format!("email={two}&groups={}", runs.name())).await;
+    let few = token(&harness, &format!("email={two}&groups=others")).await;
+    let (many, few) = tokio::join!(Visitor::with_token(&harness.web, &many), Visitor::with_token(&harness.web, &few));
+
+    for (visitor, sees) in [(&many, true), (&few, false), (&many, true), (&few, false)] {
+        let inbox = visitor.get("/").await;
+        assert_eq!((inbox.status, inbox.text.contains("secret-plan")), (200, sees), "{}", inbox.text);
+        let page = visitor.get(&path(&asked_for)).await;
+        assert_eq!((page.status, page.text.contains("The plan?")), (if sees { 200 } else { 403 }, sees));
+        let history = visitor.get("/history.csv").await;
+        assert!(!history.text.contains("secret-plan"), "nothing is decided: {}", history.text);
+    }
+    harness.witness.forget();
+    assert_eq!(few.approve(&asked_for).await.status, 403);
+    only_reads(&harness.witness);
+    assert_eq!(many.approve(&asked_for).await.status, 303);
+    let by: BTreeSet<_> = runs.stored(&asked_for).await.spec.decisions.into_keys().collect();
+    assert_eq!(by, [two].into());
+}
+
+#[tokio::test]
+async fn whoever_follows_every_link_changes_nothing() {
+    let (harness, [runs]) = Harness::with_runs(["crawl"]).await.unwrap();
+    runs.gate("open", json!({})).await;
+    let decided = runs.gate("decided", json!({})).await;
+    runs.decides("alice", &decided, json!({"verdict": "Approve"})).await;
+    runs.ended("decided").await;
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.witness.forget();
+    let (mut seen, mut next) = (BTreeSet::new(), vec!["/".to_owned()]);
+    while let Some(page) = next.pop() {
+        if !seen.insert(page.clone()) {
+            continue;
+        }
+        assert!(seen.len() < 200, "the pages have no end: {seen:?}");
+        let said = alice.get(&page).await;
+        assert!(said.status < 500, "{page}: {} {}", said.status, said.text);
+        for link in said.text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let link = link.replace("&amp;", "&").replace("&#38;", "&");
+            let link = link.split('#').next().unwrap_or_default().to_owned();
+            if link.starts_with('/') {
+                next.push(link);
+            }
+        }
+        for form in said.text.split("<form ").skip(1).filter_map(|rest| rest.split('>').next()) {
+            assert!(form.contains("method=\"post\"") || form.contains("method=\"get\""), "{page}: {form}");
+        }
+    }
+    assert!(seen.len() > 5 && seen.iter().any(|page| page.contains("/a/")), "{seen:?}");
+    only_reads(&harness.witness);
+}

@@ -1,0 +1,11 @@
+//! Attacks through the page on the real API server, with a witness between them. They must not need a right that the attacker
+//! would not have.
+
+mod addresses;
+mod cookies;
+mod floods;
+mod foreign;
+mod identity;
+mod texts;
+mod tokens;
+pub(crate) mod visitor;

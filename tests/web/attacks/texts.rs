@@ -1,0 +1,106 @@
+//! Texts that somebody stored: markup, scripts, formulas and hidden characters, wherever a page shows them.
+//! They must not be anything but text.
+
+use kube::api::ListParams;
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, Page, css, text};
+
+use super::visitor::{Visitor, bind_group, token};
+use crate::harness::Harness;
+use crate::runs::{Runs, path};
+
+/// Markup that would run, load or close something.
+const HOSTILE: &str = r#""><script>document.title='pwned'</script><img src=x onerror="document.title='pwned'"></textarea></pre><svg onload=alert(1)><a href="javascript:alert(1)">x</a>{{7*7}}${7*7}<style>*{display:none}</style><meta http-equiv=refresh content="0;url=//evil.example">"#;
+
+/// The request of a run that has ended.
+async fn of(runs: &Runs, run: &str) -> Approval {
+    let all = runs.all::<Approval>().list(&ListParams::default()).await.unwrap();
+    all.items.into_iter().find(|one| one.spec.request.workflow.name == run).unwrap()
+}
+
+/// Fails when something of a text has become an element.
+async fn is_text(page: &Page, what: &str) {
+    let script = "[document.querySelectorAll('img, iframe, object, embed, base, style, form[action*=evil], a[href^=javascript], main script, meta[http-equiv], [onerror], [onload], [onclick]').length, document.title.includes('pwned')]";
+    assert_eq!(page.evaluate(script).await.unwrap(), json!([0, false]), "{what}: {}", page.html().await.unwrap());
+    assert_eq!(page.complaints().await.unwrap(), Vec::<String>::new(), "{what}");
+}
+
+/// Somebody with a hostile name and a reason that begins like a formula has decided one run; another waits.
+async fn planted() -> (Harness, Runs, Visitor, String) {
+    let (harness, [runs]) = Harness::with_runs(["texts"]).await.unwrap();
+    bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
+    let name = format!("<img/src=x/onerror=alert(1)>.{}@example.com", runs.name());
+    let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    let token = token(&harness, &format!("email={encoded}&groups={}", runs.name())).await;
+    let approver = json!({"kind": "User", "name": name});
+    let steps = json!({"steps": [
+        {"name": "draft", "set": {"value": HOSTILE}},
+        {"name": "review", "hitl": {"prompt": HOSTILE, "approvers": [approver], "allowedVerdicts": ["Approve", "Reject", "Modify", "Defer"]}},
+    ]});
+    for run in ["waits", "decided"] {
+        runs.start_as("dana", run, steps.clone()).await;
+    }
+    let person = Visitor::with_token(&harness.web, &token).await;
+    let decided = runs.asked("decided").await;
+    let fields = [
+        ("digest", decided.spec.request.digest.as_str()),
+        ("verdict", "Approve"),
+        ("confirmed", "yes"),
+        ("reason", "=HYPERLINK(\"http://evil.example\",\"<script>alert(1)</script>\")"),
+    ];
+    let said = person.post(&format!("{}/decide", path(&decided)), &fields).await;
+    assert_eq!(said.status, 303, "{}", said.text);
+    runs.ended("decided").await;
+    (harness, runs, person, name)
+}
+
+#[tokio::test]
+async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page() {
+    let (harness, runs, person, name) = planted().await;
+    let (waits, decided) = (runs.asked("waits").await, of(&runs, "decided").await);
+    let page = harness.with_token(&person.token, &Look::default()).await.unwrap();
+    let pages = ["/".to_owned(), path(&waits), path(&decided), "/history".to_owned(), "/policies".to_owned()];
+    let run = ["waits", "decided"].map(|run| format!("/n/{}/w/{run}", runs.name()));
+    for at in pages.iter().chain(&run) {
+        if page.goto(&harness.at(at)).await.unwrap() == 404 && at.contains("/w/") {
+            continue;
+        }
+        is_text(&page, at).await;
+    }
+    page.goto(&harness.at(&path(&waits))).await.unwrap();
+    page.wait(text("onerror=\"document.title='pwned'\"").nth(0)).await.unwrap();
+    assert!(page.html().await.unwrap().contains(&name.replace('<', "&lt;").replace('>', "&gt;")), "the name is shown");
+    // What is typed is shown again, refused or to be confirmed.
+    page.fill(css("#reason"), HOSTILE).await.unwrap();
+    page.click(css("button[value=Approve]")).await.unwrap();
+    page.wait(text("A decision is final").nth(0)).await.unwrap();
+    is_text(&page, "the confirmation").await;
+    page.close().await.unwrap();
+    let fields = [("digest", HOSTILE), ("verdict", HOSTILE), ("reason", HOSTILE), (HOSTILE, HOSTILE)];
+    let said = person.post(&format!("{}/decide", path(&waits)), &fields).await;
+    assert_eq!(said.status, 409);
+    for part in ["<img", "<script>", "</textarea></pre>", "onerror=\""] {
+        assert!(!said.text.contains(part), "{part}: {}", said.text);
+    }
+    for filter in ["workflow", "namespace", "by", "verdict", "from", "until", "page", "phase"] {
+        let value: String = url::form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
+        let said = person.get(&format!("/history?{filter}={value}")).await;
+        assert!(!said.text.contains("<img") && !said.text.contains("<script>"), "{filter}: {}", said.text);
+    }
+}
+
+#[tokio::test]
+async fn no_cell_of_the_history_is_a_formula_and_the_file_is_an_attachment() {
+    let (_harness, _runs, person, _) = planted().await;
+    let file = person.get("/history.csv").await;
+    assert_eq!(file.status, 200, "{}", file.text);
+    assert!(file.header("content-type").starts_with("text/csv"));
+    assert!(file.header("content-disposition").starts_with("attachment;"));
+    assert_eq!(file.header("x-content-type-options"), "nosniff");
+    assert!(file.text.contains("\"'=HYPERLINK("), "{}", file.text);
+    for cell in file.text.split("\",\"").flat_map(|part| part.split("\"\r\n\"").flat_map(|part| part.split("\"\n\""))) {
+        let cell = cell.trim_start_matches('"');
+        assert!(!cell.starts_with(['=', '+', '-', '@', '\t', '\r']), "{cell}: {}", file.text);
+    }
+}

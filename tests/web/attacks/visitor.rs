@@ -1,0 +1,192 @@
+//! Somebody who talks to the page without a browser: every header and cookie is the test's own.
+//! It must not follow a redirect, and adds nothing that a browser would add by itself.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{Api, PostParams};
+use reqwest::header::{COOKIE, HeaderMap, SET_COOKIE};
+use reqwest::{Client, Method, Response};
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_tests::control_plane::{CLIENT, Cluster, WebProcess, Witness, named};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path};
+
+/// A person, or what acts for one.
+#[derive(Clone)]
+pub(crate) struct Visitor {
+    http: Client,
+    /// The address that people open.
+    pub(crate) url: String,
+    pub(crate) cookies: BTreeMap<String, String>,
+    /// The token, if one has signed in.
+    pub(crate) token: String,
+}
+
+/// What the page answered.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Said {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+impl Visitor {
+    /// Somebody who has not signed in.
+    pub(crate) fn stranger(web: &WebProcess) -> Self {
+        let http = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Self { http, url: web.url().to_owned(), cookies: BTreeMap::new(), token: String::new() }
+    }
+
+    /// One of the cast, who has signed in with a token of the issuer.
+    pub(crate) async fn of(harness: &Harness, person: &str) -> Self {
+        Self::with_token(&harness.web, &token(harness, named(person).unwrap().user).await).await
+    }
+
+    /// The holder of a token.
+    pub(crate) async fn with_token(web: &WebProcess, token: &str) -> Self {
+        let mut visitor = Self::stranger(web);
+        let said = visitor.post("/sign-in/token", &[("token", token)]).await;
+        assert_eq!(said.status, 303, "{}", said.text);
+        visitor.keep(&said);
+        token.clone_into(&mut visitor.token);
+        visitor
+    }
+
+    /// Keeps and forgets cookies as an answer says.
+    pub(crate) fn keep(&mut self, said: &Said) {
+        for cookie in said.headers.get_all(SET_COOKIE) {
+            let cookie = cookie.to_str().unwrap();
+            let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+            if value.is_empty() || cookie.contains("Max-Age=0") {
+                self.cookies.remove(name);
+            } else {
+                self.cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    /// Looks at a page.
+    pub(crate) async fn get(&self, path: &str) -> Said {
+        self.send("GET", path, &[], None).await
+    }
+
+    /// Sends a form of the page, as a browser does.
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Said {
+        let headers = [("origin", self.url.as_str()), ("sec-fetch-site", "same-origin"), FORM];
+        self.send("POST", path, &headers, Some(form(fields))).await
+    }
+
+    /// Approves a request, seen and confirmed.
+    pub(crate) async fn approve(&self, approval: &Approval) -> Said {
+        self.post(&format!("{}/decide", path(approval)), &approve(approval)).await
+    }
+
+    /// Sends anything, with the cookies.
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Said {
+        let answer = self.begin(method, path, headers, body).await;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        Said { status, headers, text: answer.text().await.unwrap() }
+    }
+
+    /// As [`Self::send`], without waiting for the end of the answer.
+    pub(crate) async fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Response {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if !self.cookies.is_empty() {
+            request = request.header(COOKIE, self.cookie());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(body.unwrap_or_default()).send().await.unwrap()
+    }
+
+    /// The header with all cookies.
+    pub(crate) fn cookie(&self) -> String {
+        self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Sends a request whose path no client would send as it is; returns the status and the whole answer.
+    pub(crate) async fn raw(&self, method: &str, path: &str, more: &str) -> (u16, String) {
+        let host = self.url.strip_prefix("http://").unwrap();
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nConnection: close\r\n{more}\r\n",
+            self.cookie()
+        );
+        raw(host, &text).await
+    }
+}
+
+/// Sends bytes and reads until the other side has said all.
+pub(crate) async fn raw(host: &str, text: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    (status, answer)
+}
+
+/// What a form is sent as.
+pub(crate) const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+
+/// The body of a form.
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
+}
+
+/// The fields by which somebody approves a request without a further question.
+pub(crate) fn approve(approval: &Approval) -> [(&str, &str); 3] {
+    [("digest", approval.spec.request.digest.as_str()), ("verdict", "Approve"), ("confirmed", "yes")]
+}
+
+/// A token of the issuer: for an address, or for `email=…&groups=…&seconds=…`.
+pub(crate) async fn token(harness: &Harness, hint: &str) -> String {
+    harness.issuer.tokens(CLIENT, hint).await.unwrap().id_token
+}
+
+/// Binds a role to a group in a namespace, and waits until the API server goes by it.
+pub(crate) async fn bind_group(cluster: &Cluster, runs: &Runs, role: &str, group: &str) {
+    let api = "rbac.authorization.k8s.io";
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"generateName": "group-"},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": api, "kind": "Group", "name": group}],
+    }))
+    .unwrap();
+    let bindings: Api<RoleBinding> = Api::namespaced(cluster.admin().await.unwrap(), runs.name());
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    // It is in force after one that was written later.
+    runs.namespace.bind("view", "nobody@example.com").await.unwrap();
+}
+
+/// What the witness saw that came for somebody: all but the page's own question whether the API server is there.
+pub(crate) fn asked(witness: &Witness) -> Vec<signoff_tests::control_plane::Seen> {
+    witness.seen().into_iter().filter(|seen| seen.path != "/livez").collect()
+}
+
+/// Fails when the witness saw anything that changes something, tried or not.
+pub(crate) fn only_reads(witness: &Witness) {
+    for seen in asked(witness) {
+        let asks_who = seen.method == http::Method::POST && seen.path.contains("/selfsubjectreviews");
+        assert!(seen.reads() || asks_who, "{} {}: {}", seen.method, seen.path, seen.body);
+    }
+}

@@ -1,0 +1,95 @@
+//! An API server that is away for a while. The page must say so, and must not lose what was typed nor need a restart.
+
+use std::time::Duration;
+
+use serde_json::json;
+use signoff_tests::browser::{Look, css, role, text};
+
+use crate::attacks::visitor::{Visitor, asked, only_reads};
+use crate::harness::Harness;
+use crate::runs::path;
+
+#[tokio::test]
+async fn while_the_api_server_is_away_every_page_says_so_and_nothing_is_decided_twice() {
+    let (harness, [runs]) = Harness::with_runs(["away"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let mut stream = alice.begin("GET", "/events", &[], None).await;
+    assert!(stream.chunk().await.unwrap().is_some());
+    harness.witness.close().await;
+    for page in ["/", &path(&approval), "/history", "/history.csv", "/policies", "/events"] {
+        let said = tokio::time::timeout(Duration::from_secs(20), alice.get(page)).await.expect(page);
+        assert_eq!(said.status, 503, "{page}: {}", said.text);
+        assert!(said.text.contains("Try again") && said.text.contains("cannot be reached"), "{page}: {}", said.text);
+        assert!(!said.text.contains(&alice.token), "{page}");
+    }
+    let said = alice.approve(&approval).await;
+    assert_eq!(said.status, 503, "{}", said.text);
+    assert!(said.text.contains("Nothing was decided"), "{}", said.text);
+    let stranger = Visitor::stranger(&harness.web);
+    assert_eq!(stranger.get("/sign-in").await.status, 200, "who is not signed in is asked to");
+    let said = stranger.post("/sign-in/token", &[("token", &alice.token)]).await;
+    assert_eq!(said.status, 503, "{}", said.text);
+    let over = tokio::time::timeout(Duration::from_secs(20), async { while let Ok(Some(_)) = stream.chunk().await {} });
+    over.await.expect("the stream ends when its watch breaks");
+    assert_eq!(harness.web.health("/healthz").await.unwrap().0, 200, "that is no reason to be restarted");
+    assert_eq!(harness.web.health("/readyz").await.unwrap().0, 503);
+
+    harness.witness.forget();
+    harness.witness.open().await.unwrap();
+    assert!(asked(&harness.witness).is_empty(), "what was refused is not sent by itself");
+    assert!(alice.get("/").await.text.contains(approval.metadata.name.as_deref().unwrap()), "the feed is open again");
+    only_reads(&harness.witness);
+    let mut stream = alice.begin("GET", "/events", &[], None).await;
+    assert!(stream.chunk().await.unwrap().is_some());
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert_eq!(alice.approve(&approval).await.status, 303, "the same form is taken");
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+    let changed = tokio::time::timeout(Duration::from_secs(20), stream.chunk()).await.expect("what changes is told");
+    assert!(String::from_utf8_lossy(&changed.unwrap().unwrap()).contains("waiting"));
+}
+
+#[tokio::test]
+async fn what_somebody_typed_outlives_an_api_server_that_is_away() {
+    let (harness, [runs]) = Harness::with_runs(["typing"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
+    page.goto(&harness.at(&path(&approval))).await.unwrap();
+    page.fill(css("#reason"), "typed before the outage").await.unwrap();
+    harness.witness.close().await;
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(text("Nothing was decided").nth(0)).await.unwrap();
+    page.accessible().await.unwrap();
+    page.screenshot("away").await.unwrap();
+    harness.witness.open().await.unwrap();
+    page.click(role("link", "Try again")).await.unwrap();
+    page.goto(&harness.at(&path(&approval))).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "typed before the outage");
+    assert!(runs.decision(&approval, "alice").await.is_null(), "a draft is never sent by itself");
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait_title("Confirm").await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait_url(&path(&approval)).await.unwrap();
+    assert_eq!(runs.decision(&approval, "alice").await["reason"], "typed before the outage");
+    page.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_api_server_makes_nobody_decide_twice() {
+    let (harness, [runs]) = Harness::with_runs(["slow"]).await.unwrap();
+    let approval = runs
+        .gate("one", json!({"approvers": [crate::runs::user("alice"), crate::runs::user("bob")], "threshold": 2}))
+        .await;
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.witness.delay(Duration::from_millis(200));
+    // An impatient person presses three times.
+    let said = futures::future::join_all((0..3).map(|_| alice.approve(&approval))).await;
+    assert!(said.iter().any(|said| said.status == 303));
+    for said in &said {
+        assert!([303, 409, 422].contains(&said.status), "{}: {}", said.status, said.text);
+    }
+    let stored = runs.stored(&approval).await;
+    assert_eq!(stored.spec.decisions.len(), 1);
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+}

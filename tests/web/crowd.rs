@@ -1,0 +1,102 @@
+//! Many people on one request at the same time. None of their decisions must be lost, or be another's.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use serde_json::json;
+use signoff_tests::browser::{Look, css, role};
+
+use crate::attacks::visitor::{Visitor, bind_group, token};
+use crate::harness::Harness;
+use crate::runs::path;
+
+/// As many as a gate can ask for.
+const CROWD: usize = 64;
+
+#[tokio::test]
+async fn sixty_four_people_decide_one_request_at_once_and_each_is_recorded_once_under_their_own_name() {
+    let (harness, [runs]) = Harness::with_runs(["crowd"]).await.unwrap();
+    bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
+    let group = json!({"kind": "Group", "name": runs.name()});
+    let approval = runs.gate("one", json!({"approvers": [group], "threshold": CROWD})).await;
+    let emails: Vec<_> = (0..CROWD).map(|n| format!("person-{n:02}.{}@example.com", runs.name())).collect();
+    let people = join_all(emails.iter().map(async |email| {
+        let token = token(&harness, &format!("email={email}&groups={}", runs.name())).await;
+        Visitor::with_token(&harness.web, &token).await
+    }))
+    .await;
+    let page = path(&approval);
+    // All read it, then all press the button: nobody waits for another.
+    let shown = join_all(people.iter().map(|person| person.get(&page))).await;
+    assert!(shown.iter().all(|said| said.status == 200 && said.text.contains("value=\"Approve\"")));
+    let pressed = join_all(people.iter().zip(&emails).map(async |(person, email)| {
+        let reason = format!("by {email}");
+        let fields = [
+            ("digest", approval.spec.request.digest.as_str()),
+            ("verdict", "Approve"),
+            ("confirmed", "yes"),
+            ("reason", &reason),
+        ];
+        let mut pressed = 0;
+        loop {
+            let said = person.post(&format!("{page}/decide"), &fields).await;
+            pressed += 1;
+            match said.status {
+                303 => return pressed,
+                // The API server gives up where too many write at once: the page says that nothing was sent.
+                409 | 429 | 503 if pressed < 20 => {}
+                other => panic!("{email}, pressed {pressed} times: {other} {}", said.text),
+            }
+        }
+    }))
+    .await;
+    let most = pressed.iter().max().unwrap();
+    println!("pressed {} times in all, {most} times at most", pressed.iter().sum::<i32>());
+    let stored = runs.stored(&approval).await.spec.decisions;
+    assert_eq!(stored.keys().collect::<BTreeSet<_>>(), emails.iter().collect::<BTreeSet<_>>());
+    for (name, decision) in &stored {
+        assert_eq!(decision.reason.as_deref(), Some(format!("by {name}").as_str()));
+    }
+    runs.result("one").await;
+    let page = harness.with_token(&people[7].token, &Look::default()).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
+    page.goto(&harness.at(&path(&approval))).await.unwrap();
+    assert_eq!(page.count(css("ul.votes li")).await.unwrap(), CROWD);
+    assert_eq!(page.count(css("ul.votes li.mine")).await.unwrap(), 1);
+    page.accessible().await.unwrap();
+    page.screenshot("crowd").await.unwrap();
+    page.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_tabs_of_one_person_the_second_learns_what_the_first_has_done() {
+    let (harness, [runs]) = Harness::with_runs(["tabs"]).await.unwrap();
+    let fields = json!({"approvers": [crate::runs::user("alice"), crate::runs::user("bob")], "threshold": 2});
+    let approval = runs.gate("one", fields).await;
+    let one = harness.signed_in("alice", &Look::default()).await.unwrap();
+    one.wait_url(&harness.at("/")).await.unwrap();
+    let two = one.tab().await.unwrap();
+    for tab in [&one, &two] {
+        tab.goto(&harness.at(&path(&approval))).await.unwrap();
+        tab.click(role("button", "Reject")).await.unwrap();
+        tab.wait_title("Confirm").await.unwrap();
+    }
+    two.goto(&harness.at(&path(&approval))).await.unwrap();
+    two.click(role("button", "Approve")).await.unwrap();
+    two.wait_title("Confirm").await.unwrap();
+    two.click(role("button", "Approve")).await.unwrap();
+    two.wait_url(&path(&approval)).await.unwrap();
+    one.click(role("button", "Reject")).await.unwrap();
+    one.wait(css("[role=alert]")).await.unwrap();
+    let said = one.text(css("[role=alert]")).await.unwrap();
+    assert!(said.contains("Nothing was sent"), "{said}");
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve", "a decision is final");
+    // A third tab that still shows the form as it was sends the same once more: that changes nothing.
+    let alice = Visitor::of(&harness, "alice").await;
+    let before = runs.stored(&approval).await.spec.decisions;
+    let again = alice.approve(&approval).await;
+    assert!([303, 409, 422].contains(&again.status), "{}: {}", again.status, again.text);
+    assert_eq!(runs.stored(&approval).await.spec.decisions, before);
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+}

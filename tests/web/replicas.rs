@@ -1,0 +1,103 @@
+//! Replicas that are killed and restarted while people work. They must not lose a session, a form or a decision.
+
+use serde_json::json;
+use signoff_tests::browser::{Look, css, role};
+use signoff_tests::control_plane::{Cluster, Front, WebOptions, WebProcess};
+
+use crate::attacks::visitor::Visitor;
+use crate::harness::Harness;
+use crate::runs::path;
+
+/// Two replicas behind one address, with one key.
+async fn two(arguments: Vec<String>) -> (Harness, WebProcess, Front) {
+    let front = Front::start().await.unwrap();
+    let key = Cluster::web().unwrap().cookie_key().unwrap();
+    let url = front.url();
+    let harness = Harness::set_with(|options| {
+        options.url = Some(url.clone());
+        options.cookie_key = Some(key.clone());
+        options.arguments.clone_from(&arguments);
+    });
+    let harness = harness.await.unwrap();
+    let options = WebOptions {
+        url: Some(front.url()),
+        cookie_key: Some(key),
+        kubeconfig: harness.witness.kubeconfig(None).unwrap(),
+        issuer: Some(harness.issuer.clone()),
+        arguments,
+        ..WebOptions::default()
+    };
+    let other = WebProcess::start(&harness.cluster, options).await.unwrap();
+    (harness, other, front)
+}
+
+#[tokio::test]
+async fn a_form_that_one_replica_showed_is_taken_by_another_and_by_the_first_after_its_death() {
+    let runs = crate::runs::Runs::of(&Cluster::web().unwrap(), "replicas").await;
+    let approval = runs.gate("one", json!({})).await;
+    let (mut harness, mut other, front) = two(vec![format!("--namespace={}", runs.name())]).await;
+    front.lead_to([&harness.web]);
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
+    page.goto(&harness.at(&path(&approval))).await.unwrap();
+    page.fill(css("#reason"), "in mid-form").await.unwrap();
+    // The one that showed the form dies; the other asks to confirm.
+    harness.web.kill();
+    front.lead_to([&other]);
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait_title("Confirm").await.unwrap();
+    // And that one dies too; the first is back.
+    other.kill();
+    harness.web.start_again().unwrap();
+    harness.web.until_ready().await.unwrap();
+    front.lead_to([&harness.web]);
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait_url(&path(&approval)).await.unwrap();
+    let decision = runs.decision(&approval, "alice").await;
+    assert_eq!((&decision["verdict"], &decision["reason"]), (&json!("Approve"), &json!("in mid-form")));
+    runs.result("one").await;
+    page.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_shared_key_a_restart_asks_to_sign_in_and_a_form_sends_nothing() {
+    let (mut harness, [runs]) = Harness::with_runs(["keyless"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    harness.web.kill();
+    harness.web.start_again().unwrap();
+    harness.web.until_ready().await.unwrap();
+    let said = alice.approve(&approval).await;
+    assert_eq!(said.status, 401, "{}", said.text);
+    assert!(said.text.contains("Nothing was decided"), "{}", said.text);
+    assert!(runs.decision(&approval, "alice").await.is_null());
+    let again = Visitor::with_token(&harness.web, &alice.token).await;
+    assert_eq!(again.approve(&approval).await.status, 303);
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+}
+
+#[tokio::test]
+async fn a_page_that_is_asked_to_end_ends_its_streams_and_answers_what_it_has_begun() {
+    let (harness, [runs]) = Harness::with_runs(["ending"]).await.unwrap();
+    let approval = runs.gate("one", json!({})).await;
+    let alice = Visitor::of(&harness, "alice").await;
+    let mut stream = alice.begin("GET", "/events", &[], None).await;
+    assert!(stream.chunk().await.unwrap().is_some());
+    let (witness, web) = (&harness.witness, harness.web);
+    witness.forget();
+    witness.delay(std::time::Duration::from_millis(300));
+    let begun = async {
+        let said = alice.approve(&approval).await;
+        assert_eq!(said.status, 303, "{}", said.text);
+    };
+    let stop = async {
+        // As soon as the API server is asked, the decision is on its way.
+        while witness.seen().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        web.stop().await.unwrap();
+    };
+    tokio::join!(begun, stop);
+    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+    while let Ok(Some(_)) = stream.chunk().await {}
+}
