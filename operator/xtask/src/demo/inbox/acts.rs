@@ -34,7 +34,8 @@ async fn signed_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<S
     let alice = Seat::by_issuer(stage, "alice", pictures).await?;
     let waiting = format!("{} requests wait for your decision", ALL.len());
     let words = [&[waiting.as_str(), "Overdue", "your decision is enough", "0 of 2 so far"], &ALL[..]].concat();
-    alice.shows("main", &words).await?;
+    alice.says("main", &words).await?;
+    alice.lists("main .lead, section.run", &ALL).await?;
     let first = alice.page.text(css("section.run").nth(0)).await?;
     ensure!(first.contains(OVERDUE), "the overdue request should stand first, and the first is:\n{first}");
     alice.picture("inbox").await?;
@@ -63,7 +64,8 @@ async fn approving(alice: &Seat<'_>) -> Result<()> {
     );
     alice.reads(PAYOUT).await?;
     let call = format!("{}/payouts", alice.stage.letterbox.url());
-    alice.shows("section[aria-labelledby=what]", &["POST", &call, "980", "✓ verified"]).await?;
+    alice.says("section[aria-labelledby=what]", &["✓ verified"]).await?;
+    alice.shows("section[aria-labelledby=what] pre", &["POST", &call, "980"]).await?;
     alice.picture("request").await?;
     alice.page.fill(css("#reason"), "the invoice is there").await?;
     alice.page.click(role("button", "Approve")).await?;
@@ -164,7 +166,8 @@ async fn agreeing<'a>(alice: &Seat<'a>, pictures: &'a Pictures<'a>) -> Result<()
     bob.page.wait(text("1 of 2 so far")).await?;
     bob.picture("inbox").await?;
     bob.reads(PAYMENT).await?;
-    bob.shows("#state", &["Approve by alice@example.com", "bob@example.com, one of the approvers"]).await?;
+    let words = ["Approve by alice@example.com", "bob@example.com, one of the approvers"];
+    bob.lists("#state dt, #state .votes li", &words).await?;
     bob.page.click(role("button", "Approve")).await?;
     bob.confirms(PAYMENT, "Approve", &["the run goes on"]).await?;
     bob.learns(PAYMENT, "Approved", &["alice@example.com", "bob@example.com"]).await?;
@@ -177,9 +180,9 @@ async fn run_page(alice: &Seat<'_>) -> Result<()> {
     show::act("8. The run", "The page of the letter's run: its steps and gates, who decided, and what came of it.");
     let stage = alice.stage;
     alice.opens(&format!("{}/n/{}/w/{LETTER}", stage.web.url(), stage.harness.namespace.name)).await?;
-    alice
-        .shows("main", &[LETTER, "Succeeded", "draft", "review", "send", "alice@example.com", "dana@example.com"])
-        .await?;
+    alice.says("main", &[LETTER, "Succeeded", "draft", "review", "send", "modified by alice@example.com"]).await?;
+    let words = ["dana@example.com", "alice@example.com"];
+    alice.lists("#run .facts dt, .outline .step-line, #run .votes li", &words).await?;
     alice.picture("run").await
 }
 

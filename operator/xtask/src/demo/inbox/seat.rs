@@ -91,6 +91,21 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
+    /// Shows everything that a selector finds, each in a line, a term with what is said of it; together it must have these words.
+    pub(super) async fn lists(&self, selector: &str, words: &[&str]) -> Result<()> {
+        let script = format!(
+            "[...document.querySelectorAll({})].map(found => (found.tagName === 'DT' ? `${{found.innerText}}: ${{found.nextElementSibling.innerText}}` : found.innerText).trim().replace(/\\s*\\n\\s*/g, ' · '))",
+            serde_json::to_string(selector)?
+        );
+        let lines: Vec<String> = serde_json::from_value(self.page.evaluate(&script).await?)?;
+        let text = lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+        for one in words {
+            ensure!(text.contains(one), "{} should say {one:?}, and says:\n{text}", self.page.url().await?);
+        }
+        show::output(&text);
+        Ok(())
+    }
+
     /// Goes to a page, which must be there.
     pub(super) async fn opens(&self, url: &str) -> Result<()> {
         show::words(&format!("{} opens {url}", self.name));
@@ -117,7 +132,8 @@ impl<'a> Seat<'a> {
     pub(super) async fn confirms(&self, run: &str, verdict: &str, words: &[&str]) -> Result<()> {
         self.page.wait(css(".confirm")).await?;
         show::words(&format!("{} sees the decision once more before it is recorded:", self.name));
-        self.shows(".confirm", words).await?;
+        self.says(".confirm", words).await?;
+        self.lists(".confirm h1, .confirm dt, .difference .gone, .difference .new", &[verdict]).await?;
         self.picture(&format!("confirm-{verdict}")).await?;
         let approval = self.stage.approval(run)?;
         let decisions = ["get", "approval", approval, "-o", "jsonpath={.spec.decisions}"];
