@@ -487,3 +487,28 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
     };
     request.form.iter().flat_map(|form| &form.questions).map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_review::sample;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_on_a_call_names_what_is_called_and_any_other_the_gate() {
+        let target = |type_, response: &str| {
+            let mut request = sample::approval().spec.request;
+            request.gate.type_ = type_;
+            request.gate.path = "pay/.start".to_owned();
+            request.reviews.as_mut().unwrap().response = response.to_owned();
+            target(&request)
+        };
+        let call = "attempts: 1\nurl: https://bank.example/refunds\nmethod: POST\nbody: x\n";
+        assert_eq!(target(GateType::StepStart, call), "POST https://bank.example/refunds");
+        let container = "attempts: 1\nimage: busybox@sha256:0\ncommand:\n- sh\n";
+        assert_eq!(target(GateType::StepStart, container), "busybox@sha256:0");
+        assert_eq!(target(GateType::StepStart, "attempts: 1\n"), "pay/.start");
+        assert_eq!(target(GateType::Step, call), "pay/.start");
+    }
+}

@@ -3,8 +3,8 @@
 //!
 //! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open pages, idle
 //!
-//! Must not touch any cluster but its own. Every reader is a user of their own with a token of their own: nothing is shared between
-//! two of them but what the page itself shares.
+//! Must not touch any cluster but its own. Every reader has a token of their own, and so a session and a watch of their own: nothing
+//! is shared between two of them but what the page itself shares.
 
 mod opened;
 mod reader;
@@ -50,7 +50,7 @@ pub(crate) struct Inbox {
     /// Votes, of requests that wait besides
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u32).range(10..=2_000))]
     votes: u32,
-    /// Open pages, each of another user; the goals are for 200
+    /// Open pages, each of a session of its own; the goals are for 200
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u16).range(1..=500))]
     pages: u16,
     /// Measure operator and page as `cargo build` makes them: quick to build, several times slower than a release; no goal is judged

@@ -12,6 +12,7 @@ use signoff_tests::control_plane::OperatorProcess;
 use signoff_tests::say;
 use tokio::sync::mpsc;
 
+use super::reader::READER;
 use crate::harness::{Harness, approver_user};
 use crate::watch::Watch;
 use crate::{crowd, gates, sample};
@@ -94,7 +95,7 @@ impl Opened {
     }
 }
 
-/// So many gates, none of which waits for another. Everybody who reads may decide.
+/// So many gates, none of which waits for another. The readers may decide them too.
 fn workflow(name: &str, namespace: &str) -> Result<Value> {
     let approver = approver_user()?;
     let gate = |index: usize| {
@@ -103,7 +104,7 @@ fn workflow(name: &str, namespace: &str) -> Result<Value> {
             "contextDisplay": "Refund {{ inputs.amount }} EUR to {{ inputs.customer }}.",
             "approvers": [
                 {"kind": "User", "name": approver},
-                {"kind": "Group", "name": format!("system:serviceaccounts:{namespace}")},
+                {"kind": "ServiceAccount", "name": READER, "namespace": namespace},
             ],
             "timeout": {"after": "24h", "action": "Reject"},
         }})

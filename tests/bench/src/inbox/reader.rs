@@ -1,6 +1,7 @@
 //! Somebody who reads the page: signed in with a token of their own, over HTTP, as a browser is.
 //! It must not keep what it reads.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -21,33 +22,34 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks: the API server has no event for the bindings that it goes by.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Tokens of service accounts that may read and decide.
+/// The service account of all readers: groups of service accounts must not be approvers, and a list of hundreds of them would make
+/// each request large.
+pub(super) const READER: &str = "reader";
+
+/// Tokens of a service account that may read and decide. For the page each token is a session with a feed of its own.
 pub(super) struct Readers(Vec<String>);
 
 impl Readers {
-    /// Makes so many service accounts in a namespace, binds them all, and waits until that is in force.
+    /// Makes the service account and so many tokens, binds it, and waits until that is in force.
     pub(super) async fn prepare(harness: &Harness, namespace: &str, count: usize) -> Result<Self> {
         let accounts: Api<ServiceAccount> = Api::namespaced(harness.admin.clone(), namespace);
-        let tokens = crowd::each(8, count, async |index| {
-            let name = format!("reader-{index:03}");
-            let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-            accounts.create(&PostParams::default(), &ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
-            harness.cluster.account_token(namespace, &name).await
-        })
-        .await?;
-        let rbac = "rbac.authorization.k8s.io".to_owned();
+        let metadata = ObjectMeta { name: Some(READER.to_owned()), ..ObjectMeta::default() };
+        accounts.create(&PostParams::default(), &ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
+        let tokens = crowd::each(8, count, async |_| harness.cluster.account_token(namespace, READER).await).await?;
+        let distinct: BTreeSet<_> = tokens.iter().collect();
+        ensure!(distinct.len() == count, "{count} tokens were asked for, and {} are distinct", distinct.len());
         let binding = ClusterRoleBinding {
             metadata: ObjectMeta { name: Some("bench-readers".to_owned()), ..ObjectMeta::default() },
             role_ref: RoleRef {
-                api_group: Some(rbac.clone()),
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
                 kind: "ClusterRole".to_owned(),
                 name: "signoff-approver".to_owned(),
             },
             subjects: Some(vec![Subject {
-                api_group: Some(rbac),
-                kind: "Group".to_owned(),
-                name: format!("system:serviceaccounts:{namespace}"),
-                namespace: None,
+                api_group: None,
+                kind: "ServiceAccount".to_owned(),
+                name: READER.to_owned(),
+                namespace: Some(namespace.to_owned()),
             }]),
         };
         Api::<ClusterRoleBinding>::all(harness.admin.clone()).create(&PostParams::default(), &binding).await?;

@@ -60,7 +60,8 @@ fn pages(measured: &Measured) -> String {
     ];
     let files: Vec<_> = pages.files.iter().map(|(name, bytes)| format!("{name} {}", kibibytes(*bytes))).collect();
     format!(
-        "{}\nA further page takes {} of a list (p50), a first one {}. Bytes: page {}, {}; the list {}.\n\
+        "{}\nA further page takes {} of a list (p50), a first one {}. Sizes: the page {},\n\
+         {}; the list {}.\n\
          Processors used by others: {}",
         table(&head, rows),
         ratio(&pages.warm, &pages.lists, 0.5),
@@ -75,8 +76,8 @@ fn pages(measured: &Measured) -> String {
 fn live(measured: &Measured) -> String {
     let live = &measured.live;
     format!(
-        "{} open pages, each of another user, {} requests wait, an idle minute: memory {} MiB (before {}, at most {}),\n\
-         {} of one processor. Processors used by others: {}",
+        "{} open pages, each of a session of its own, {} requests wait, an idle minute:\n\
+         memory {} MiB (before {}, at most {}), {} of one processor. Processors used by others: {}",
         live.count,
         whole(measured.approvals as f64),
         tenths(live.rss_mib),
