@@ -114,6 +114,8 @@ fn workflow(name: &str, namespace: &str) -> Result<Value> {
         "kind": "Workflow",
         "metadata": {"name": name},
         "spec": {
+            // Whatever is typed here, admission stamps who asked.
+            "requestedBy": "requester",
             "inputs": [{"name": "customer", "value": "ACME"}, {"name": "amount", "type": "number", "value": 420}],
             "pattern": {"dag": {}},
             "steps": (0..GATES).map(gate).collect::<Vec<_>>(),

@@ -34,7 +34,8 @@ pub(super) fn run(is_script: bool, pictures: Option<PathBuf>) -> Result<ExitCode
     binary()?;
     let pictures = if is_script {
         // What is missing is missed now, and not in the first act.
-        (Node::find()?, chromium()?);
+        Node::find()?;
+        chromium()?;
         let folder = pictures.map_or_else(|| Ok(metadata()?.target_directory.join("inbox-pictures")), anyhow::Ok)?;
         let folder = std::path::absolute(folder)?;
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
