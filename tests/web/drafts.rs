@@ -138,7 +138,8 @@ async fn a_draft_survives_a_session_that_ends() {
     page.accessible().await.unwrap();
     page.screenshot("session-ended").await.unwrap();
     page.click(role("link", "Sign in again")).await.unwrap();
-    harness.at_the_issuer(&page, "alice", None).await.unwrap();
+    // The issuer still knows her, and she is back where she was.
+    page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
     page.wait_url(&path(&asked)).await.unwrap();
     is_back(&page, "slowly typed").await;
     assert_eq!(runs.decision(&asked, "alice").await, json!(null));
