@@ -85,7 +85,8 @@ async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, reques
     if parts.is_ok_and(|parts| parts.iter().all(holds)) {
         return next.run(request).await;
     }
-    let why = "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
+    let why =
+        "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
     PageError::NotFound(why.to_owned()).into_response()
 }
 
