@@ -12,6 +12,7 @@ mod inbox;
 mod instruments;
 mod looks;
 mod reading;
+mod refusals;
 mod replicas;
 mod runs;
 mod sign_in;

@@ -143,6 +143,12 @@ impl Runs {
         }
     }
 
+    /// Waits until a request is deleted.
+    pub(crate) async fn until_gone(&self, name: &str) {
+        let gone = await_condition(self.all::<Approval>(), name, |found: Option<&Approval>| found.is_none());
+        tokio::time::timeout(PATIENCE, gone).await.unwrap().unwrap();
+    }
+
     /// All objects of a kind here, as the administrator.
     pub(crate) fn all<K>(&self) -> Api<K>
     where

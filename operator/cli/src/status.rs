@@ -2,22 +2,19 @@
 //!
 //! It must not fetch anything: what it is given is all that it knows.
 
-mod gate;
 mod layout;
-mod planned;
-mod state;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use signoff_api::{
-    Approval, Moment, Workflow, WorkflowStatus, conditions,
+    Approval, Moment, Workflow, WorkflowStatus,
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
 use signoff_review::{
     clock::{self, distance},
     quorum::subjects,
+    run,
 };
 
 use crate::{
@@ -28,14 +25,11 @@ use crate::{
 /// The columns of the labels of the header.
 const LABELS: usize = 14;
 
-/// Conditions that the header does not repeat: the phase, the journal and the message say the same.
-const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions::COMPLETE, conditions::FAILED];
-
 /// Returns the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records that
 /// were moved to segments must be in `status.steps` already; the header says how many are missing.
 #[must_use]
 pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
-    let nodes = tree::tree(workflow, approvals, now);
+    let nodes = run::tree(workflow, approvals, now);
     let mut page = header(workflow, approvals, now, style);
     if !nodes.is_empty() {
         page.push('\n');
@@ -62,18 +56,9 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
     if let Some(why) = status.message.as_ref().filter(|why| is_told && !why.trim().is_empty()) {
         page.fact("Reason", Tone::Quiet, &one_line(why, 1024));
     }
-    let accepted = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
-    for condition in &status.conditions {
-        let is_bad = match condition.type_.as_str() {
-            conditions::GUARDED => condition.status == "False",
-            type_ if accepted(type_) => condition.status == "False",
-            conditions::ACCEPTED => false,
-            type_ => condition.status == "True" && !USUAL.contains(&type_),
-        };
-        if is_bad {
-            let said = format!("{}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
-            page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &said);
-        }
+    for condition in run::troubles(status) {
+        let said = format!("{}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
+        page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &said);
     }
     page.fact("Requester", Tone::Quiet, &requester(workflow));
     if let Some(started) = status.started_at {

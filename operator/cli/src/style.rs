@@ -52,7 +52,32 @@ pub enum Tone {
     Strong,
 }
 
+impl From<signoff_review::run::Tone> for Tone {
+    fn from(tone: signoff_review::run::Tone) -> Self {
+        use signoff_review::run::Tone as Of;
+        match tone {
+            Of::Good => Self::Good,
+            Of::Bad => Self::Bad,
+            Of::Busy => Self::Busy,
+            Of::Attention => Self::Attention,
+            Of::Quiet => Self::Quiet,
+        }
+    }
+}
+
 impl Tone {
+    /// Returns the sign of a state on a terminal.
+    #[must_use]
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Good => "✔",
+            Self::Bad => "✖",
+            Self::Busy => "●",
+            Self::Attention => "◷",
+            Self::Quiet | Self::Strong => "·",
+        }
+    }
+
     fn ansi(self) -> Ansi {
         match self {
             Self::Good => AnsiColor::Green.on_default(),

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and nothing but [`whole`] talks to a cluster.
 //!
+//! * [`answer`]: what an API server has answered, in a sentence
 //! * [`clock`]: the time on this machine, and lengths of time
 //! * [`text`]: text of others within a line, and commands as a shell reads them
 //! * [`seen`], [`voter`]: an Approval as it was read, where its run stands, and who looks at it
@@ -13,8 +14,10 @@
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
+//! * [`run`]: the tree of a run and its states
 //! * [`successor`]: the Approval that asks again what a superseded one asked
 
+pub mod answer;
 pub mod clock;
 pub mod decisions;
 pub mod edit;
@@ -24,6 +27,7 @@ pub mod outcome;
 pub mod quorum;
 pub mod refusal;
 pub mod request;
+pub mod run;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod seen;

@@ -58,8 +58,17 @@ impl Connection {
             // What this process may do itself must never serve somebody's request.
             config.auth_info = AuthInfo::default();
         }
+        // As whom this page acts, sessions say and nothing else.
+        (config.auth_info.impersonate, config.auth_info.impersonate_groups) = (None, None);
+        config.headers.clear();
         let shared = signoff_cluster::connect(config).context("preparing connections to the API server")?;
         Ok(Self { shared, auth: settings.auth })
+    }
+
+    /// Returns the way over another client.
+    #[cfg(test)]
+    pub(crate) fn over(shared: Client, auth: Auth) -> Self {
+        Self { shared, auth }
     }
 
     /// Returns a client that acts as somebody.

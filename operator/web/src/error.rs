@@ -3,8 +3,9 @@
 //! It must not leave a person without the next thing to do.
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
-use signoff_cluster::error::{plain, status_code};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use signoff_cluster::error::plain;
+use signoff_review::answer::{missing_role, sentence};
 
 use crate::page;
 
@@ -12,7 +13,7 @@ use crate::page;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// There is no session, or its token is not accepted any more.
-    #[error("sign in to go on")]
+    #[error("your session has ended: sign in again, and go on where you were")]
     SignIn,
     /// The API server refused.
     #[error("{0}")]
@@ -26,6 +27,9 @@ pub enum PageError {
     /// Somebody changed it meanwhile.
     #[error("{0}")]
     Changed(String),
+    /// A long value is not the one that its run names.
+    #[error("{0}")]
+    Mismatch(String),
     /// Too many requests.
     #[error("{0}")]
     TooMany(String),
@@ -47,6 +51,7 @@ impl PageError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Changed(_) => StatusCode::CONFLICT,
+            Self::Mismatch(_) => StatusCode::BAD_GATEWAY,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -57,11 +62,12 @@ impl PageError {
     #[must_use]
     pub fn title(&self) -> &'static str {
         match self {
-            Self::SignIn => "Sign in",
+            Self::SignIn => "Sign in again",
             Self::Refused(_) => "Not allowed",
             Self::NotFound(_) => "Not found",
             Self::Bad(_) => "Not understood",
             Self::Changed(_) => "Changed meanwhile",
+            Self::Mismatch(_) => "Not what was recorded",
             Self::TooMany(_) => "Too many requests",
             Self::Away(_) => "Cannot be reached",
             Self::Internal(_) => "A defect of this page",
@@ -71,14 +77,18 @@ impl PageError {
 
 impl From<kube::Error> for PageError {
     fn from(error: kube::Error) -> Self {
-        let said = plain(&error);
-        match status_code(&error) {
-            Some(401) => Self::SignIn,
-            Some(404) => Self::NotFound(said),
-            Some(409) => Self::Changed(said),
-            Some(429) => Self::TooMany(format!("the API server has too many requests: {said}; try again in a moment")),
-            Some(code) if (400..500).contains(&code) => Self::Refused(said),
-            Some(_) | None => Self::Away(format!("the API server cannot be reached: {said}")),
+        let kube::Error::Api(status) = &error else {
+            return Self::Away(format!("the API server cannot be reached: {}", plain(&error)));
+        };
+        let said = sentence(status);
+        match status.code {
+            401 => Self::SignIn,
+            404 => Self::NotFound(said),
+            409 => Self::Changed(said),
+            429 => Self::TooMany(format!("the API server has too many requests: {said}; try again in a moment")),
+            403 => Self::Refused(said + &missing_role(&status.message)),
+            code if (400..500).contains(&code) => Self::Refused(said),
+            _ => Self::Away(format!("the API server cannot answer now: {said}")),
         }
     }
 }
@@ -90,8 +100,46 @@ impl IntoResponse for PageError {
         }
         let status = self.status();
         let mut response = (status, page::problem(&self)).into_response();
+        if matches!(self, Self::TooMany(_)) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
         // What surrounds the routes turns it into a redirect to the sign-in page where somebody only looks.
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn error(code: u16, message: &str) -> PageError {
+        let status = json!({"code": code, "message": message, "status": "Failure"});
+        PageError::from(kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())))
+    }
+
+    #[test]
+    fn a_refusal_is_the_policys_own_sentence_or_names_the_role_of_the_person() {
+        let policy = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: bob is not asked";
+        assert_eq!(error(422, policy), PageError::Refused("bob is not asked".to_owned()));
+        let rbac = "approvals.signoff.dev is forbidden: User \"bob\" cannot list resource \"approvals\" in API group \"signoff.dev\" in the namespace \"a\"";
+        let said = error(403, rbac).to_string();
+        assert!(said.ends_with("; the ClusterRole signoff-viewer, bound in that namespace, allows it"), "{said}");
+    }
+
+    #[test]
+    fn each_answer_of_the_api_server_is_a_page_of_its_own() {
+        assert_eq!(error(401, "Unauthorized"), PageError::SignIn);
+        assert_eq!(error(404, "gone").status(), StatusCode::NOT_FOUND);
+        assert_eq!(error(409, "changed").status(), StatusCode::CONFLICT);
+        assert_eq!(error(500, "etcd").status(), StatusCode::SERVICE_UNAVAILABLE);
+        let busy = error(429, "busy").into_response();
+        assert_eq!(
+            (busy.status(), busy.headers()[RETRY_AFTER].to_str().unwrap()),
+            (StatusCode::TOO_MANY_REQUESTS, "5")
+        );
     }
 }

@@ -12,6 +12,7 @@
 //! * [`connection`]: the way to the API server as somebody
 //! * [`inbox`]: the pages
 //! * [`history`], [`policies`]: what was decided, and what the policies demand
+//! * [`run`]: the page of a run
 //! * [`live`]: what waits for a token, followed while somebody looks
 
 pub mod approval;
@@ -23,6 +24,7 @@ pub mod inbox;
 pub mod live;
 pub mod page;
 pub mod policies;
+pub mod run;
 pub mod scope;
 pub mod server;
 pub mod session;

@@ -4,13 +4,14 @@
 
 use axum::{
     Router,
-    extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
+    extract::{DefaultBodyLimit, RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::{self, Next},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
+use axum_extra::extract::PrivateCookieJar;
 use http::{
-    HeaderName, HeaderValue, Method, StatusCode,
+    HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{self, HOST, ORIGIN},
 };
 use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBodyLimitLayer};
@@ -18,14 +19,17 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, live, policies,
+    history, inbox, live, policies, run,
     scope::{is_name, is_namespace},
-    session::sign_in,
+    session::{callback, now, sign_in, wanted},
     state::PageState,
 };
 
 /// The largest body of a request: a form with texts of 8,192 characters each.
 const LARGEST_BODY: usize = 1024 * 1024;
+
+/// What another site reads.
+const FOREIGN: &str = "the request comes from another site: nothing was changed; open the page itself and try again";
 
 /// The headers of every response. Scripts and styles come from files of ours only, nothing may frame the page, and no other site
 /// learns where somebody was.
@@ -45,9 +49,9 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// Returns the whole page.
 ///
 /// # Errors
-/// A public address that is no origin.
+/// None so far: for routes whose parts can be wrong.
 pub fn router(state: PageState) -> anyhow::Result<Router> {
-    let foreign = CsrfLayer::new().add_trusted_origin(state.settings.origin())?;
+    let foreign = CsrfLayer::new().with_rejection_response(|_| PageError::Refused(FOREIGN.to_owned()).into_response());
     Ok(Router::new()
         .route("/", get(inbox::page))
         .route("/namespaces", post(inbox::places))
@@ -57,20 +61,26 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
         .route("/events", get(live::events))
+        .route("/n/{namespace}/w/{name}", get(run::page))
+        .route("/n/{namespace}/w/{name}/events", get(run::events))
+        .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
-        .route("/sign-in/token", post(sign_in::token))
+        .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
+        .route("/sign-in/start", post(callback::start))
+        .route("/sign-in/callback", get(callback::end))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
         .route_layer(middleware::from_fn(only_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
-        .layer(middleware::from_fn(signs_in))
+        .method_not_allowed_fallback(other_way)
+        .layer(middleware::from_fn_with_state(state.clone(), signs_in))
         .layer(foreign)
         .layer(middleware::from_fn_with_state(state.clone(), only_ours))
         .layer(RequestBodyLimitLayer::new(LARGEST_BODY))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             PageError::Internal("this page has a defect, see its log".to_owned()).into_response()
         }))
-        .layer(middleware::from_fn(headers))
+        .layer(middleware::from_fn_with_state(state.clone(), headers))
         .with_state(state))
 }
 
@@ -90,20 +100,38 @@ async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, reques
     PageError::NotFound(why.to_owned()).into_response()
 }
 
+/// Whoever looks at an address that takes forms, such as by “try again”, comes to the page of the form.
+async fn other_way(method: Method, uri: Uri) -> Response {
+    if [Method::GET, Method::HEAD].contains(&method) {
+        let page =
+            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::of_form(uri.path()) };
+        return Redirect::to(&page).into_response();
+    }
+    let why = "this address does not take such a request: see the inbox";
+    (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
+}
+
 /// Adds the headers of every response.
-async fn headers(request: Request, next: Next) -> Response {
+async fn headers(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let is_static = request.uri().path().starts_with("/static/");
     let mut response = next.run(request).await;
+    let lasting = is_static && response.status().is_success();
+    let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    let cache =
-        if is_static && response.status().is_success() { "public, max-age=31536000, immutable" } else { "no-store" };
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    if state.settings.url.scheme() == "https" {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+    let cache = if lasting { "public, max-age=31536000, immutable" } else { "no-store" };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    if !lasting {
+        headers.insert(header::VARY, HeaderValue::from_static("Cookie"));
+    }
     response
 }
 
-/// Refuses requests for another host, and changes from anything that does not say where it comes from.
+/// Refuses requests for another host, and changes from anything that does not say that it comes from this page.
 async fn only_ours(State(state): State<PageState>, request: Request, next: Next) -> Response {
     if let Some(refused) = foreign(&state, &request) {
         return refused;
@@ -117,28 +145,53 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
         None => url.host_str().unwrap_or_default().to_owned(),
     };
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if host != ours {
+    let named = |name: HeaderName| {
+        let mut all = request.headers().get_all(name).iter();
+        // Two of them are two opinions: neither counts.
+        all.next().filter(|_| all.next().is_none()).map(|value| value.to_str().unwrap_or_default())
+    };
+    let elsewhere = request.uri().authority().is_some_and(|authority| authority.as_str() != ours);
+    if elsewhere || named(HOST) != Some(ours.as_str()) {
         let why = format!("this page is {}: open that address (--url)", state.settings.origin());
         let mut response = PageError::Bad(why).into_response();
         *response.status_mut() = StatusCode::MISDIRECTED_REQUEST;
         return Some(response);
     }
-    let is_read = [Method::GET, Method::HEAD].contains(request.method());
-    let says = |name: &str| request.headers().contains_key(name);
-    if !is_read && !says(ORIGIN.as_str()) && !says("sec-fetch-site") {
+    if is_read(request) {
+        return None;
+    }
+    let site = HeaderName::from_static("sec-fetch-site");
+    let says = |name: &HeaderName| request.headers().contains_key(name);
+    if !says(&ORIGIN) && !says(&site) {
         let why = "the request does not say which site it comes from (Origin, Sec-Fetch-Site): use a current browser, or kubectl approve";
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
-    None
+    let is_ours = |name: HeaderName, ours: &str| !says(&name) || named(name) == Some(ours);
+    // Each that is there must agree: a page of a neighbouring host (same-site) is another site.
+    if is_ours(ORIGIN, &state.settings.origin()) && is_ours(site, "same-origin") {
+        return None;
+    }
+    Some(PageError::Refused(FOREIGN.to_owned()).into_response())
 }
 
-/// Sends whoever only looks to the sign-in page.
-async fn signs_in(request: Request, next: Next) -> Response {
-    let looks = request.method() == Method::GET && !request.uri().path().starts_with("/events");
-    let response = next.run(request).await;
-    if looks && response.extensions().get::<PageError>() == Some(&PageError::SignIn) {
-        return Redirect::to("/sign-in").into_response();
-    }
-    response
+fn is_read(request: &Request) -> bool {
+    [Method::GET, Method::HEAD].contains(request.method())
 }
+
+/// Sends whoever only looks to the sign-in page, and remembers where they wanted to go. A form whose session has ended is
+/// answered with a page instead: its text is a draft.
+async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let looks = is_read(&request) && !path.ends_with("/events");
+    let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
+    let response = next.run(request).await;
+    if response.extensions().get::<PageError>() != Some(&PageError::SignIn) {
+        return response;
+    }
+    // Only what the path of the request itself names: nothing that it says in its query.
+    let jar = wanted::remember(jar, &path, now());
+    if looks { (jar, Redirect::to("/sign-in")).into_response() } else { (jar, response).into_response() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
+use openidconnect::IssuerUrl;
 use signoff_api::Span;
 use url::{Host, Url};
 
@@ -66,10 +67,10 @@ pub struct Settings {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Oidc {
     /// The issuer, as in its discovery document; https only.
-    #[arg(long = "oidc-issuer", env = "SIGNOFF_WEB_OIDC_ISSUER", value_name = "URL", requires = "client_id")]
-    pub issuer: Option<Url>,
+    #[arg(long = "oidc-issuer", env = "SIGNOFF_WEB_OIDC_ISSUER", value_name = "URL", requires = "client_id", value_parser = issuer_url)]
+    pub issuer: Option<IssuerUrl>,
     /// The client that the issuer knows this page as.
-    #[arg(long = "oidc-client-id", env = "SIGNOFF_WEB_OIDC_CLIENT_ID", value_name = "ID")]
+    #[arg(long = "oidc-client-id", env = "SIGNOFF_WEB_OIDC_CLIENT_ID", value_name = "ID", requires = "issuer")]
     pub client_id: Option<String>,
     /// A file with the secret of the client. Default: a public client.
     #[arg(long = "oidc-client-secret-file", env = "SIGNOFF_WEB_OIDC_CLIENT_SECRET_FILE", value_name = "FILE")]
@@ -175,6 +176,21 @@ fn public_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// The text is kept as it was typed: the tokens of the issuer name it letter by letter.
+fn issuer_url(text: &str) -> Result<IssuerUrl, String> {
+    let issuer = IssuerUrl::new(text.to_owned()).map_err(|error| format!("it is no URL: {error}"))?;
+    let url = issuer.url();
+    if url.scheme() != "https" || url.host_str().is_none_or(str::is_empty) {
+        return Err("it must begin with https://: the keys of all tokens come from there".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "an issuer has no query, fragment, user or password: type it as in its discovery document".to_owned()
+        );
+    }
+    Ok(issuer)
+}
+
 fn session_length(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     let longest = Duration::from_secs(8 * 3600);
@@ -208,6 +224,24 @@ mod tests {
         ] {
             assert!(parse(&["--url", bad]).unwrap_err().contains(why), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_issuer_is_kept_as_it_was_typed_and_has_tls() {
+        let with = |issuer| parse(&["--url", "https://a.example", "--oidc-issuer", issuer, "--oidc-client-id", "x"]);
+        for good in ["https://idp.example", "https://idp.example/", "https://idp.example/realms/a"] {
+            assert_eq!(with(good).unwrap().oidc.issuer.unwrap().as_str(), good);
+        }
+        for (bad, why) in [
+            ("http://idp.example", "must begin with https://"),
+            ("http://127.0.0.1:9", "must begin with https://"),
+            ("idp.example", "no URL"),
+            ("https://idp.example?a=b", "no query"),
+            ("https://u:p@idp.example", "no query"),
+        ] {
+            assert!(with(bad).unwrap_err().contains(why), "{bad}");
+        }
+        assert!(parse(&["--url", "https://a.example", "--oidc-client-id", "x"]).unwrap_err().contains("--oidc-issuer"));
     }
 
     #[test]

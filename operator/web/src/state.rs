@@ -9,7 +9,12 @@ use axum_extra::extract::cookie::Key;
 
 use signoff_review::foreseen::Counter;
 
-use crate::{connection::Connection, live::Feeds, session::Sessions, settings::Settings};
+use crate::{
+    connection::Connection,
+    live::{Feeds, Streams},
+    session::Sessions,
+    settings::Settings,
+};
 
 /// The state of the page. Clones share it.
 #[derive(Clone)]
@@ -25,6 +30,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// What waits for whom.
     pub feeds: Feeds,
+    /// The streams that follow one run each.
+    pub streams: Streams,
     /// Counts decisions, to say what one would come to.
     pub counter: Counter,
     /// The key of the cookies.

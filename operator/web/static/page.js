@@ -98,14 +98,22 @@
   function fields(form) {
     return [...form.elements].filter((field) => field.name && !["hidden", "submit", "button"].includes(field.type) && field.tagName !== "BUTTON");
   }
+  function draftOf(form) {
+    try {
+      const draft = JSON.parse(localStorage.getItem(key(form)));
+      return draft && typeof draft.values === "object" ? draft.values : null;
+    } catch { return null; }
+  }
   function save(form) {
     const values = {};
+    // A form that came back with a problem begins with what was typed: what is in the draft stays there.
+    const earlier = draftOf(form) ?? {};
     for (const field of fields(form)) {
       const isChoice = field.type === "radio" || field.type === "checkbox";
       const name = isChoice ? `${field.name}=${field.value}` : field.name;
       const before = isChoice ? field.defaultChecked : field.defaultValue;
       const value = isChoice ? field.checked : field.value;
-      if (value !== before) values[name] = value;
+      if (value !== before || name in earlier) values[name] = value;
     }
     try {
       if (Object.keys(values).length) localStorage.setItem(key(form), JSON.stringify({ at: Date.now(), values }));
@@ -113,14 +121,13 @@
     } catch { /* A full or forbidden store: then there are no drafts. */ }
   }
   function restore(form) {
-    let draft = null;
-    try { draft = JSON.parse(localStorage.getItem(key(form))); } catch { return; }
-    if (!draft || typeof draft.values !== "object") return;
+    const draft = draftOf(form);
+    if (!draft) return;
     let restored = false;
     for (const field of fields(form)) {
       const isChoice = field.type === "radio" || field.type === "checkbox";
-      const value = draft.values[isChoice ? `${field.name}=${field.value}` : field.name];
-      if (value === undefined) continue;
+      const value = draft[isChoice ? `${field.name}=${field.value}` : field.name];
+      if (value === undefined || value === (isChoice ? field.checked : field.value)) continue;
       if (isChoice) field.checked = value === true; else field.value = String(value);
       restored = true;
     }

@@ -140,6 +140,8 @@ async function answer(command) {
   return commands[command.do](here, command);
 }
 
+// Whoever asked has ended, and so does this.
+process.stdout.on('error', () => process.exit());
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 say({ id: 0, ok: browser.version() });
 const input = createInterface({ input: process.stdin });

@@ -3,10 +3,12 @@
 //! It must not change a word of a row other than to shorten it.
 
 use signoff_api::Moment;
-use signoff_review::clock;
+use signoff_review::{
+    clock,
+    run::{Node, State},
+};
 use unicode_width::UnicodeWidthStr;
 
-use super::{state::State, tree::Node};
 use crate::{
     sanitize::{shorten, wrap},
     style::{Style, Tone},
@@ -144,10 +146,11 @@ fn add(
         (false, true) => "│ ",
         (false, false) => "| ",
     };
+    let tone = Tone::from(node.state.tone());
     rows.push(Row {
         branch,
-        sign: if style.signs { format!("{} ", node.state.sign()) } else { String::new() },
-        tone: node.state.tone(),
+        sign: if style.signs { format!("{} ", tone.sign()) } else { String::new() },
+        tone,
         label: node.label.clone(),
         cells: cells(node, now),
         margin: format!("{below}{stem}  "),

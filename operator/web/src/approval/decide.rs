@@ -108,13 +108,17 @@ pub async fn decide(
     };
     // The API server is asked first: where a policy has a sentence for it, that one is said.
     let sent = send(&caller, &namespace, &name, &entry, &read.seen, true).await;
+    let fields = typed::fields(request);
+    let placed = unusable.as_ref().map(|why| Problems::placed(why, &fields));
     let tried = match sent {
-        Err(PageError::Refused(why)) => Err(refused(&read, &caller, &entry, why)),
+        // Of a field that the form has, the same is said there.
+        Err(PageError::Refused(why)) => Err(placed
+            .filter(Problems::are_of_fields)
+            .unwrap_or_else(|| Problems::placed(&refused(&read, &caller, &entry, why), &fields))),
         Err(other) => return Err(other),
-        Ok(_) => unusable.map_or(Ok(()), Err),
+        Ok(_) => placed.map_or(Ok(()), Err),
     };
-    if let Err(why) = tried {
-        let problems = Problems::placed(&why, &typed::fields(request));
+    if let Err(problems) = tried {
         return Ok(again(problems, StatusCode::UNPROCESSABLE_ENTITY));
     }
     if typed.get("confirmed") != Some("yes") {

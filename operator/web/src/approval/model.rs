@@ -6,7 +6,7 @@ use askama::Template;
 use signoff_api::{
     Approval, ApprovalRequest, Decision, Moment, Verdict,
     approval::ApprovalPhase,
-    gate::{GateType, Question},
+    gate::{GateType, Question, Subject},
 };
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_expr::text::display;
@@ -111,9 +111,13 @@ struct Ending {
 
 /// The forms of a decision.
 struct Decide {
+    /// The form that was sent before, if any.
+    form: &'static str,
     /// Verdicts that need nothing but a reason.
     plain: Vec<Plain>,
     reason: Field,
+    /// What the other forms begin with.
+    no_reason: Field,
     reason_required: bool,
     respond: Vec<Asked>,
     modify: Vec<Editor>,
@@ -134,6 +138,19 @@ struct Plain {
 struct Field {
     value: String,
     problem: Option<String>,
+}
+
+impl Field {
+    fn of(value: String) -> Self {
+        Self { value, problem: None }
+    }
+}
+
+impl Decide {
+    /// The reason in a form: what was typed there, and not in another one.
+    fn reason_in(&self, form: &str) -> &Field {
+        if self.form == form { &self.reason } else { &self.no_reason }
+    }
 }
 
 /// One question of the form.
@@ -167,7 +184,8 @@ struct Editor {
 
 /// Who can be asked further.
 struct Escalate {
-    targets: Vec<(usize, String)>,
+    /// The number of each, their name, and whether they were chosen before.
+    targets: Vec<(usize, String, bool)>,
     comes_to: String,
 }
 
@@ -233,7 +251,7 @@ impl ApprovalPage {
             decide: (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems)),
             draft: draft(approval),
             has_decided: approval.spec.decisions.contains_key(&caller.me.user),
-            problem: problems.at("").cloned(),
+            problem: problems.of_page(),
             is_closed,
             broken,
             next: next.map(|other| path(&namespace, &other)),
@@ -389,10 +407,12 @@ fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
         problem: problems.at(name).cloned(),
     };
     let whole = reviewed(read);
-    let editors = |verdict| -> Vec<Editor> {
+    let form = typed.form();
+    let editors = |verdict, name: &str| -> Vec<Editor> {
         let fields = typed::parameters_of(request, verdict, whole.as_deref());
         let one = |parameter: Parameter| {
-            let field = field(&parameter.field, parameter.text());
+            let begin = parameter.text();
+            let field = if form == name { field(&parameter.field, begin) } else { Field::of(begin) };
             Editor { rows: field.value.lines().count().clamp(2, 16), field, parameter }
         };
         fields.into_iter().map(one).collect()
@@ -408,16 +428,20 @@ fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
         button(Verdict::Retry, "Retry", ""),
         button(Verdict::Abort, "Abort the run", "danger"),
     ];
+    let is_chosen = |at: usize| form == "escalate" && typed.all("to").any(|chosen| chosen == at.to_string());
+    let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
     Decide {
+        form,
         plain: buttons.into_iter().filter(|one| allowed.iter().any(|verdict| verdict.name() == one.verdict)).collect(),
         reason: field("reason", String::new()),
+        no_reason: Field::of(String::new()),
         reason_required: request.require_reason == Some(true),
         respond: if takes(Verdict::Respond) { asked(request, typed, problems) } else { Vec::new() },
-        modify: if takes(Verdict::Modify) { editors(Verdict::Modify) } else { Vec::new() },
-        retry: if takes(Verdict::Retry) { editors(Verdict::Retry) } else { Vec::new() },
+        modify: if takes(Verdict::Modify) { editors(Verdict::Modify, "modify") } else { Vec::new() },
+        retry: if takes(Verdict::Retry) { editors(Verdict::Retry, "retry") } else { Vec::new() },
         defer: takes(Verdict::Defer).then(|| field("guidance", String::new())),
         escalate: (takes(Verdict::Escalate) && can_escalate).then(|| Escalate {
-            targets: request.escalate_to.iter().map(|one| one_line(&one.to_string(), 320)).enumerate().collect(),
+            targets: request.escalate_to.iter().enumerate().map(shown).collect(),
             comes_to: foreseen(Verdict::Escalate),
         }),
     }

@@ -39,7 +39,33 @@ impl Typed {
     }
 }
 
+impl Typed {
+    /// Returns the name of the form that was sent, as its drafts have it; empty where none was.
+    pub fn form(&self) -> &'static str {
+        match self.verdict() {
+            Some(Verdict::Respond) => "respond",
+            Some(Verdict::Modify) => "modify",
+            Some(Verdict::Defer) => "defer",
+            Some(Verdict::Escalate) => "escalate",
+            Some(Verdict::Retry) if self.get("with").is_some() => "retry",
+            Some(_) => "plain",
+            None => "",
+        }
+    }
+}
+
 impl Problems {
+    /// Returns what is said above the request: the problem of the whole form, or that one stands at its field.
+    pub fn of_page(&self) -> Option<String> {
+        let at_field = || (!self.0.is_empty()).then(|| "what is wrong is told at its field below".to_owned());
+        self.at("").cloned().or_else(at_field)
+    }
+
+    /// Whether each stands at a field.
+    pub fn are_of_fields(&self) -> bool {
+        !self.0.contains_key("")
+    }
+
     /// Returns one problem of the whole form.
     pub fn of_form(why: impl Into<String>) -> Self {
         Self(BTreeMap::from([(String::new(), why.into())]))

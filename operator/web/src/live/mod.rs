@@ -6,7 +6,9 @@
 mod events;
 mod feed;
 mod row;
+mod streams;
 
 pub use events::events;
 pub use feed::{Feed, Feeds};
 pub use row::{Row, Standing, Waiting};
+pub use streams::{Place, Streams};

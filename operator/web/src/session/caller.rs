@@ -8,8 +8,8 @@ use http::request::Parts;
 use kube::Client;
 use signoff_api::Moment;
 
-use super::{Me, TokenId, cookie, now, who};
-use crate::{error::PageError, state::PageState};
+use super::{Me, Session, TokenId, cookie, now, who};
+use crate::{connection::Identity, error::PageError, state::PageState};
 
 /// Somebody who has signed in.
 #[derive(Clone)]
@@ -30,9 +30,37 @@ impl FromRequestParts<PageState> for Caller {
     async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, PageError> {
         let jar = PrivateCookieJar::from_headers(&parts.headers, state.key.clone());
         let session = cookie::read(&jar).ok_or(PageError::SignIn)?;
-        let (identity, ends) = state.sessions.verify(&session, now())?;
+        Self::of(&session, state).await
+    }
+}
+
+impl Caller {
+    /// Verifies a session, and asks the API server who it belongs to.
+    ///
+    /// # Errors
+    /// The session does not hold, the API server does not accept it, or cannot be reached.
+    pub(super) async fn of(session: &Session, state: &PageState) -> Result<Self, PageError> {
+        let (identity, ends) = state.sessions.verify(session, now()).await?;
+        let token = TokenId::of(&session.token);
+        // A page that is reloaded with a dead token asks nobody.
+        if state.sessions.limits.is_refused(&token) {
+            return Err(PageError::SignIn);
+        }
         let client = state.connection.as_identity(&identity).map_err(|error| PageError::Bad(error.to_string()))?;
-        let me = who(&client).await?;
-        Ok(Self { me, token: TokenId::of(&session.token), client, ends })
+        let me = who(&client).await.inspect_err(|error| {
+            if *error == PageError::SignIn {
+                state.sessions.limits.refuse(token.clone());
+            }
+        })?;
+        // Where something on the way drops the headers, the API server sees this page itself.
+        if let Identity::Impersonated { user, .. } = &identity
+            && *user != me.user
+        {
+            return Err(PageError::Internal(format!(
+                "the API server sees {} instead of you: nothing is shown; is there a proxy that drops Impersonate headers?",
+                signoff_expr::text::display(&me.user, 200)
+            )));
+        }
+        Ok(Self { me, token, client, ends })
     }
 }

@@ -2,9 +2,15 @@
 //!
 //! It must not judge a token: whoever has the key of the cookies can write any, and forges nobody by that.
 
+use std::collections::BTreeSet;
+
 use axum_extra::extract::{
     PrivateCookieJar,
     cookie::{Cookie, SameSite},
+};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{COOKIE, SET_COOKIE},
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
@@ -18,6 +24,8 @@ const NAME: &str = "__Host-signoff";
 const PART: usize = 2_700;
 /// The most cookies of a session. Servers in front of the page take headers of 16 KB.
 const PARTS: usize = 4;
+/// The most cookies that are forgotten at once.
+const FORGOTTEN: usize = 32;
 
 #[derive(Deserialize, Serialize)]
 struct Stored {
@@ -70,12 +78,24 @@ pub fn write(mut jar: PrivateCookieJar, session: &Session) -> Result<PrivateCook
 }
 
 /// Removes all cookies of a session.
-#[must_use]
 pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
     for at in 0..PARTS {
         jar = jar.remove(cookie(name(at), String::new()));
     }
     jar
+}
+
+/// Returns the headers with which a browser forgets all cookies of this page: also those of another key, which cannot be read.
+#[must_use]
+pub fn forget(sent: &HeaderMap) -> HeaderMap {
+    let lines = sent.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let names =
+        lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('=')).map(|(name, _)| name.trim());
+    let ours: BTreeSet<&str> = names.filter(|name| name.starts_with(NAME)).collect();
+    let gone = ours.into_iter().take(FORGOTTEN).filter_map(|name| {
+        HeaderValue::try_from(format!("{name}=; Max-Age=0; Path=/; Secure; HttpOnly; SameSite=Lax")).ok()
+    });
+    gone.map(|value| (SET_COOKIE, value)).collect()
 }
 
 /// Returns a cookie that only this host gets, that no script reads, and that no request of another site's form carries.
@@ -92,7 +112,7 @@ fn name(at: usize) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use axum_extra::extract::cookie::Key;
-    use http::{HeaderMap, HeaderValue, header};
+    use http::header;
 
     use super::*;
     use crate::session::now;
@@ -134,6 +154,21 @@ mod tests {
             let read = read(&jar(&sent, &key)).unwrap();
             assert_eq!(read.token.expose_secret(), written.token.expose_secret());
             assert_eq!((read.nonce, read.since), (written.nonce, written.since));
+        }
+    }
+
+    #[test]
+    fn all_cookies_of_the_page_are_forgotten_also_those_that_cannot_be_read() {
+        let mut sent = HeaderMap::new();
+        sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff=x; other=y; __Host-signoff-1=z"));
+        sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff-namespaces=a"));
+        let gone = forget(&sent);
+        let gone: Vec<_> = gone.get_all(header::SET_COOKIE).iter().map(|line| line.to_str().unwrap()).collect();
+        let expected = ["__Host-signoff", "__Host-signoff-1", "__Host-signoff-namespaces"];
+        assert_eq!(gone.len(), expected.len());
+        for (line, name) in gone.iter().zip(expected) {
+            assert!(line.starts_with(&format!("{name}=;")) && line.contains("Max-Age=0"), "{line}");
+            assert!(line.contains("Path=/") && line.contains("Secure"), "a browser refuses {line}");
         }
     }
 

@@ -1,12 +1,26 @@
 //! Sessions: who looks at the page. A session is a signed token in encrypted cookies; the page keeps nothing of it.
 //!
-//! sign-in (`sign_in`) -> cookie (`cookie`) -> at every request: verify -> [`Caller`].
+//! sign-in (`sign_in`, `callback`) -> cookie (`cookie`) -> at every request: verify (`oidc`, `names`) -> [`Caller`].
 //!
-//! **Invariant:** the name of a person comes from the API server, asked with the token of the session at every request.
+//! **Invariant:** the name of a person comes from the API server, asked at every request with the token of the session, or as the
+//! user that its verified claims name. A session ends with its token, after 8 hours at most, and whoever has the key of the cookies
+//! forges nobody.
 
+pub mod callback;
 mod caller;
 pub mod cookie;
+#[cfg(test)]
+pub(crate) mod fake;
+mod fetch;
+mod flow;
+mod jwt;
+mod limits;
+mod names;
+mod oidc;
 pub mod sign_in;
+pub mod wanted;
+
+use std::sync::Arc;
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, api::PostParams};
@@ -14,9 +28,16 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use signoff_api::Moment;
 
-use crate::{connection::Identity, error::PageError, settings::Settings};
+use crate::{
+    connection::Identity,
+    error::PageError,
+    settings::{Auth, Settings},
+};
 
 pub use caller::Caller;
+pub use limits::{Allowed, Limits};
+use names::Names;
+pub use oidc::{Issuer, Unverified};
 pub use signoff_review::{clock::now, voter::Me};
 
 /// A session, as its cookies hold it.
@@ -45,27 +66,84 @@ impl TokenId {
 /// The rules of sessions.
 pub struct Sessions {
     max: std::time::Duration,
+    auth: Auth,
+    issuer: Option<(Arc<Issuer>, Names)>,
+    /// How often strangers may ask.
+    pub limits: Limits,
 }
 
 impl Sessions {
-    /// Returns the rules that the settings ask for.
+    /// Returns the rules that the settings ask for. The identity provider is asked meanwhile: without it the page starts, and
+    /// says so to whoever signs in.
     ///
     /// # Errors
     /// Files of the settings that cannot be read.
     pub async fn new(settings: &Settings) -> anyhow::Result<Self> {
-        Ok(Self { max: settings.max_session.duration() })
+        let sessions = Self::of(settings, Issuer::of(settings)?);
+        if let Some(issuer) = sessions.issuer() {
+            let issuer = Arc::clone(issuer);
+            // What it finds is kept, and what goes wrong is in the log.
+            tokio::spawn(async move { issuer.discover().await });
+        }
+        Ok(sessions)
+    }
+
+    pub(crate) fn of(settings: &Settings, issuer: Option<Issuer>) -> Self {
+        let issuer = issuer.map(|issuer| {
+            let names = Names::new(&settings.oidc, issuer.url());
+            (Arc::new(issuer), names)
+        });
+        Self {
+            max: settings.max_session.duration(),
+            auth: settings.auth,
+            issuer,
+            limits: Limits::new(settings.proxies),
+        }
+    }
+
+    /// Returns the identity provider, if there is one.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&Arc<Issuer>> {
+        self.issuer.as_ref().map(|(issuer, _)| issuer)
     }
 
     /// Verifies a session, and returns as whom it acts and when it ends.
     ///
     /// # Errors
-    /// It has ended, or its token does not hold.
-    pub fn verify(&self, session: &Session, now: Moment) -> Result<(Identity, Moment), PageError> {
+    /// It has ended, or its token does not hold; the names in it must not be used; or the identity provider, whose keys are
+    /// needed, is away.
+    pub async fn verify(&self, session: &Session, now: Moment) -> Result<(Identity, Moment), PageError> {
         let end = session.since.after(self.max);
         if now >= end || session.since > now.after(std::time::Duration::from_secs(60)) {
             return Err(PageError::SignIn);
         }
-        Ok((Identity::Bearer(session.token.clone()), end))
+        match (&self.issuer, &session.nonce) {
+            (Some((issuer, names)), Some(nonce)) => {
+                let verified = issuer.verify(&session.token, nonce, now).await.map_err(|error| match error {
+                    Unverified::Away(why) => PageError::Away(why),
+                    Unverified::Wrong(why) => {
+                        tracing::debug!(%why, "a session has ended");
+                        PageError::SignIn
+                    }
+                })?;
+                let identity = match self.auth {
+                    Auth::PassThrough => Identity::Bearer(session.token.clone()),
+                    Auth::Impersonation | Auth::LegacyImpersonation => {
+                        names.identity(&verified.claims).map_err(PageError::Refused)?
+                    }
+                };
+                Ok((identity, end.min(verified.expires)))
+            }
+            // A token that somebody pasted is for the API server to judge. What it says about its end only shortens the session.
+            (_, None) if self.auth == Auth::PassThrough => {
+                let expires = jwt::claims(session.token.expose_secret()).and_then(|all| jwt::instant(&all, "exp"));
+                if expires.is_some_and(|expires| now >= expires.after(oidc::LEEWAY)) {
+                    return Err(PageError::SignIn);
+                }
+                Ok((Identity::Bearer(session.token.clone()), expires.map_or(end, |expires| end.min(expires))))
+            }
+            _ => Err(PageError::SignIn),
+        }
     }
 }
 
@@ -85,3 +163,6 @@ pub async fn who(client: &Client) -> Result<Me, PageError> {
         _ => Err(PageError::SignIn),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,23 @@
-//! Sign-in with a pasted token, and sign-out.
+//! The sign-in page, sign-in with a pasted token, and sign-out.
 //!
 //! It must not accept a token that the API server does not accept.
 
 use askama::Template;
 use axum::{
     Form,
-    extract::State,
+    extract::{State, rejection::FormRejection},
     response::{IntoResponse, Redirect, Response},
 };
 use axum_extra::extract::PrivateCookieJar;
+use http::{HeaderMap, StatusCode};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::{Session, cookie, now, who};
+use super::{Allowed, Caller, Session, TokenId, cookie, now, wanted};
 use crate::{connection::Identity, error::PageError, page, state::PageState};
+
+/// The largest form with a token, in bytes. What fits into cookies is shorter.
+pub const LARGEST: usize = 64 * 1024;
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -22,20 +26,48 @@ struct SignIn {
     takes_tokens: bool,
     issuer: Option<String>,
     problem: Option<String>,
+    /// The address at the identity provider, where the browser goes on.
+    go_on: Option<String>,
 }
 
-/// Shows the ways to sign in.
-pub async fn form(State(state): State<PageState>) -> Response {
-    show(&state, None)
+/// Shows the ways to sign in. Whoever has signed in is at home already.
+pub async fn form(State(state): State<PageState>, caller: Result<Caller, PageError>) -> Response {
+    match caller {
+        Ok(_) => Redirect::to("/").into_response(),
+        Err(PageError::SignIn) => show(&state, None),
+        Err(other) => failed(&state, other.status(), &other.to_string()),
+    }
 }
 
 fn show(state: &PageState, problem: Option<String>) -> Response {
-    let issuer = state.settings.oidc.issuer.as_ref().and_then(|url| url.host_str()).map(str::to_owned);
+    render(state, problem, None)
+}
+
+/// Shows the ways to sign in, and why one of them failed.
+pub(super) fn refused(state: &PageState, why: &str) -> Response {
+    failed(state, StatusCode::UNAUTHORIZED, why)
+}
+
+/// Shows the ways to sign in, and what went wrong with one of them.
+pub(super) fn failed(state: &PageState, status: StatusCode, why: &str) -> Response {
+    let mut response = show(state, Some(why.to_owned()));
+    *response.status_mut() = status;
+    response
+}
+
+/// Shows the page from which the browser goes on to the identity provider.
+pub(super) fn go_on(state: &PageState, to: &str) -> Response {
+    render(state, None, Some(to.to_owned()))
+}
+
+fn render(state: &PageState, problem: Option<String>, go_on: Option<String>) -> Response {
+    let issuer = state.sessions.issuer().and_then(|issuer| issuer.url().url().host_str().map(str::to_owned));
     page::html(&SignIn {
         shell: page::Shell::of_nobody("Sign in"),
         takes_tokens: state.settings.takes_tokens(),
         issuer,
         problem,
+        go_on,
     })
 }
 
@@ -48,41 +80,53 @@ pub struct Pasted {
 /// Signs in with a token, if the API server accepts it.
 ///
 /// # Errors
-/// The API server cannot be reached.
+/// The page takes no tokens.
 pub async fn token(
     State(state): State<PageState>,
+    _allowed: Allowed,
     jar: PrivateCookieJar,
-    Form(pasted): Form<Pasted>,
+    pasted: Result<Form<Pasted>, FormRejection>,
 ) -> Result<Response, PageError> {
     if !state.settings.takes_tokens() {
         return Err(PageError::Refused("this page takes no tokens: sign in with the identity provider".to_owned()));
     }
+    let Ok(Form(pasted)) = pasted else {
+        let why = format!("The form has no token, or one of more than {} KiB: paste the token alone.", LARGEST / 1024);
+        return Ok(refused(&state, &why));
+    };
     let token = SecretString::from(pasted.token.trim().to_owned());
-    let refused = |why: &str| {
-        let mut response = show(&state, Some(why.to_owned()));
-        *response.status_mut() = http::StatusCode::UNAUTHORIZED;
-        response
-    };
-    let Ok(client) = state.connection.as_identity(&Identity::Bearer(token.clone())) else {
-        return Ok(refused("This is no token: a token has no spaces, line ends or accents. Paste it again."));
-    };
-    match who(&client).await {
-        Ok(_) => {}
-        Err(PageError::SignIn) => {
-            return Ok(refused(
-                "The API server does not accept this token: it may have expired, or be of another cluster.",
-            ));
-        }
-        Err(other) => return Err(other),
+    if state.connection.as_identity(&Identity::Bearer(token.clone())).is_err() {
+        let why = "This is no token: a token has no spaces, line ends or accents. Paste it again.";
+        return Ok(refused(&state, why));
     }
     let session = Session { token, nonce: None, since: now() };
-    match cookie::write(jar, &session) {
-        Ok(jar) => Ok((jar, Redirect::to("/")).into_response()),
-        Err(why) => Ok(refused(&why)),
+    match Caller::of(&session, &state).await {
+        Ok(_) => {}
+        Err(PageError::SignIn) => {
+            let why = "The API server does not accept this token: it may have expired, or be of another cluster.";
+            return Ok(refused(&state, why));
+        }
+        Err(other) => return Ok(failed(&state, other.status(), &other.to_string())),
+    }
+    Ok(land(&state, jar, &session))
+}
+
+/// Keeps a session in the browser, and leads to the page that was wanted.
+pub(super) fn land(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
+    let (jar, path) = wanted::take(jar, now());
+    match cookie::write(jar, session) {
+        Ok(jar) => (jar, Redirect::to(&path)).into_response(),
+        Err(why) => refused(state, &why),
     }
 }
 
-/// Ends the session in this browser.
-pub async fn out(jar: PrivateCookieJar) -> Response {
-    (cookie::remove(jar), Redirect::to("/sign-in")).into_response()
+/// Ends the session in this browser, and what is followed for it. A token that has died is no obstacle.
+pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers: HeaderMap) -> Response {
+    if let Some(session) = cookie::read(&jar) {
+        let token = TokenId::of(&session.token);
+        state.feeds.end(&token);
+        state.streams.end(&token);
+    }
+    // Drafts stay: they are the person's, and no Clear-Site-Data is sent that would take them.
+    (cookie::forget(&headers), Redirect::to("/sign-in")).into_response()
 }

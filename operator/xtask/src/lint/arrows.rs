@@ -21,7 +21,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-review", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster"]),
     (
         "signoff-web",
-        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-review"],
+        &[
+            "signoff-api",
+            "signoff-expr",
+            "signoff-engine",
+            "signoff-manifest",
+            "signoff-executor",
+            "signoff-cluster",
+            "signoff-review",
+        ],
     ),
     (
         "signoff-cli",

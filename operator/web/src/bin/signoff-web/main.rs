@@ -13,7 +13,7 @@ use clap::Parser;
 use signoff_review::foreseen::Counter;
 use signoff_web::{
     connection::Connection,
-    live::Feeds,
+    live::{Feeds, Streams},
     server,
     session::Sessions,
     settings::Settings,
@@ -55,13 +55,14 @@ async fn main() -> anyhow::Result<()> {
     let sessions = Sessions::new(&settings).await?;
     let counter = Counter::start(COUNTERS)?;
     let feeds = Feeds::new(settings.max_live.into());
+    let streams = Streams::new(settings.max_live.into());
 
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.with_context(|| format!("listening on {} (--listen)", settings.listen))?;
     let address = listener.local_addr()?;
     tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
     let health = health::listen(settings.health_listen, connection.clone()).await?;
-    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, counter, key }))?;
+    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key }))?;
     let serving = axum::serve(listener, page.into_make_service_with_connect_info::<SocketAddr>());
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use kube::{Api, ResourceExt, api::ListParams};
 use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names};
-use signoff_review::whole;
+use signoff_review::{run, whole};
 
 use crate::{client::Session, error::Failure};
 
@@ -29,7 +29,7 @@ pub struct RunState {
 pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Result<RunState, Failure> {
     let mut workflow = workflow(session, name).await?;
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
-    let listed = api.list(&ListParams::default().labels(&selector(&workflow))).await;
+    let listed = api.list(&ListParams::default().labels(&run::approvals(&workflow))).await;
     let approvals = listed.map_err(|error| session.explain(error))?.items;
     complete(session, &mut workflow, segments).await;
     Ok(RunState { workflow, approvals })
@@ -42,11 +42,6 @@ pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Re
 pub async fn workflow(session: &Session, name: &str) -> Result<Workflow, Failure> {
     let api = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
     api.get(name).await.map_err(|error| session.explain(error))
-}
-
-/// Returns the label selector for the Approvals of a run.
-pub fn selector(workflow: &Workflow) -> String {
-    format!("{}={}", names::LABEL_WORKFLOW_UID, workflow.uid().unwrap_or_default())
 }
 
 /// Moves the records of segments back into `status.steps`. A segment that cannot be read stays in `status.segments`.

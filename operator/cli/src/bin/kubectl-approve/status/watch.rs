@@ -14,6 +14,7 @@ use kube::{
 };
 use signoff_api::{Approval, Workflow};
 use signoff_cli::{status::render, terminal::Screen};
+use signoff_review::run;
 
 use super::{
     fetch::{self, RunState, Segments},
@@ -38,7 +39,7 @@ pub async fn watch(
 ) -> Result<(), Failure> {
     let workflows = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
     let approvals = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
-    let of_run = watcher::Config::default().labels(&fetch::selector(&state.workflow));
+    let of_run = watcher::Config::default().labels(&run::approvals(&state.workflow));
     let mut workflows = pin!(watch_object(workflows, &args.name).default_backoff());
     let mut approvals = pin!(watcher(approvals, of_run).default_backoff());
     let mut listed: BTreeMap<String, Approval> = BTreeMap::new();

@@ -2,15 +2,13 @@
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 
+use crate::{clock::distance, quorum::subjects, request::consequence, text::one_line};
 use signoff_api::{
     Approval, ApprovalStatus, Moment, Verdict,
     approval::{ApprovalPhase, Outcome, Source},
     gate::Quorum,
     journal::StepRecord,
 };
-use signoff_review::{clock::distance, quorum::subjects, request::consequence};
-
-use crate::sanitize::one_line;
 
 /// The most characters of a text of others in one detail.
 const LONGEST: usize = 300;

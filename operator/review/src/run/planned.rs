@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use signoff_api::{Workflow, policy::Position, step::Step, workflow::SpecGateType};
 
-use crate::sanitize::one_line;
+use crate::text::one_line;
 
 /// A step of the spec, or a gate that a policy added.
 pub struct Planned {
     /// The path of its first record.
     pub path: String,
-    /// The word of the column KIND.
+    /// The word for its kind.
     pub kind: &'static str,
     /// The policy that added it.
     pub details: Vec<String>,

@@ -1,8 +1,21 @@
-//! The states of the rows of a tree: their words, signs and tones.
+//! The states of the rows of a tree: their words and tones.
 
 use signoff_api::{approval::ApprovalPhase, journal::StepPhase};
 
-use crate::style::Tone;
+/// What a state means to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Success.
+    Good,
+    /// Failure.
+    Bad,
+    /// In progress.
+    Busy,
+    /// A person must act.
+    Attention,
+    /// Less important.
+    Quiet,
+}
 
 /// The state of a step, a gate or a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +31,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the word of the column STATE.
+    /// Returns the word for the state.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -27,17 +40,6 @@ impl State {
             Self::Record(StepPhase::Started) => "Running",
             Self::Record(phase) => phase.name(),
             Self::Decided(phase) => phase.name(),
-        }
-    }
-
-    /// Returns the sign of the state on a terminal.
-    pub fn sign(self) -> &'static str {
-        match self.tone() {
-            Tone::Good => "✔",
-            Tone::Bad => "✖",
-            Tone::Busy => "●",
-            Tone::Attention => "◷",
-            Tone::Quiet | Tone::Strong => "·",
         }
     }
 

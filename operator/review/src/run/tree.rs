@@ -11,7 +11,7 @@ use signoff_api::{
 };
 
 use super::{gate, planned::planned, state::State};
-use crate::sanitize::one_line;
+use crate::text::one_line;
 
 /// The kind of a row that has steps below it and no record of its own.
 const BRANCH: &str = "branch";
@@ -19,9 +19,13 @@ const BRANCH: &str = "branch";
 /// One row of the tree and the rows below it.
 #[derive(Clone, Debug)]
 pub struct Node {
+    /// The path of the latest attempt, as in the journal; that of a planned step where it has not begun.
+    pub path: String,
+    /// The number of the attempt, or `None` without a record.
+    pub attempt: Option<i32>,
     /// The last part of the path, as in the journal.
     pub label: String,
-    /// The word of the column KIND.
+    /// The word for its kind.
     pub kind: &'static str,
     /// The state.
     pub state: State,
@@ -121,6 +125,8 @@ fn take_children(rows: &[Placed], parent: Option<usize>) -> Vec<Node> {
 
 fn unbegun(path: &str, state: State) -> Node {
     Node {
+        path: path.to_owned(),
+        attempt: None,
         label: label(path),
         kind: "",
         state,
@@ -144,6 +150,7 @@ fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
         None => State::Record(record.phase),
     };
     Node {
+        attempt: Some(record.attempt),
         kind: if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() },
         started: Some(record.at),
         finished: record.finished_at,

@@ -1,0 +1,33 @@
+//! A run as the plugin and the page show it: the tree of its steps, what troubles it, and where its records are.
+//!
+//! It must not choose a layout.
+
+mod gate;
+mod planned;
+mod state;
+mod tree;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use signoff_api::{Workflow, WorkflowStatus, conditions, names};
+
+pub use state::{State, Tone};
+pub use tree::{Node, base, tree};
+
+/// Conditions that are not repeated: the phase, the journal and the message say the same.
+const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions::COMPLETE, conditions::FAILED];
+
+/// Returns the conditions that people should know of.
+pub fn troubles(status: &WorkflowStatus) -> impl Iterator<Item = &Condition> {
+    let accepted = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
+    status.conditions.iter().filter(move |condition| match condition.type_.as_str() {
+        conditions::GUARDED => condition.status == "False",
+        type_ if accepted(type_) => condition.status == "False",
+        conditions::ACCEPTED => false,
+        type_ => condition.status == "True" && !USUAL.contains(&type_),
+    })
+}
+
+/// Returns the label selector for the Approvals of a run.
+pub fn approvals(workflow: &Workflow) -> String {
+    format!("{}={}", names::LABEL_WORKFLOW_UID, workflow.metadata.uid.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,128 @@
+//! The streams that follow one run each: how many there may be, and until when.
+//!
+//! **Invariant:** a stream ends with its session, at sign-out and after ten minutes, and none is opened beyond the bounds.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::feed::LONGEST;
+use crate::{
+    error::PageError,
+    session::{Caller, TokenId, now},
+};
+
+/// The most streams of one token.
+const OWN: usize = 8;
+
+/// All streams. Each holds a receiver of its token; that there is a receiver is what is counted.
+pub struct Streams {
+    most: usize,
+    open: Mutex<HashMap<TokenId, watch::Sender<()>>>,
+}
+
+/// A place for one stream. It is free again when this is dropped.
+pub struct Place {
+    signed_in: watch::Receiver<()>,
+    over: Instant,
+}
+
+impl Streams {
+    /// Returns no streams. `most`: how many may be open at once.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { most, open: Mutex::default() }
+    }
+
+    /// Returns a place for a stream of a caller.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
+        let left = caller.ends.since(now()).min(LONGEST);
+        self.of(&caller.token, Instant::now() + left)
+    }
+
+    fn of(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
+        // Nothing panics while it holds this.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, own| own.receiver_count() > 0);
+        let all: usize = open.values().map(watch::Sender::receiver_count).sum();
+        let own = open.get(token).map_or(0, watch::Sender::receiver_count);
+        if own >= OWN {
+            let why = format!(
+                "this session follows {OWN} runs already: close one of them, or reload this page to see its state"
+            );
+            return Err(PageError::TooMany(why));
+        }
+        if all >= self.most {
+            let why = format!(
+                "this page follows {all} runs, and no more (--max-live): reload it to see the state of this one"
+            );
+            return Err(PageError::TooMany(why));
+        }
+        let signed_in = open.entry(token.clone()).or_insert_with(|| watch::Sender::new(())).subscribe();
+        Ok(Place { signed_in, over })
+    }
+
+    /// Ends the streams of a token.
+    pub fn end(&self, token: &TokenId) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+    }
+}
+
+impl Place {
+    /// Waits until the stream has to end.
+    pub async fn over(&mut self) {
+        tokio::select! {
+            // Nothing is ever sent: this returns when the token is ended.
+            _ = self.signed_in.changed() => {}
+            () = tokio::time::sleep_until(self.over) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use secrecy::SecretString;
+
+    use super::*;
+
+    fn token(text: &str) -> TokenId {
+        TokenId::of(&SecretString::from(text))
+    }
+
+    #[tokio::test]
+    async fn streams_are_bounded_for_a_token_and_in_all() {
+        let streams = Streams::new(10);
+        let later = Instant::now() + Duration::from_secs(60);
+        let mut own: Vec<_> = (0..OWN).map(|_| streams.of(&token("a"), later).unwrap()).collect();
+        assert!(matches!(streams.of(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session")));
+        let others = [streams.of(&token("b"), later).unwrap(), streams.of(&token("b"), later).unwrap()];
+        assert!(matches!(streams.of(&token("c"), later), Err(PageError::TooMany(why)) if why.contains("--max-live")));
+        drop(others);
+        assert!(streams.of(&token("c"), later).is_ok(), "a stream that ended frees its place");
+        own.pop();
+        assert!(streams.of(&token("a"), later).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_at_sign_out_and_when_its_time_is_over() {
+        let streams = Streams::new(10);
+        let later = Instant::now() + Duration::from_secs(3600);
+        let mut first = streams.of(&token("a"), later).unwrap();
+        let mut second = streams.of(&token("b"), later).unwrap();
+        let mut third = streams.of(&token("c"), Instant::now()).unwrap();
+        streams.end(&token("a"));
+        let soon = Duration::from_secs(5);
+        tokio::time::timeout(soon, first.over()).await.unwrap();
+        tokio::time::timeout(soon, third.over()).await.unwrap();
+        assert!(futures::poll!(std::pin::pin!(second.over())).is_pending());
+    }
+}

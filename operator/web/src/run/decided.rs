@@ -1,0 +1,118 @@
+//! Every decision of a run: who said what at which gate, and what came of it.
+//!
+//! **Invariant:** the channel of a vote is the one that the operator recorded as vouched for; otherwise none is named.
+
+use signoff_api::{
+    Approval, Moment, Outcome, Verdict,
+    approval::Source,
+    journal::{StepKind, StepPhase, StepRecord},
+};
+use signoff_review::{decisions, run::State, text::one_line};
+
+use super::{address::Address, shapes::class, texts::Fenced};
+use crate::page::Instant;
+
+/// The most gates, the latest ones.
+const MOST: usize = 200;
+
+/// One gate that was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The path.
+    pub path: String,
+    /// The page of its Approval.
+    pub href: Option<String>,
+    /// The word for its state.
+    pub word: &'static str,
+    /// The tone of its state.
+    pub tone: &'static str,
+    /// Who decided: `by alice@example.com`, `by its timeout`.
+    pub by: Option<String>,
+    /// When the outcome was recorded.
+    pub at: Option<Instant>,
+    /// What counts where the state does not say it.
+    pub counts_as: Option<&'static str>,
+    /// The reason.
+    pub reason: Option<Fenced>,
+    /// What people said.
+    pub votes: Vec<Said>,
+}
+
+/// What one person said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The person who is counted, or the key of a decision that is not counted.
+    pub who: String,
+    /// The verdict.
+    pub verdict: &'static str,
+    /// When the operator found it.
+    pub at: Option<Instant>,
+    /// The channel that was vouched for.
+    pub channel: Option<String>,
+    /// What became of it, where it does not count.
+    pub state: Option<String>,
+    /// The words.
+    pub words: Option<Fenced>,
+}
+
+/// Returns the gates in the order in which they were asked, and the number of earlier ones that are left out.
+pub fn gates(records: &[StepRecord], approvals: &[Approval], address: &Address, now: Moment) -> (Vec<Gate>, usize) {
+    let mut asked: Vec<&StepRecord> = records.iter().filter(|record| record.kind == StepKind::Hitl).collect();
+    asked.sort_by_key(|record| record.seq);
+    let hidden = asked.len().saturating_sub(MOST);
+    (asked.iter().skip(hidden).map(|record| gate(record, approvals, address, now)).collect(), hidden)
+}
+
+fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Moment) -> Gate {
+    let approval = approvals.iter().find(|one| record.object.is_some() && one.metadata.name == record.object);
+    let outcome = record.decision.as_ref();
+    let state = match (outcome, approval.and_then(|one| one.status.as_ref())) {
+        (Some(outcome), _) => State::Decided(outcome.phase),
+        (None, Some(status)) if record.phase == StepPhase::Waiting => State::Decided(status.phase),
+        (None, _) => State::Record(record.phase),
+    };
+    Gate {
+        path: one_line(&record.path, 512),
+        href: record.object.as_ref().map(|name| address.approval(name)),
+        word: state.word(),
+        tone: class(state.tone()),
+        by: outcome.map(by),
+        at: outcome.and_then(|one| one.decided_at).map(Instant::from),
+        counts_as: outcome.and_then(counts_as),
+        reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
+        votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
+    }
+}
+
+fn by(outcome: &Outcome) -> String {
+    match outcome.source {
+        Source::Timeout => "by its timeout".to_owned(),
+        Source::Policy => "by the operator".to_owned(),
+        Source::Grant => "by an earlier grant".to_owned(),
+        Source::Human => format!("by {}", one_line(&outcome.decided_by.join(", "), 2000)),
+    }
+}
+
+/// The phase of an expired gate does not name what counts.
+fn counts_as(outcome: &Outcome) -> Option<&'static str> {
+    let expired = outcome.phase == signoff_api::approval::ApprovalPhase::Expired;
+    outcome.verdict.filter(|_| expired).map(Verdict::name)
+}
+
+fn votes(approval: &Approval, now: Moment) -> Vec<Said> {
+    let status = approval.status.clone().unwrap_or_default();
+    let said = approval.spec.decisions.iter().map(|(key, decision)| {
+        let invalid = status.invalid.get(key).is_some_and(|one| one.attempt == decision.attempt());
+        let vote = status.votes.iter().find(|vote| vote.key == *key).filter(|_| !invalid);
+        let words = decisions::said(decision);
+        Said {
+            who: one_line(vote.map_or(key, |vote| &vote.user), 512),
+            verdict: decision.verdict.name(),
+            at: vote.map(|vote| vote.at.into()),
+            channel: vote.and_then(|vote| vote.channel.as_ref()).map(|channel| one_line(channel, 32)),
+            state: vote.is_none().then(|| decisions::state(key, decision, &status, now)),
+            words: (!words.is_empty()).then(|| Fenced::new("In their words", &words)),
+        }
+    });
+    said.collect()
+}

@@ -1,0 +1,171 @@
+//! `…/events`: that the Workflow or one of its Approvals has changed, as server-sent events.
+//!
+//! It must not say what has changed: that comes with an ordinary request.
+
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+use axum::{
+    extract::{Path, Query, State},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, StreamExt, stream};
+use kube::{
+    Api, Client,
+    core::{ObjectMeta, PartialObjectMeta},
+    runtime::watcher::{self, Config, Event as Seen, watcher},
+};
+use serde::Deserialize;
+use signoff_api::{Approval, Workflow};
+use signoff_review::run;
+
+use super::{
+    address::Address,
+    read::{self, Versions},
+};
+use crate::{error::PageError, live::Place, session::Caller, state::PageState};
+
+/// How often a quiet stream says that it lives.
+const BEAT: Duration = Duration::from_secs(25);
+/// Changes that arrive together are told once.
+const TOGETHER: usize = 64;
+
+/// What the page has shown already.
+#[derive(Deserialize)]
+pub struct Shown {
+    /// The versions that it has read.
+    #[serde(default)]
+    seen: String,
+}
+
+/// The Workflow, or the Approvals of its gates.
+#[derive(Clone, Copy)]
+enum Of {
+    Workflow,
+    Approvals,
+}
+
+type Changes = Pin<Box<dyn Stream<Item = Result<(Of, Change), watcher::Error>> + Send>>;
+
+/// What is known of a change.
+enum Change {
+    Listing,
+    Listed,
+    Put(ObjectMeta),
+    Gone(ObjectMeta),
+}
+
+/// Streams `changed` as often as the run is not what the reader has seen.
+///
+/// # Errors
+/// As every request; too many streams.
+pub async fn events(
+    State(state): State<PageState>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+    Query(shown): Query<Shown>,
+) -> Result<Response, PageError> {
+    let address = Address::of(&namespace, &name)?;
+    let place = state.streams.place(&caller)?;
+    let workflow = read::workflow(&caller.client, &address).await?;
+    let changes = follow(&caller.client, &address, &workflow);
+    Ok(Sse::new(told(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+}
+
+/// Follows the versions of a run's objects.
+fn follow(client: &Client, address: &Address, workflow: &Workflow) -> Changes {
+    let one = Config::default().fields(&format!("metadata.name={}", address.name));
+    let of_run = Config::default().labels(&run::approvals(workflow));
+    let workflows = Api::<PartialObjectMeta<Workflow>>::namespaced(client.clone(), &address.namespace);
+    let approvals = Api::<PartialObjectMeta<Approval>>::namespaced(client.clone(), &address.namespace);
+    let workflows = watcher(workflows, one).map(|event| Ok((Of::Workflow, change(event?))));
+    let approvals = watcher(approvals, of_run).map(|event| Ok((Of::Approvals, change(event?))));
+    Box::pin(stream::select(workflows, approvals))
+}
+
+fn change<K>(event: Seen<PartialObjectMeta<K>>) -> Change {
+    match event {
+        Seen::Init => Change::Listing,
+        Seen::InitDone => Change::Listed,
+        Seen::InitApply(object) | Seen::Apply(object) => Change::Put(object.metadata),
+        Seen::Delete(object) => Change::Gone(object.metadata),
+    }
+}
+
+/// What is known of a run.
+#[derive(Default)]
+struct Known {
+    workflow: (Versions, bool),
+    approvals: (Versions, bool),
+}
+
+impl Known {
+    fn take(&mut self, of: Of, change: Change) {
+        let (versions, is_listed) = match of {
+            Of::Workflow => &mut self.workflow,
+            Of::Approvals => &mut self.approvals,
+        };
+        match change {
+            Change::Listing => (*versions, *is_listed) = (Versions::default(), false),
+            Change::Listed => *is_listed = true,
+            Change::Put(meta) => versions.put(&meta),
+            Change::Gone(meta) => versions.remove(&meta),
+        }
+    }
+
+    /// Returns the word for what is known, once both lists are complete.
+    fn word(&self) -> Option<String> {
+        (self.workflow.1 && self.approvals.1).then(|| self.workflow.0.clone().and(&self.approvals.0).word())
+    }
+}
+
+/// Returns an event whenever what is known is not what was seen. A watch that breaks ends the stream: the browser opens another.
+fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
+    let changes = changes.ready_chunks(TOGETHER);
+    stream::unfold((changes, Known::default(), seen, place), async |(mut changes, mut known, seen, mut place)| {
+        loop {
+            let together = tokio::select! {
+                together = changes.next() => together?,
+                () = place.over() => return None,
+            };
+            for change in together {
+                let (of, change) = change.ok()?;
+                known.take(of, change);
+            }
+            if let Some(word) = known.word().filter(|word| *word != seen) {
+                let event = Event::default().event("changed").data("{}");
+                return Some((Ok(event), (changes, known, word, place)));
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(uid: &str, version: &str) -> ObjectMeta {
+        ObjectMeta { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()), ..ObjectMeta::default() }
+    }
+
+    #[test]
+    fn what_the_page_has_read_is_not_told_again() {
+        let mut read = Versions::default();
+        let objects = [meta("w", "1"), meta("a", "7")];
+        objects.iter().for_each(|object| read.put(object));
+        let mut known = Known::default();
+        let [workflow, approval] = objects;
+        known.take(Of::Workflow, Change::Put(workflow));
+        known.take(Of::Workflow, Change::Listed);
+        assert_eq!(known.word(), None, "one of the lists is not complete");
+        known.take(Of::Approvals, Change::Put(approval));
+        known.take(Of::Approvals, Change::Listed);
+        assert_eq!(known.word(), Some(read.word()));
+        known.take(Of::Approvals, Change::Put(meta("a", "8")));
+        assert_ne!(known.word(), Some(read.word()), "a vote is a change");
+        known.take(Of::Approvals, Change::Listing);
+        assert_eq!(known.word(), None, "a list begins anew");
+    }
+}

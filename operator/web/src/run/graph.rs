@@ -1,0 +1,194 @@
+//! Steps and gates as a graph: what follows what is read off the spec, states come from the journal.
+//!
+//! It must not guess an order that the spec does not say: what only the journal knows hangs beneath its step.
+
+use std::collections::BTreeMap;
+
+use signoff_api::{
+    Workflow,
+    journal::{StepKind, StepPhase, StepRecord},
+    policy::{AddedStep, GuardedKind, Position},
+};
+use signoff_manifest::flow::Flow;
+use signoff_review::{
+    run::{State, base},
+    text::one_line,
+};
+
+use super::address::Address;
+
+/// The most nodes and edges that are drawn.
+pub const MOST: (usize, usize) = (60, 100);
+
+/// What is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// The steps and gates. The first two are the beginning and the end.
+    pub nodes: Vec<Node>,
+    /// What follows what.
+    pub edges: Vec<Edge>,
+}
+
+/// A step or a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The path of its records, without visits; empty for the beginning and the end.
+    pub id: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// Its state; `None` for the beginning and the end.
+    pub state: Option<State>,
+    /// The number of its records.
+    pub times: usize,
+    /// The page of its latest Approval.
+    pub href: Option<String>,
+}
+
+/// An edge, by positions of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Where it begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
+    /// When, where it is not always.
+    pub when: Option<String>,
+}
+
+/// The positions of the beginning and the end.
+pub const ENDS: (usize, usize) = (0, 1);
+
+impl Graph {
+    /// Returns the graph of a run.
+    pub fn of(workflow: &Workflow, address: &Address) -> Self {
+        let flow = Flow::of(workflow);
+        let mut graph = Self::default();
+        graph.add("", "begin");
+        graph.add("", "end");
+        for step in &flow.steps {
+            let kind = if step.gate.is_some() { "gate" } else { step.kind };
+            graph.add(&step.id, kind);
+        }
+        let places: BTreeMap<&str, usize> =
+            flow.steps.iter().enumerate().map(|(at, step)| (step.id.as_str(), at + 2)).collect();
+        for edge in &flow.edges {
+            let from = if edge.from.is_empty() { Some(ENDS.0) } else { places.get(edge.from.as_str()).copied() };
+            let to = if edge.to.is_empty() { Some(ENDS.1) } else { places.get(edge.to.as_str()).copied() };
+            if let (Some(from), Some(to)) = (from, to) {
+                graph.connect(from, to, edge.when.clone());
+            }
+        }
+        let status = workflow.status.clone().unwrap_or_default();
+        graph.added(&status.added_steps);
+        graph.records(&status.steps, status.phase.is_end(), address);
+        graph
+    }
+
+    /// Whether it can be drawn such that people still see something.
+    pub fn is_drawn(&self) -> bool {
+        self.nodes.len() > 2 && self.nodes.len() - 2 <= MOST.0 && self.edges.len() <= MOST.1
+    }
+
+    fn add(&mut self, id: &str, kind: &'static str) -> usize {
+        self.nodes.push(Node { id: id.to_owned(), kind, state: None, times: 0, href: None });
+        self.nodes.len() - 1
+    }
+
+    fn connect(&mut self, from: usize, to: usize, when: Option<String>) {
+        let edge = Edge { from, to, when: when.map(|when| one_line(&when, 512)) };
+        if !self.edges.contains(&edge) {
+            self.edges.push(edge);
+        }
+    }
+
+    /// Adds the gates that policies added: one after the other at an end of the run, or before steps of a kind.
+    fn added(&mut self, steps: &[AddedStep]) {
+        let at = |position| move |one: &&AddedStep| one.step.at == Some(position);
+        let mut last = ENDS.0;
+        for one in steps.iter().filter(at(Position::Start)) {
+            let gate = self.add(&one.step.name, "gate");
+            self.edges.iter_mut().filter(|edge| edge.from == last).for_each(|edge| edge.from = gate);
+            self.connect(last, gate, None);
+            last = gate;
+        }
+        for one in steps.iter().filter(at(Position::End)) {
+            let gate = self.add(&one.step.name, "gate");
+            self.edges.iter_mut().filter(|edge| edge.to == ENDS.1).for_each(|edge| edge.to = gate);
+            self.connect(gate, ENDS.1, None);
+        }
+        for one in steps {
+            let Some(before) = &one.step.before else { continue };
+            for step in 2..self.nodes.len() {
+                if !before.kinds.iter().any(|kind| covers(*kind, self.nodes[step].kind)) {
+                    continue;
+                }
+                let id = &self.nodes[step].id;
+                let (prefix, name) = id.rfind('/').map_or(("", id.as_str()), |at| id.split_at(at + 1));
+                let id = format!("{prefix}{}-{}", one.step.name, name.trim_start_matches('.'));
+                let gate = self.add(&id, "gate");
+                self.edges.iter_mut().filter(|edge| edge.to == step).for_each(|edge| edge.to = gate);
+                self.connect(gate, step, None);
+            }
+        }
+    }
+
+    /// Gives nodes the states of their records, and adds nodes for records that no step of the spec has.
+    fn records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
+        let mut sorted: Vec<&StepRecord> = records.iter().filter(|one| one.kind != StepKind::Condition).collect();
+        sorted.sort_by_key(|record| record.seq);
+        let mut places: BTreeMap<String, usize> =
+            self.nodes.iter().enumerate().skip(2).map(|(at, node)| (node.id.clone(), at)).collect();
+        for record in sorted {
+            let id = place(&record.path);
+            let at = match places.get(&id) {
+                Some(at) => *at,
+                None => {
+                    let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
+                    let at = self.add(&id, kind);
+                    if let Some(parent) = id.rsplit_once('/').and_then(|(parent, _)| places.get(parent)) {
+                        self.connect(*parent, at, None);
+                    }
+                    places.insert(id, at);
+                    at
+                }
+            };
+            let node = &mut self.nodes[at];
+            let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
+            node.times += 1;
+            // What is open is more important than what came after it elsewhere.
+            if !node.state.is_some_and(is_open) || is_open(state) {
+                node.state = Some(state);
+                let gate = record.object.as_ref().filter(|_| record.kind == StepKind::Hitl);
+                node.href = gate.map(|name| address.approval(name));
+            }
+        }
+        let unbegun = if has_ended { State::NotRun } else { State::Pending };
+        self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(unbegun)));
+    }
+}
+
+fn is_open(state: State) -> bool {
+    matches!(state, State::Record(StepPhase::Pending | StepPhase::Started | StepPhase::Waiting))
+}
+
+/// Returns the node of a record: its path without visits, and one for all workers.
+fn place(path: &str) -> String {
+    let base = base(path);
+    let (worker, rest) = base.split_once('/').map_or((base.as_str(), None), |(worker, rest)| (worker, Some(rest)));
+    let is_worker =
+        worker.strip_prefix(".worker-").is_some_and(|number| number.chars().all(|digit| digit.is_ascii_digit()));
+    match rest {
+        Some(rest) if is_worker => format!(".worker/{rest}"),
+        None if is_worker => ".worker".to_owned(),
+        _ => base,
+    }
+}
+
+fn covers(kind: GuardedKind, step: &str) -> bool {
+    match kind {
+        GuardedKind::Agent => step == "agent",
+        GuardedKind::Pod => step == "pod",
+        GuardedKind::Http => step == "http",
+        GuardedKind::Egress => step == "agent" || step == "http",
+    }
+}

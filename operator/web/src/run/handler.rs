@@ -1,0 +1,63 @@
+//! The page of a run: what was read becomes a model and a picture, and both a template.
+//!
+//! It must not fail as a whole because the picture cannot be laid out: the outline says the same.
+
+use askama::Template;
+use axum::{extract::Path, response::Response};
+use signoff_review::suggest::CallFlags;
+
+use super::{
+    address::Address,
+    graph::{self, Graph},
+    model::Run,
+    outline::Item,
+    picture::Picture,
+    read::Read,
+    timeline::AXIS,
+};
+use crate::{
+    error::PageError,
+    page::{self, Shell},
+    session::{Caller, now},
+};
+
+/// The page.
+#[derive(Template)]
+#[template(path = "run.html")]
+pub struct RunPage {
+    /// What surrounds it.
+    pub shell: Shell,
+    /// The run.
+    pub run: Run,
+    /// The picture, if it can be seen.
+    pub picture: Option<Picture>,
+    /// The most steps of a picture.
+    pub most: usize,
+    /// Why there are no Approvals, or not all of them.
+    pub unlisted: Option<String>,
+    /// The stream of changes.
+    pub live: String,
+}
+
+/// Shows a run.
+///
+/// # Errors
+/// As every request.
+pub async fn page(caller: Caller, Path((namespace, name)): Path<(String, String)>) -> Result<Response, PageError> {
+    let address = Address::of(&namespace, &name)?;
+    let Read { workflow, approvals, unlisted, versions } = Read::fetch(&caller.client, &address).await?;
+    let mut shell = Shell::of(&caller, &format!("Run {name}"), "inbox");
+    shell.command = Some(CallFlags::default().kubectl(Some(&namespace), &["approve", "status", &name]));
+    let live = format!("{}/events?seen={}", address.run(), versions.word());
+    // Long journals and large graphs take a moment, which nobody else should wait for.
+    let drawn = tokio::task::spawn_blocking(move || {
+        let graph = Graph::of(&workflow, &address);
+        (Run::of(&workflow, &approvals, &address, now()), graph)
+    });
+    let (run, graph) = drawn.await.map_err(|error| PageError::Internal(format!("a run cannot be shown: {error}")))?;
+    let picture = tokio::task::spawn_blocking(move || Picture::of(&graph)).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the picture of a run cannot be laid out");
+        None
+    });
+    Ok(page::html(&RunPage { shell, run, picture, most: graph::MOST.0, unlisted, live }))
+}

@@ -1,0 +1,119 @@
+//! The outline: the same tree as `kubectl approve status` shows, as a nested list for screen readers and small screens.
+//!
+//! It must not leave out a step that is open or has failed.
+
+use std::collections::BTreeMap;
+
+use signoff_api::journal::{StepKind, StepRecord};
+use signoff_review::{clock, run::Node};
+
+use super::{
+    address::Address,
+    shapes::class,
+    texts::{self, Fenced, Link},
+};
+use crate::page::Instant;
+use signoff_api::Moment;
+
+/// The rows above which those that are done are left out, earliest first.
+const MOST: usize = 500;
+
+/// A part of the list, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A step; what follows until [`Item::Up`] is below it, where it has steps below.
+    Line(Box<Line>),
+    /// The list of a step ends.
+    Up,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its name.
+    pub label: String,
+    /// The word for its kind.
+    pub kind: &'static str,
+    /// The word for its state.
+    pub word: &'static str,
+    /// The tone of its state.
+    pub tone: &'static str,
+    /// The start of its latest attempt.
+    pub started: Option<Instant>,
+    /// How long that took so far.
+    pub took: Option<String>,
+    /// The page of its Approval.
+    pub href: Option<String>,
+    /// Sentences about it.
+    pub details: Vec<String>,
+    /// Its short texts.
+    pub texts: Vec<Fenced>,
+    /// Its long texts.
+    pub links: Vec<Link>,
+    /// Whether there are steps below it.
+    pub has_below: bool,
+}
+
+/// Returns the list of a tree, and the number of rows that are left out.
+pub fn outline(nodes: &[Node], records: &[StepRecord], address: &Address, now: Moment) -> (Vec<Item>, usize) {
+    let known = records.iter().map(|record| ((record.path.as_str(), record.attempt), record)).collect();
+    let spare = count(nodes).saturating_sub(MOST);
+    let mut list = Outline { known, address, now, spare, hidden: 0, items: Vec::new() };
+    list.add(nodes);
+    (list.items, list.hidden)
+}
+
+fn count(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| 1 + count(&node.children)).sum()
+}
+
+struct Outline<'r> {
+    known: BTreeMap<(&'r str, i32), &'r StepRecord>,
+    address: &'r Address,
+    now: Moment,
+    /// The rows that are still to be left out.
+    spare: usize,
+    hidden: usize,
+    items: Vec<Item>,
+}
+
+impl Outline<'_> {
+    fn add(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            let is_quiet = node.state.is_uneventful() || node.is_earlier_attempt;
+            if self.hidden < self.spare && is_quiet && node.children.is_empty() {
+                self.hidden += 1;
+                continue;
+            }
+            let line = self.line(node);
+            self.items.push(Item::Line(Box::new(line)));
+            if !node.children.is_empty() {
+                self.add(&node.children);
+                self.items.push(Item::Up);
+            }
+        }
+    }
+
+    fn line(&self, node: &Node) -> Line {
+        let record = node.attempt.and_then(|attempt| self.known.get(&(node.path.as_str(), attempt)));
+        let end = node.finished.unwrap_or(self.now);
+        let gate = record.filter(|record| record.kind == StepKind::Hitl);
+        Line {
+            label: node.label.clone(),
+            kind: node.kind,
+            word: node.state.word(),
+            tone: class(node.state.tone()),
+            started: node.started.map(Instant::from),
+            took: node.started.map(|from| clock::length(end.since(from))),
+            href: gate.and_then(|record| record.object.as_ref()).map(|name| self.address.approval(name)),
+            details: node.details.clone(),
+            texts: record.map(|record| texts::fenced(record)).unwrap_or_default(),
+            links: record.map(|record| self.links(record)).unwrap_or_default(),
+            has_below: !node.children.is_empty(),
+        }
+    }
+
+    fn links(&self, record: &StepRecord) -> Vec<Link> {
+        texts::values(record).into_iter().map(|(what, value)| Link::new(self.address, what, value)).collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! The picture of a run: a graph with places for its nodes and ways for its edges.
+//!
+//! It must not write markup: that is the template's, which escapes every text.
+
+use std::fmt::Write as _;
+
+use dagre::{
+    EdgeLabel, LayoutOptions, NodeLabel, Point, RankDir,
+    graph::{Graph as Placed, GraphOptions},
+    layout,
+};
+use signoff_review::text::one_line;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::{
+    graph::{ENDS, Edge, Graph, Node},
+    shapes::class,
+};
+
+/// The size of a step.
+const BOX: (f64, f64) = (186.0, 54.0);
+/// The size of the beginning and the end.
+const DOT: f64 = 18.0;
+/// The columns of a label on a step, and on an edge.
+const COLUMNS: (usize, usize) = (20, 22);
+/// The width of a column of a label on an edge, and its height.
+const LETTER: (f64, f64) = (6.6, 16.0);
+/// The width from which a picture rather goes down than to the right.
+const WIDE: f64 = 1400.0;
+/// The space around it.
+const MARGIN: f64 = 12.0;
+
+/// A picture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    /// The width.
+    pub width: i64,
+    /// The height.
+    pub height: i64,
+    /// The steps and gates.
+    pub boxes: Vec<Shape>,
+    /// The ways between them.
+    pub ways: Vec<Way>,
+    /// Whether something in it is a link.
+    pub has_links: bool,
+}
+
+/// A step, a gate, the beginning or the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// The left edge.
+    pub x: i64,
+    /// The upper edge.
+    pub y: i64,
+    /// The outline as a path.
+    pub outline: String,
+    /// Whether it is the beginning or the end.
+    pub is_dot: bool,
+    /// Whether it is a gate.
+    pub is_gate: bool,
+    /// The label, shortened.
+    pub label: String,
+    /// The words below the label.
+    pub words: String,
+    /// The whole label with its state, for the title.
+    pub title: String,
+    /// The tone of its state.
+    pub tone: &'static str,
+    /// The page of its Approval.
+    pub href: Option<String>,
+}
+
+/// An edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The path.
+    pub path: String,
+    /// When, shortened, and where that stands.
+    pub label: Option<(i64, i64, String)>,
+    /// The whole of it.
+    pub title: String,
+}
+
+impl Picture {
+    /// Draws a graph, or returns `None` if there are too many nodes to see anything.
+    pub fn of(graph: &Graph) -> Option<Self> {
+        if !graph.is_drawn() {
+            return None;
+        }
+        let right = draw(graph, RankDir::LR);
+        if right.width as f64 <= WIDE {
+            return Some(right);
+        }
+        let down = draw(graph, RankDir::TB);
+        Some(if down.width < right.width { down } else { right })
+    }
+}
+
+fn size(at: usize) -> (f64, f64) {
+    if at == ENDS.0 || at == ENDS.1 { (DOT, DOT) } else { BOX }
+}
+
+fn draw(graph: &Graph, direction: RankDir) -> Picture {
+    let options = GraphOptions { directed: true, multigraph: true, compound: false };
+    let mut placed = Placed::<NodeLabel, EdgeLabel>::with_options(options);
+    // Nodes have numbers: no text of a run is a name in the layout.
+    for at in 0..graph.nodes.len() {
+        let (width, height) = size(at);
+        placed.set_node(at.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
+    }
+    for (at, edge) in graph.edges.iter().enumerate() {
+        let label = edge.when.as_ref().map(|when| shortened(when, COLUMNS.1));
+        let (width, height) = label.map_or((0.0, 0.0), |label| (columns(&label) * LETTER.0, LETTER.1));
+        let label = EdgeLabel { width, height, ..EdgeLabel::default() };
+        placed.set_edge(edge.from.to_string(), edge.to.to_string(), Some(label), Some(&at.to_string()));
+    }
+    let options = LayoutOptions {
+        rankdir: direction,
+        nodesep: 26.0,
+        ranksep: 34.0,
+        edgesep: 14.0,
+        marginx: MARGIN,
+        marginy: MARGIN,
+        ..LayoutOptions::default()
+    };
+    layout(&mut placed, Some(options));
+    let mut picture = Picture::default();
+    let mut corner = (0.0_f64, 0.0_f64);
+    let mut reach = |x: f64, y: f64| corner = (corner.0.max(x), corner.1.max(y));
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let Some(label) = placed.node(&at.to_string()) else { continue };
+        let (width, height) = size(at);
+        let (x, y) = (label.x.unwrap_or(0.0) - width / 2.0, label.y.unwrap_or(0.0) - height / 2.0);
+        reach(x + width, y + height);
+        picture.boxes.push(shape(node, at, whole(x), whole(y)));
+    }
+    for (at, edge) in graph.edges.iter().enumerate() {
+        let name = at.to_string();
+        let Some(label) = placed.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name)) else { continue };
+        label.points.iter().for_each(|point| reach(point.x, point.y));
+        if let (Some(x), Some(_)) = (label.x, &edge.when) {
+            reach(x + label.width / 2.0, 0.0);
+        }
+        picture.ways.push(way(edge, graph, label));
+    }
+    picture.has_links = picture.boxes.iter().any(|one| one.href.is_some());
+    (picture.width, picture.height) = (whole(corner.0 + MARGIN), whole(corner.1 + MARGIN));
+    picture
+}
+
+fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
+    let is_dot = at == ENDS.0 || at == ENDS.1;
+    let is_gate = node.kind == "gate";
+    let (w, h) = (whole(BOX.0), whole(BOX.1));
+    let outline = if is_dot {
+        format!("M{x} {}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0Z", y + 9)
+    } else if is_gate {
+        // People are asked in a shape with points to both sides.
+        let (left, right, middle, below) = (x + 14, x + w - 14, y + h / 2, y + h);
+        format!("M{left} {y}H{right}L{} {middle}L{right} {below}H{left}L{x} {middle}Z", x + w)
+    } else {
+        format!(
+            "M{} {y}h{}a8 8 0 0 1 8 8v{}a8 8 0 0 1 -8 8h-{}a8 8 0 0 1 -8 -8v-{}a8 8 0 0 1 8 -8Z",
+            x + 8,
+            w - 16,
+            h - 16,
+            w - 16,
+            h - 16
+        )
+    };
+    let whole_label = if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 512) };
+    let word = node.state.map_or("", |state| state.word());
+    let times = if node.times > 1 { format!(", {} times", node.times) } else { String::new() };
+    Shape {
+        x,
+        y,
+        outline,
+        is_dot,
+        is_gate,
+        label: shortened(&whole_label, COLUMNS.0),
+        words: format!("{word}{times}"),
+        title: if is_dot { whole_label } else { format!("{whole_label} ({}): {word}{times}", node.kind) },
+        tone: node.state.map_or("quiet", |state| class(state.tone())),
+        href: node.href.clone(),
+    }
+}
+
+fn way(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
+    let name = |at: usize| {
+        let node = &graph.nodes[at];
+        if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 253) }
+    };
+    let when = edge.when.as_ref().map(|when| format!(": {when}")).unwrap_or_default();
+    let place = label.x.zip(label.y).map(|(x, y)| (whole(x), whole(y) + 4));
+    Way {
+        path: curve(&label.points),
+        label: place.zip(edge.when.as_ref()).map(|((x, y), when)| (x, y, shortened(when, COLUMNS.1))),
+        title: format!("{} to {}{when}", name(edge.from), name(edge.to)),
+    }
+}
+
+/// Returns a smooth line through the middles between points.
+fn curve(points: &[Point]) -> String {
+    let Some((first, last)) = points.first().zip(points.last()) else { return String::new() };
+    let mut path = format!("M{} {}", whole(first.x), whole(first.y));
+    for pair in points.get(1..).unwrap_or_default().windows(2) {
+        let middle = (f64::midpoint(pair[0].x, pair[1].x), f64::midpoint(pair[0].y, pair[1].y));
+        let _ = write!(path, "Q{} {} {} {}", whole(pair[0].x), whole(pair[0].y), whole(middle.0), whole(middle.1));
+    }
+    let _ = write!(path, "L{} {}", whole(last.x), whole(last.y));
+    path
+}
+
+/// A place on the grid. What is no number is at its corner.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a picture is thousands of points wide; what is no number becomes 0"
+)]
+fn whole(at: f64) -> i64 {
+    at.round() as i64
+}
+
+fn columns(text: &str) -> f64 {
+    u32::try_from(text.width()).map_or(0.0, f64::from)
+}
+
+/// Returns a text of at most so many columns.
+fn shortened(text: &str, most: usize) -> String {
+    let text = one_line(text, 512);
+    if text.width() <= most {
+        return text;
+    }
+    let mut room = most.saturating_sub(1);
+    let fits = |c: &char| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= room;
+        room = room.saturating_sub(width);
+        fits
+    };
+    text.chars().take_while(fits).collect::<String>() + "…"
+}

@@ -1,0 +1,140 @@
+//! A run as the API server gives it to the caller: the Workflow with its journal, and the Approvals of its gates.
+//!
+//! It must not use bytes of a Blob that do not have the digest that the Workflow names.
+
+use std::collections::BTreeMap;
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, ObjectMeta},
+};
+use signoff_api::{
+    Approval, Digest, Workflow,
+    approval::WorkflowRef,
+    journal::{Segment, StepRecord},
+};
+use signoff_cluster::error::plain;
+use signoff_review::{run, text::one_line, whole};
+
+use super::address::Address;
+use crate::error::PageError;
+
+/// The most Approvals that are listed.
+const APPROVALS: u32 = 500;
+/// The most segments that are read for one page, and their bytes: the latest ones.
+const SEGMENTS: (usize, i64) = (16, 8 * 1024 * 1024);
+
+/// A run as it was read.
+pub struct Read {
+    /// The Workflow; records of segments that were read are in `status.steps`, the others stay in `status.segments`.
+    pub workflow: Workflow,
+    /// The Approvals of its gates.
+    pub approvals: Vec<Approval>,
+    /// Why there are no Approvals, or not all of them.
+    pub unlisted: Option<String>,
+    /// The versions of the objects that were read.
+    pub versions: Versions,
+}
+
+/// The versions of objects, by their uids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions(BTreeMap<String, String>);
+
+impl Versions {
+    /// Notes the version of an object.
+    pub fn put(&mut self, object: &ObjectMeta) {
+        let (uid, version) = (object.uid.clone(), object.resource_version.clone());
+        self.0.insert(uid.unwrap_or_default(), version.unwrap_or_default());
+    }
+
+    /// Forgets an object.
+    pub fn remove(&mut self, object: &ObjectMeta) {
+        self.0.remove(object.uid.as_deref().unwrap_or_default());
+    }
+
+    /// Returns both.
+    pub fn and(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.clone());
+        self
+    }
+
+    /// Returns one word for all of them.
+    pub fn word(&self) -> String {
+        let all: String = self.0.iter().map(|(uid, version)| format!("{uid}={version};")).collect();
+        Digest::of_bytes(all.as_bytes()).short(16).to_owned()
+    }
+}
+
+impl Read {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// As every request for the Workflow. Approvals and segments that cannot be read are no error: the page says so.
+    pub async fn fetch(client: &Client, address: &Address) -> Result<Self, PageError> {
+        let mut workflow = workflow(client, address).await?;
+        let of_run = ListParams::default().labels(&run::approvals(&workflow)).limit(APPROVALS);
+        let listed = Api::<Approval>::namespaced(client.clone(), &address.namespace).list(&of_run).await;
+        let (approvals, unlisted) = match listed {
+            Ok(list) => {
+                let more = list.metadata.continue_.as_ref().is_some_and(|token| !token.is_empty());
+                (list.items, more.then(|| format!("only the first {APPROVALS} Approvals of this run are shown")))
+            }
+            Err(error) => {
+                let why = one_line(&plain(&error), 1024);
+                (Vec::new(), Some(format!("the Approvals of this run cannot be read, so votes are not shown: {why}")))
+            }
+        };
+        let mut versions = Versions::default();
+        versions.put(&workflow.metadata);
+        approvals.iter().for_each(|approval| versions.put(&approval.metadata));
+        complete(client, address, &mut workflow).await;
+        Ok(Self { workflow, approvals, unlisted, versions })
+    }
+}
+
+/// Returns the Workflow of an address.
+///
+/// # Errors
+/// As every request.
+pub async fn workflow(client: &Client, address: &Address) -> Result<Workflow, PageError> {
+    Ok(Api::<Workflow>::namespaced(client.clone(), &address.namespace).get(&address.name).await?)
+}
+
+/// Moves the records of the latest segments back into `status.steps`.
+async fn complete(client: &Client, address: &Address, workflow: &mut Workflow) {
+    let run = reference(workflow);
+    let Some(status) = &mut workflow.status else { return };
+    let mut room = SEGMENTS;
+    while let Some(segment) = status.segments.last() {
+        room = (room.0.saturating_sub(1), room.1 - segment.size);
+        if room.0 == 0 || room.1 < 0 {
+            return;
+        }
+        let Some(mut records) = segment_records(client, address, &run, segment).await else { return };
+        records.append(&mut status.steps);
+        status.steps = records;
+        status.segments.pop();
+    }
+}
+
+/// Returns a run as its objects name it.
+pub fn reference(workflow: &Workflow) -> WorkflowRef {
+    WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() }
+}
+
+/// Returns the records of a segment, or `None` if its Blob cannot be read.
+pub async fn segment_records(
+    client: &Client,
+    address: &Address,
+    run: &WorkflowRef,
+    segment: &Segment,
+) -> Option<Vec<StepRecord>> {
+    let read = whole::value(client, &address.namespace, run, &segment.digest, "a part of the journal").await;
+    match read {
+        Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+        Err(error) => {
+            tracing::warn!(namespace = address.namespace, workflow = address.name, %error, "a part of a journal cannot be read");
+            None
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The texts of a record: short ones fenced and labelled with whose they are, long ones as links.
+//!
+//! It must not show a text of others without saying whose it is.
+
+use serde_json::Value;
+use signoff_api::journal::{BlobRef, StepKind, StepRecord};
+use signoff_expr::text::display;
+
+use super::address::Address;
+
+/// The most characters of a text on the page.
+const LONGEST: usize = 20_000;
+
+/// A text of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// Whose text it is.
+    pub label: String,
+    /// The text, as it can be shown.
+    pub text: String,
+}
+
+/// A long value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The address.
+    pub href: String,
+    /// What it is.
+    pub what: String,
+    /// Its size in bytes.
+    pub size: i64,
+}
+
+impl Fenced {
+    /// Returns a text as it can be shown.
+    pub fn new(label: &str, text: &str) -> Self {
+        Self { label: label.to_owned(), text: display(text, LONGEST) }
+    }
+}
+
+impl Link {
+    /// Returns the link to a long value of a run.
+    pub fn new(address: &Address, what: &str, value: &BlobRef) -> Self {
+        Self { href: address.value(&value.digest), what: what.to_owned(), size: value.size }
+    }
+}
+
+/// Returns the short texts of a record.
+pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
+    let mut texts = Vec::new();
+    if let Some(response) = &record.response {
+        let text = match &response.0 {
+            Value::String(text) => text.clone(),
+            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        };
+        texts.push(Fenced::new(whose(record.kind), &text));
+    }
+    if let Some(error) = &record.error {
+        texts.push(Fenced::new("Error, in the words of what failed", &error.message));
+    }
+    if let Some(log) = record.log.as_ref().filter(|log| !log.tail.trim().is_empty()) {
+        texts.push(Fenced::new("End of its log, text of a program (not checked)", &log.tail));
+    }
+    texts
+}
+
+fn whose(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Agent => "Answer, text of a model (not checked)",
+        StepKind::Pod => "Result, text of a program (not checked)",
+        StepKind::Http => "Answer, text of another server (not checked)",
+        StepKind::Set => "Text of the run, of models, tools and people (not checked)",
+        StepKind::Hitl => "Result, text of people and models (not checked)",
+        StepKind::Condition => "Value of the run (not checked)",
+    }
+}
+
+/// Returns the long values that a record names, and what they are.
+pub fn values(record: &StepRecord) -> Vec<(&'static str, &BlobRef)> {
+    let response = record.response_ref.iter().map(|value| ("the whole answer", value));
+    let decision = record.decision_ref.iter().map(|value| ("the whole decision", value));
+    let log = record.log.iter().flat_map(|log| &log.ref_).map(|value| ("the end of the log", value));
+    let shown = record.request.iter().flat_map(|request| &request.shows).map(|value| ("what people were shown", value));
+    response.chain(decision).chain(log).chain(shown).collect()
+}

@@ -1,0 +1,131 @@
+//! The time line: when each record began and ended, and how long the run worked and waited.
+//!
+//! It must not use any clock but the journal's; `now` ends what is still open.
+
+use std::time::Duration;
+
+use signoff_api::{
+    Moment,
+    journal::{StepKind, StepPhase, StepRecord},
+};
+use signoff_review::{
+    clock,
+    run::{State, Tone},
+    text::one_line,
+};
+
+use super::shapes::class;
+use crate::page::Instant;
+
+/// The most rows, the latest ones.
+const MOST: usize = 300;
+/// The length of the axis.
+pub const AXIS: u64 = 1000;
+/// The shortest bar.
+const SHORTEST: u64 = 3;
+
+/// The time line of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// The rows, in the order in which the records began.
+    pub rows: Vec<Bar>,
+    /// The number of earlier rows that are not shown.
+    pub hidden: usize,
+    /// The time in which at least one step worked.
+    pub worked: Duration,
+    /// The time in which at least one gate waited.
+    pub waited: Duration,
+    /// The waits of all gates, one after the other.
+    pub waits: Duration,
+    /// The number of gates that were asked.
+    pub gates: usize,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// The path.
+    pub label: String,
+    /// The word for its state.
+    pub word: &'static str,
+    /// The tone of its state.
+    pub tone: &'static str,
+    /// Whether it is a gate.
+    pub waits: bool,
+    /// Where the bar begins on the axis.
+    pub from: u64,
+    /// How long it is on the axis.
+    pub length: u64,
+    /// The start.
+    pub started: Instant,
+    /// The end, or `None` while it is open.
+    pub finished: Option<Instant>,
+    /// How long it took so far.
+    pub took: String,
+}
+
+impl Timeline {
+    /// Returns the time line of records.
+    pub fn of(records: &[StepRecord], now: Moment) -> Self {
+        let is_shown = |one: &&StepRecord| {
+            one.kind != StepKind::Condition || matches!(one.phase, StepPhase::Failed | StepPhase::Unknown)
+        };
+        let mut shown: Vec<&StepRecord> = records.iter().filter(is_shown).collect();
+        shown.sort_by_key(|record| (record.at, record.seq));
+        let end = |record: &StepRecord| record.finished_at.unwrap_or(now).max(record.at);
+        let spans = |waits: bool| {
+            let those = shown.iter().filter(|one| (one.kind == StepKind::Hitl) == waits);
+            those.map(|one| (one.at, end(one))).collect::<Vec<_>>()
+        };
+        let (work, waits) = (spans(false), spans(true));
+        let hidden = shown.len().saturating_sub(MOST);
+        let rows = &shown[hidden..];
+        let first = rows.first().map_or(now, |record| record.at);
+        let last = rows.iter().map(|record| end(record)).max().unwrap_or(now);
+        let all = last.since(first).as_millis().max(1);
+        let place = |at: Moment| scaled(at.since(first).as_millis(), all);
+        let bar = |record: &&StepRecord| {
+            let (from, to) = (place(record.at).min(AXIS - SHORTEST), place(end(record)));
+            let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
+            let tone = if record.phase == StepPhase::Waiting { Tone::Attention } else { state.tone() };
+            let attempt = if record.attempt > 1 { format!(", attempt {}", record.attempt) } else { String::new() };
+            Bar {
+                label: one_line(&record.path, 120) + &attempt,
+                word: state.word(),
+                tone: class(tone),
+                waits: record.kind == StepKind::Hitl,
+                from,
+                length: to.saturating_sub(from).max(SHORTEST),
+                started: record.at.into(),
+                finished: record.finished_at.map(Instant::from),
+                took: clock::length(end(record).since(record.at)),
+            }
+        };
+        Self {
+            rows: rows.iter().map(bar).collect(),
+            hidden,
+            worked: covered(work.clone()),
+            waited: covered(waits.clone()),
+            waits: waits.iter().map(|(from, to)| to.since(*from)).fold(Duration::ZERO, Duration::saturating_add),
+            gates: waits.len(),
+        }
+    }
+}
+
+fn scaled(part: u128, all: u128) -> u64 {
+    u64::try_from(part.saturating_mul(AXIS.into()) / all).unwrap_or(AXIS).min(AXIS)
+}
+
+/// Returns the time that spans cover together; what two of them share counts once.
+fn covered(mut spans: Vec<(Moment, Moment)>) -> Duration {
+    spans.sort();
+    let (mut total, mut until) = (Duration::ZERO, None::<Moment>);
+    for (from, to) in spans {
+        let from = until.map_or(from, |until| from.max(until));
+        if to > from {
+            total = total.saturating_add(to.since(from));
+            until = Some(to);
+        }
+    }
+    total
+}

@@ -1,0 +1,236 @@
+//! What surrounds the routes: foreign requests, headers, sign-in with a pasted token, and sign-out.
+//!
+//! It must not test a rule without the attack that it is for.
+
+#![allow(clippy::unwrap_used)]
+
+use axum::body::Body;
+use http::{Method, Request, StatusCode, header};
+
+use crate::session::fake::*;
+
+fn world() -> World {
+    let world = World::new(&[]);
+    world.knows("of-alice", "alice");
+    world.knows("of-bob", "bob");
+    world
+}
+
+async fn signed_in(world: &World, token: &str) -> Browser {
+    let mut browser = Browser::default();
+    let response = browser.post(world, "/sign-in/token", &format!("token={token}")).await;
+    assert_eq!(location(&response), "/");
+    browser
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_or_of_nowhere_changes_nothing() {
+    let world = world();
+    for headers in [
+        &[][..],
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("origin", "http://signoff.example")],
+        &[("origin", "https://signoff.example:8443")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "none")],
+        &[("origin", PAGE), ("sec-fetch-site", "same-site")],
+        &[("origin", PAGE), ("sec-fetch-site", "cross-site")],
+        &[("origin", PAGE), ("origin", "https://evil.example")],
+        &[("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")],
+    ] {
+        for path in ["/sign-in/token", "/sign-in/start", "/sign-out", "/namespaces"] {
+            let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let mut browser = Browser::default();
+            let response = browser.send(&world, request.body(Body::from("token=of-alice")).unwrap()).await;
+            assert_eq!(response.status(), StatusCode::FORBIDDEN, "{path} {headers:?}");
+            assert!(browser.cookies.is_empty(), "{path} {headers:?}");
+        }
+    }
+    assert_eq!(world.asked(), 0);
+    for header in [("origin", PAGE), ("sec-fetch-site", "same-origin")] {
+        let request = Request::post("/sign-in/token")
+            .header(header.0, header.1)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let response = Browser::default().send(&world, request.body(Body::from("token=of-alice")).unwrap()).await;
+        assert_eq!(location(&response), "/", "one of them is enough: {header:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_get_changes_nothing_even_where_a_form_would() {
+    let world = world();
+    let mut browser = signed_in(&world, "of-alice").await;
+    let before = browser.cookies.clone();
+    for (path, page) in [
+        ("/sign-out", "/"),
+        ("/sign-in/token?token=of-bob", "/sign-in"),
+        ("/sign-in/start", "/sign-in"),
+        ("/namespaces?namespaces=a", "/"),
+        ("/n/a/a/b/decide?verdict=Approve", "/n/a/a/b"),
+    ] {
+        let response = browser.get(&world, path).await;
+        assert_eq!(location(&response), page, "{path}");
+        assert_eq!(browser.cookies, before, "{path}");
+    }
+    for method in [Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS, Method::TRACE] {
+        let request = Request::builder().method(method.clone()).uri("/sign-out").body(Body::empty()).unwrap();
+        assert_eq!(browser.send(&world, request).await.status(), StatusCode::FORBIDDEN, "{method}");
+    }
+    assert!(browser.is_signed_in(&world).await);
+}
+
+#[tokio::test]
+async fn every_response_has_the_headers_and_a_host_that_is_not_ours_is_misdirected() {
+    let world = world();
+    for path in ["/", "/sign-in", "/nothing", "/sign-in/token", "/static/x/page.css", "/static/none"] {
+        for method in [Method::GET, Method::HEAD] {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let response = Browser::default().send(&world, request).await;
+            let header =
+                |name: &str| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+            let policy = header("content-security-policy");
+            assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+            assert!(policy.contains("base-uri 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+            assert_eq!(header("x-content-type-options"), "nosniff");
+            assert_eq!(header("referrer-policy"), "no-referrer");
+            assert_eq!(header("strict-transport-security"), "max-age=31536000");
+            let lasting = path == "/static/x/page.css";
+            assert_eq!(header("cache-control") == "no-store", !lasting, "{path}");
+            assert_eq!(header("vary") == "Cookie", !lasting, "{path}");
+        }
+    }
+    for host in ["evil.example", "signoff.example:8443", "signoff.example.evil.example", ""] {
+        let request = Request::get("/sign-in").header(header::HOST, host).body(Body::empty()).unwrap();
+        assert_eq!(Browser::default().send(&world, request).await.status(), StatusCode::MISDIRECTED_REQUEST, "{host}");
+    }
+    let absolute = Request::get("https://evil.example/sign-in").body(Body::empty()).unwrap();
+    assert_eq!(Browser::default().send(&world, absolute).await.status(), StatusCode::MISDIRECTED_REQUEST);
+}
+
+#[tokio::test]
+async fn headers_of_a_browser_do_not_reach_the_api_server() {
+    let world = world();
+    let mut browser = signed_in(&world, "of-alice").await;
+    world.seen.lock().unwrap().clear();
+    let smuggled = [
+        ("impersonate-user", "root"),
+        ("impersonate-group", "system:masters"),
+        ("impersonate-extra-signoff.dev%2fchannel", "web"),
+        ("authorization", "Bearer of-bob"),
+        ("x-remote-user", "root"),
+        ("x-remote-group", "system:masters"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-forwarded-user", "root"),
+        ("x-smuggled", "yes"),
+    ];
+    browser.more = smuggled.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    assert!(browser.is_signed_in(&world).await);
+    assert_eq!(location(&browser.post(&world, "/namespaces", "namespaces=finance").await), "/");
+    let seen = world.seen.lock().unwrap();
+    assert_eq!(seen.len(), 2);
+    for headers in seen.iter() {
+        assert_eq!(headers["authorization"], "Bearer of-alice");
+        assert_eq!(headers.get_all("authorization").iter().count(), 1);
+        for (name, _) in smuggled.iter().filter(|(name, _)| *name != "authorization") {
+            assert!(!headers.contains_key(*name), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_lands_where_one_wanted_to_go_and_no_parameter_leads_elsewhere() {
+    let world = world();
+    for (path, landed) in [
+        ("/n/finance/a/pay-1", "/n/finance/a/pay-1"),
+        ("/history?next=//evil.example", "/history"),
+        ("/?page=2", "/"),
+        ("/n/finance/a/%2f%2fevil.example", "/"),
+    ] {
+        let mut browser = Browser::default();
+        assert_eq!(location(&browser.get(&world, path).await), "/sign-in", "{path}");
+        let form = "token=of-alice&next=https://evil.example";
+        let response = browser.post(&world, "/sign-in/token?next=//evil.example", form).await;
+        assert_eq!(location(&response), landed, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_looks_is_sent_to_sign_in_and_whoever_sends_a_form_is_told() {
+    let (world, mut browser) = (world(), Browser::default());
+    assert_eq!(location(&browser.get(&world, "/").await), "/sign-in");
+    assert!(browser.cookies.contains_key("__Host-signoff-wanted"));
+    let response = browser.post(&world, "/namespaces", "namespaces=a").await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let said = text(response).await;
+    assert!(said.contains("session has ended") && said.contains("kept in this browser as a draft"), "{said}");
+    let response = browser.get(&world, "/events").await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "a stream is not redirected");
+}
+
+#[tokio::test]
+async fn a_dead_token_is_shown_to_the_api_server_once_and_can_sign_out() {
+    let world = world();
+    let mut browser = signed_in(&world, "of-alice").await;
+    browser.cookies.insert("__Host-signoff-3".to_owned(), "of-another-key".to_owned());
+    world.tokens.lock().unwrap().remove("of-alice");
+    let before = world.asked();
+    for _ in 0..5 {
+        assert_eq!(location(&browser.get(&world, "/").await), "/sign-in");
+    }
+    assert_eq!(world.asked(), before + 1);
+    let response = browser.post(&world, "/sign-out", "").await;
+    assert_eq!(location(&response), "/sign-in");
+    assert!(!response.headers().contains_key("clear-site-data"), "drafts stay");
+    assert!(browser.cookies.is_empty(), "{:?}", browser.cookies);
+}
+
+#[tokio::test]
+async fn cookies_of_two_people_do_not_mix() {
+    let world = World::new(&[]);
+    let (long, other) = ("a".repeat(5_000), "b".repeat(5_000));
+    world.knows(&long, "alice");
+    world.knows(&other, "bob");
+    let (mut alice, bob) = (signed_in(&world, &long).await, signed_in(&world, &other).await);
+    assert!(alice.is_signed_in(&world).await);
+    alice.cookies.insert("__Host-signoff-1".to_owned(), bob.cookies["__Host-signoff-1"].clone());
+    assert!(!alice.is_signed_in(&world).await);
+}
+
+#[tokio::test]
+async fn too_many_sign_ins_of_one_address_wait_and_the_api_server_is_not_asked() {
+    let (world, mut browser) = (world(), Browser::default());
+    let mut refused = None;
+    for at in 0..200 {
+        let response = browser.post(&world, "/sign-in/token", &format!("token=wrong-{at}")).await;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            refused = Some(response);
+            break;
+        }
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    }
+    let refused = refused.unwrap();
+    assert!(refused.headers()[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap() >= 1);
+    let asked = world.asked();
+    assert_eq!(browser.post(&world, "/sign-in/start", "").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(browser.get(&world, "/sign-in/callback").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(world.asked(), asked);
+    assert_eq!(browser.get(&world, "/sign-in").await.status(), StatusCode::OK, "the page itself is shown");
+}
+
+#[tokio::test]
+async fn what_is_no_token_is_not_sent_anywhere() {
+    let (world, mut browser) = (world(), Browser::default());
+    let large = "x".repeat(70_000);
+    for wrong in ["a%0d%0aImpersonate-User:%20root", "%00", large.as_str()] {
+        let response = browser.post(&world, "/sign-in/token", &format!("token={wrong}")).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    }
+    let response = browser.post(&world, "/sign-in/token", "other=1").await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(world.asked(), 0);
+}

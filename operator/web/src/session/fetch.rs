@@ -1,0 +1,98 @@
+//! Requests to the identity provider: over TLS, without redirects, and bounded in time and size.
+//!
+//! It must not carry anything of a browser's request.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use futures::{FutureExt, future::BoxFuture};
+use openidconnect::{AsyncHttpClient, HttpRequest, HttpResponse};
+
+/// The time for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The time for a whole answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The largest answer: documents of an identity provider have some kilobytes.
+const LARGEST: usize = 512 * 1024;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FetchError(pub String);
+
+type Send = dyn Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, FetchError>> + std::marker::Send + Sync;
+
+/// A client of the identity provider.
+#[derive(Clone)]
+pub struct Fetch(Arc<Send>);
+
+impl Fetch {
+    /// Returns a client that trusts the certificates of a file, or else those of the system.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has no certificates.
+    pub fn new(ca_file: Option<&Path>) -> anyhow::Result<Self> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("signoff-web/", env!("CARGO_PKG_VERSION")))
+            .https_only(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .timeout(PATIENCE);
+        if let Some(path) = ca_file {
+            let named = || format!("{} (--oidc-ca-file)", path.display());
+            let pem = std::fs::read(path).with_context(|| format!("reading {}", named()))?;
+            let all = reqwest::Certificate::from_pem_bundle(&pem).with_context(named)?;
+            anyhow::ensure!(!all.is_empty(), "{} has no certificate: write one into it as PEM", named());
+            builder = builder.tls_certs_only(all);
+        }
+        let client = builder.build().context("preparing connections to the identity provider")?;
+        Ok(Self::through(move |request| exchange(client.clone(), request).boxed()))
+    }
+
+    /// Returns a client that sends requests in another way.
+    pub(crate) fn through(
+        send: impl Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, FetchError>>
+        + std::marker::Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self(Arc::new(send))
+    }
+}
+
+impl AsyncHttpClient<'_> for Fetch {
+    type Error = FetchError;
+    type Future = BoxFuture<'static, Result<HttpResponse, FetchError>>;
+
+    fn call(&self, request: HttpRequest) -> Self::Future {
+        (self.0)(request)
+    }
+}
+
+async fn exchange(client: reqwest::Client, request: HttpRequest) -> Result<HttpResponse, FetchError> {
+    let host = request.uri().host().unwrap_or_default().to_owned();
+    let failed = |error: reqwest::Error| FetchError(format!("{host}: {}", innermost(&error)));
+    let request = reqwest::Request::try_from(request).map_err(failed)?;
+    let mut answer = client.execute(request).await.map_err(failed)?;
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(failed)? {
+        if body.len() + part.len() > LARGEST {
+            return Err(FetchError(format!("{host} sends more than {LARGEST} bytes")));
+        }
+        body.extend_from_slice(&part);
+    }
+    let mut response = http::Response::new(body);
+    *response.status_mut() = answer.status();
+    *response.headers_mut() = answer.headers().clone();
+    Ok(response)
+}
+
+/// The cause of an error, which the others only wrap.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,97 @@
+//! Sign-ins that have begun and not ended: what a browser holds, encrypted, while it is at the identity provider.
+//!
+//! It must not be used twice: what comes back takes its own out.
+
+use std::time::Duration;
+
+use axum_extra::extract::PrivateCookieJar;
+use serde::{Deserialize, Serialize};
+use signoff_api::Moment;
+
+use super::cookie::cookie;
+
+/// The cookie of the sign-ins that have begun.
+const NAME: &str = "__Host-signoff-flow";
+/// The time for a sign-in.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The most sign-ins at once, in several tabs: the oldest makes room.
+const MOST: usize = 4;
+
+/// A sign-in that has begun.
+#[derive(Clone, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Flow {
+    /// What the provider sends back.
+    pub state: String,
+    /// What its token must have.
+    pub nonce: String,
+    /// The proof that whoever ends it has begun it.
+    pub verifier: String,
+    /// When it began.
+    pub since: Moment,
+}
+
+/// Adds a sign-in to the cookie.
+pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
+    let mut all = read(&jar, now);
+    all.push(flow);
+    let surplus = all.len().saturating_sub(MOST);
+    write(jar, &all[surplus..])
+}
+
+/// Takes the sign-in of a state out of the cookie.
+pub fn take(jar: PrivateCookieJar, state: &str, now: Moment) -> (PrivateCookieJar, Option<Flow>) {
+    let mut all = read(&jar, now);
+    let found = all.iter().position(|flow| flow.state == state).map(|at| all.remove(at));
+    (write(jar, &all), found)
+}
+
+fn read(jar: &PrivateCookieJar, now: Moment) -> Vec<Flow> {
+    let text = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    let all: Vec<Flow> = serde_json::from_str(&text).unwrap_or_default();
+    all.into_iter().filter(|flow| now < flow.since.after(LONGEST)).collect()
+}
+
+fn write(jar: PrivateCookieJar, all: &[Flow]) -> PrivateCookieJar {
+    match serde_json::to_string(all) {
+        Ok(text) if !all.is_empty() => jar.add(cookie(NAME.to_owned(), text)),
+        _ => jar.remove(cookie(NAME.to_owned(), String::new())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum_extra::extract::cookie::Key;
+
+    use super::*;
+    use crate::session::now;
+
+    fn flow(state: &str, since: Moment) -> Flow {
+        let text = |what: &str| format!("{what} of {state}");
+        Flow { state: state.to_owned(), nonce: text("nonce"), verifier: text("verifier"), since }
+    }
+
+    #[test]
+    fn sign_ins_in_several_tabs_do_not_disturb_each_other_and_each_ends_once() {
+        let at = now();
+        let mut jar = PrivateCookieJar::new(Key::generate());
+        for state in ["a", "b", "c", "d", "e"] {
+            jar = add(jar, flow(state, at), at);
+        }
+        let (jar, oldest) = take(jar, "a", at);
+        assert!(oldest.is_none(), "the oldest made room");
+        let (jar, found) = take(jar, "c", at);
+        assert!(found == Some(flow("c", at)), "c was begun");
+        let (jar, again) = take(jar, "c", at);
+        assert!(again.is_none(), "c has ended");
+        let (_, other) = take(jar, "e", at);
+        assert!(other.is_some(), "e goes on");
+    }
+
+    #[test]
+    fn a_sign_in_that_takes_longer_than_ten_minutes_is_over() {
+        let at = now();
+        let jar = add(PrivateCookieJar::new(Key::generate()), flow("a", at), at);
+        assert!(take(jar.clone(), "a", at.after(Duration::from_secs(599))).1.is_some());
+        assert!(take(jar, "a", at.after(LONGEST)).1.is_none());
+    }
+}

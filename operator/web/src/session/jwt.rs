@@ -1,0 +1,56 @@
+//! What a token says about itself, unverified: a JSON Web Token is three parts, of which the second is its claims.
+//!
+//! It must not be taken for a proof: whoever uses it has verified the token before, or only shortens a session by it.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Map, Value};
+use signoff_api::Moment;
+
+/// The claims of a token.
+pub type Claims = Map<String, Value>;
+
+/// Returns the claims of a token, or `None` if it is no JSON Web Token.
+#[must_use]
+pub fn claims(token: &str) -> Option<Claims> {
+    let mut parts = token.split('.');
+    let (Some(_), Some(claims), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return None;
+    };
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+}
+
+/// Returns an instant that the claims name, in seconds since 1970.
+#[must_use]
+pub fn instant(claims: &Claims, name: &str) -> Option<Moment> {
+    let value = claims.get(name)?;
+    #[allow(clippy::cast_possible_truncation, reason = "seconds of a claim; what is too large is no instant")]
+    let seconds = value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))?;
+    jiff::Timestamp::from_second(seconds).ok().map(Moment::from)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn token(claims: &str) -> String {
+        format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn the_expiry_of_a_json_web_token_is_read_also_as_a_fraction() {
+        let exp = |text: &str| claims(&token(text)).and_then(|claims| instant(&claims, "exp")).map(|at| at.to_string());
+        assert_eq!(exp(r#"{"exp": 1700000000}"#).unwrap(), "2023-11-14T22:13:20Z");
+        assert_eq!(exp(r#"{"exp": 1700000000.7}"#).unwrap(), "2023-11-14T22:13:20Z");
+        for none in [r"{}", r#"{"exp": "soon"}"#, r#"{"exp": 1e300}"#, r"[]"] {
+            assert_eq!(exp(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn other_tokens_have_no_claims() {
+        for other in ["opaque", "a.b", "a.b.c", "a.e30.c.d", "a.!!.c", ""] {
+            assert!(claims(other).is_none(), "{other}");
+        }
+    }
+}

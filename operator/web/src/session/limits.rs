@@ -1,0 +1,200 @@
+//! How often strangers may ask: bounded by address before the API server or the identity provider hears of it.
+//!
+//! It must not hold more than a bounded number of addresses and tokens, whatever is sent.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::{NonZeroU32, NonZeroUsize},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts},
+    response::{IntoResponse, Response},
+};
+use governor::{
+    Quota,
+    clock::{Clock, DefaultClock},
+    state::{InMemoryState, NotKeyed},
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
+use lru::LruCache;
+use tokio::time::Instant;
+
+use super::TokenId;
+use crate::{error::PageError, state::PageState};
+
+/// The sign-ins of one address at once: a whole office can come from one.
+const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(119);
+/// The sign-ins of one address in a minute, after those.
+const A_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(59);
+/// The addresses that are remembered: the one that was silent for the longest is forgotten.
+const ADDRESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_383);
+/// The refused tokens that are remembered.
+const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+/// How long a token that the API server refused is not shown to it again.
+const REFUSED: Duration = Duration::from_secs(15);
+
+type Limiter = governor::RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
+
+/// What is remembered of strangers.
+pub struct Limits {
+    proxies: usize,
+    addresses: Mutex<LruCache<Network, Limiter>>,
+    refused: Mutex<LruCache<TokenId, Instant>>,
+}
+
+/// An address, or for IPv6 the network that one customer usually has (/64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Network {
+    V4([u8; 4]),
+    V6([u16; 4]),
+}
+
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Self::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+impl Limits {
+    /// Returns limits for a page behind a number of proxies.
+    #[must_use]
+    pub fn new(proxies: u8) -> Self {
+        Self {
+            proxies: proxies.into(),
+            addresses: Mutex::new(LruCache::new(ADDRESSES)),
+            refused: Mutex::new(LruCache::new(TOKENS)),
+        }
+    }
+
+    /// Counts a request, or says how long to wait.
+    fn count(&self, network: Network) -> Result<(), Duration> {
+        let mut all = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(A_MINUTE).allow_burst(BURST)));
+        limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
+    }
+
+    /// Whether the API server has refused a token a moment ago.
+    #[must_use]
+    pub fn is_refused(&self, token: &TokenId) -> bool {
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(token).is_some_and(|at| at.elapsed() < REFUSED)
+    }
+
+    /// Remembers that the API server refused a token.
+    pub fn refuse(&self, token: TokenId) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).put(token, Instant::now());
+    }
+
+    /// The address of a client: the peer, or what the first of our proxies appended. An address that a client wrote itself stands
+    /// further to the left, and is not looked at.
+    fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let Some(at) = self.proxies.checked_sub(1) else { return peer };
+        let lines: Vec<&str> =
+            headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok()).collect();
+        let named = lines.iter().flat_map(|line| line.split(',')).map(str::trim).rev().nth(at);
+        named.and_then(parse).unwrap_or(peer)
+    }
+}
+
+/// Reads an address, with or without a port.
+fn parse(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+/// A request of an address that has not asked too often.
+pub struct Allowed;
+
+impl FromRequestParts<PageState> for Allowed {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let Some(ConnectInfo(peer)) = peer else {
+            return Err(PageError::Internal("the address of a client is not known".to_owned()).into_response());
+        };
+        let limits = &state.sessions.limits;
+        let address = limits.address(peer.ip(), &parts.headers);
+        limits.count(Network::from(address)).map(|()| Self).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
+            let mut response = super::sign_in::failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use secrecy::SecretString;
+
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        Network::from(text.parse::<IpAddr>().unwrap())
+    }
+
+    #[test]
+    fn an_address_that_asks_too_often_waits_and_others_do_not() {
+        let limits = Limits::new(0);
+        for _ in 0..BURST.get() {
+            limits.count(network("192.0.2.1")).unwrap();
+        }
+        let wait = limits.count(network("192.0.2.1")).unwrap_err();
+        assert!(wait <= Duration::from_secs(1), "{wait:?}");
+        limits.count(network("192.0.2.2")).unwrap();
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_address_and_a_mapped_one_is_ipv4() {
+        assert_eq!(network("2001:db8:1:2::1"), network("2001:db8:1:2:ffff::2"));
+        assert_ne!(network("2001:db8:1:2::1"), network("2001:db8:1:3::1"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
+    }
+
+    #[test]
+    fn the_address_is_what_our_proxies_appended_not_what_a_client_wrote() {
+        let peer: IpAddr = "10.0.0.9".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.append("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 192.0.2.1"));
+        headers.append("x-forwarded-for", HeaderValue::from_static("[2001:db8::1]:443"));
+        let address = |proxies| Limits::new(proxies).address(peer, &headers).to_string();
+        assert_eq!(address(0), "10.0.0.9");
+        assert_eq!(address(1), "2001:db8::1");
+        assert_eq!(address(2), "192.0.2.1");
+        assert_eq!(address(4), "10.0.0.9", "fewer than expected");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_token_is_remembered_for_a_moment() {
+        let limits = Limits::new(0);
+        let token = TokenId::of(&SecretString::from("t".to_owned()));
+        assert!(!limits.is_refused(&token));
+        limits.refuse(token.clone());
+        assert!(limits.is_refused(&token));
+        tokio::time::advance(REFUSED).await;
+        assert!(!limits.is_refused(&token));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_and_tokens_is_bounded() {
+        let limits = Limits::new(0);
+        for at in 0..20_000_u32 {
+            limits.count(Network::V4(at.to_be_bytes())).unwrap();
+            limits.refuse(TokenId::of(&SecretString::from(at.to_string())));
+        }
+        assert_eq!(limits.addresses.lock().unwrap().len(), ADDRESSES.get());
+        assert_eq!(limits.refused.lock().unwrap().len(), TOKENS.get());
+    }
+}

@@ -1,0 +1,363 @@
+//! The identity provider: discovery, the code flow with PKCE, and the verification of its tokens.
+//!
+//! **Invariant:** a token counts only if the provider has signed it with an asymmetric key, for this page alone, for this sign-in,
+//! and it has not expired. Of the provider nothing is asked more often than a failure or an unknown key makes it worth.
+
+use std::{
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context;
+use openidconnect::{
+    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken, DiscoveryError,
+    EndpointMaybeSet, EndpointNotSet, EndpointSet, IdTokenVerifier, IssuerUrl, Nonce, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, SignatureVerificationError, TokenResponse,
+    core::{
+        CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreJwsSigningAlgorithm,
+        CoreProviderMetadata,
+    },
+};
+use secrecy::{ExposeSecret, SecretString};
+use signoff_api::Moment;
+use signoff_expr::text::display;
+use tokio::{sync::Mutex, time::Instant};
+use url::Url;
+
+use super::{
+    fetch::{Fetch, FetchError, innermost},
+    flow::Flow,
+    jwt::{self, Claims},
+};
+use crate::settings::Settings;
+
+/// How much the clocks may differ.
+pub const LEEWAY: Duration = Duration::from_secs(30);
+/// The time after a failure in which the provider is not asked again.
+const PAUSE: Duration = Duration::from_secs(3);
+/// The time between two looks for a key that is not known.
+const BETWEEN: Duration = Duration::from_secs(60);
+/// The age at which the keys are read again, so that one that was withdrawn does not count for ever.
+const OLD: Duration = Duration::from_secs(3600);
+/// How a token may be signed: never with a secret that both sides have.
+const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha512,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha256,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha384,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha512,
+    CoreJwsSigningAlgorithm::EcdsaP256Sha256,
+    CoreJwsSigningAlgorithm::EcdsaP384Sha384,
+    CoreJwsSigningAlgorithm::EdDsa,
+];
+
+/// Why a token, or a sign-in, does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// The provider cannot be reached, so nothing can be verified.
+    Away(String),
+    /// It does not hold, and why.
+    Wrong(String),
+}
+
+/// A token that holds.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// Its claims.
+    pub claims: Claims,
+    /// When it expires.
+    pub expires: Moment,
+}
+
+/// The identity provider.
+pub struct Issuer {
+    url: IssuerUrl,
+    client: ClientId,
+    secret: Option<ClientSecret>,
+    scopes: Vec<Scope>,
+    redirect: RedirectUrl,
+    fetch: Fetch,
+    found: RwLock<Option<Arc<Provider>>>,
+    /// Held while the provider is asked: one asks, and the others take its answer.
+    asked: Mutex<Asked>,
+}
+
+/// What discovery found.
+struct Provider {
+    metadata: CoreProviderMetadata,
+    at: Instant,
+}
+
+#[derive(Default)]
+struct Asked {
+    failed: Option<(Instant, String)>,
+    again: Option<Instant>,
+}
+
+type Client =
+    CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
+
+impl Issuer {
+    /// Returns the provider that the settings name, or `None` if they name none. It is not asked yet.
+    ///
+    /// # Errors
+    /// Files of the settings that cannot be read.
+    pub fn of(settings: &Settings) -> anyhow::Result<Option<Self>> {
+        let oidc = &settings.oidc;
+        oidc.issuer.as_ref().map(|_| Self::new(settings, Fetch::new(oidc.ca_file.as_deref())?)).transpose()
+    }
+
+    /// Returns the provider that the settings name, asked in a way of one's own.
+    ///
+    /// # Errors
+    /// As [`Issuer::of`].
+    pub(crate) fn new(settings: &Settings, fetch: Fetch) -> anyhow::Result<Self> {
+        let oidc = &settings.oidc;
+        let missing = || anyhow::anyhow!("--oidc-issuer and --oidc-client-id belong together: give both");
+        let redirect = settings.url.join("/sign-in/callback").context("the address of the page (--url)")?;
+        Ok(Self {
+            url: oidc.issuer.clone().ok_or_else(missing)?,
+            client: ClientId::new(oidc.client_id.clone().ok_or_else(missing)?),
+            secret: oidc.client_secret_file.as_deref().map(secret).transpose()?,
+            scopes: oidc.scopes.iter().filter(|scope| *scope != "openid").cloned().map(Scope::new).collect(),
+            redirect: RedirectUrl::from_url(redirect),
+            fetch,
+            found: RwLock::default(),
+            asked: Mutex::default(),
+        })
+    }
+
+    /// Returns its address, as the settings name it.
+    #[must_use]
+    pub fn url(&self) -> &IssuerUrl {
+        &self.url
+    }
+
+    /// Asks the provider for what it is, unless that is known.
+    ///
+    /// # Errors
+    /// It cannot be reached, or what it says cannot be used.
+    pub async fn discover(&self) -> Result<(), Unverified> {
+        self.provider().await.map(drop)
+    }
+
+    /// Begins a sign-in: returns where the browser goes, and what must be remembered until it is back.
+    ///
+    /// # Errors
+    /// As [`Issuer::discover`].
+    pub async fn begin(&self, now: Moment) -> Result<(Url, Flow), Unverified> {
+        let provider = self.provider().await?;
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let client = self.client(&provider);
+        let (url, state, nonce) = client
+            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, CsrfToken::new_random, Nonce::new_random)
+            .add_scopes(self.scopes.clone())
+            .set_pkce_challenge(challenge)
+            .url();
+        let flow = Flow {
+            state: state.into_secret(),
+            nonce: nonce.secret().clone(),
+            verifier: verifier.into_secret(),
+            since: now,
+        };
+        Ok((url, flow))
+    }
+
+    /// Ends a sign-in: exchanges the code for a token, and verifies it.
+    ///
+    /// # Errors
+    /// The provider refuses the code, cannot be reached, or its token does not hold.
+    pub async fn finish(&self, code: String, flow: Flow, now: Moment) -> Result<(SecretString, Verified), Unverified> {
+        let provider = self.provider().await?;
+        let client = self.client(&provider);
+        let request = client
+            .exchange_code(AuthorizationCode::new(code))
+            .map_err(|_| Unverified::Wrong("the identity provider has no token endpoint".to_owned()))?
+            .set_pkce_verifier(PkceCodeVerifier::new(flow.verifier));
+        let answer = request.request_async(&self.fetch).await.map_err(|error| match error {
+            RequestTokenError::ServerResponse(said) => {
+                Unverified::Wrong(format!("the identity provider refuses: {}", shown(&said.to_string())))
+            }
+            RequestTokenError::Request(why) => self.away(&why.0),
+            RequestTokenError::Parse(..) => {
+                Unverified::Wrong("the identity provider's answer has no token that can be read".to_owned())
+            }
+            RequestTokenError::Other(why) => Unverified::Wrong(format!("the identity provider: {}", shown(&why))),
+        })?;
+        let token = answer.id_token().ok_or_else(|| {
+            Unverified::Wrong(
+                "the identity provider's answer has no id_token: is the scope openid allowed for the client?"
+                    .to_owned(),
+            )
+        })?;
+        let token = SecretString::from(token.to_string());
+        let verified = self.verify(&token, &flow.nonce, now).await?;
+        Ok((token, verified))
+    }
+
+    /// Verifies a token: its signature, issuer, audience, authorised party, times, and that it was made for one sign-in.
+    ///
+    /// # Errors
+    /// It does not hold, or the keys of the provider are not known and cannot be read.
+    pub async fn verify(&self, token: &SecretString, nonce: &str, now: Moment) -> Result<Verified, Unverified> {
+        let mut provider = self.provider().await?;
+        let text = token.expose_secret();
+        let wrong = |why: &str| Unverified::Wrong(why.to_owned());
+        let typed: CoreIdToken = text.parse().map_err(|_| wrong("it is no id_token"))?;
+        if provider.at.elapsed() >= OLD {
+            provider = self.newer_than(&provider).await.unwrap_or(provider);
+        }
+        let mut checked = self.check(&provider, &typed, nonce, now);
+        if is_of_unknown_key(&checked)
+            && let Some(newer) = self.newer_than(&provider).await
+        {
+            checked = self.check(&newer, &typed, nonce, now);
+        }
+        let expires = checked.map_err(|error| {
+            Unverified::Wrong(shown(&match &error {
+                ClaimsVerificationError::SignatureVerification(why) => format!("its signature does not hold: {why}"),
+                other => other.to_string(),
+            }))
+        })?;
+        let claims = jwt::claims(text).ok_or_else(|| wrong("it is no id_token"))?;
+        if claims.get("azp").is_some_and(|party| party.as_str() != Some(self.client.as_str())) {
+            return Err(wrong("it was made for another client (azp)"));
+        }
+        if jwt::instant(&claims, "nbf").is_some_and(|from| from > now.after(LEEWAY)) {
+            return Err(wrong("it does not hold yet (nbf): is the clock right?"));
+        }
+        Ok(Verified { claims, expires })
+    }
+
+    fn check(
+        &self,
+        provider: &Provider,
+        token: &CoreIdToken,
+        nonce: &str,
+        now: Moment,
+    ) -> Result<Moment, ClaimsVerificationError> {
+        let keys = provider.metadata.jwks().clone();
+        let at = SystemTime::from(now.timestamp()) - LEEWAY;
+        // Every audience besides this page is refused, and so is a signature with the client's secret.
+        let verifier = IdTokenVerifier::new_public_client(self.client.clone(), self.url.clone(), keys)
+            .set_allowed_algs(ALGORITHMS)
+            .set_time_fn(move || at.into());
+        let claims = token.claims(&verifier, &Nonce::new(nonce.to_owned()))?;
+        let expires = jiff::Timestamp::try_from(SystemTime::from(claims.expiration()));
+        expires.map(Moment::from).map_err(|error| ClaimsVerificationError::Other(error.to_string()))
+    }
+
+    fn client(&self, provider: &Provider) -> Client {
+        let client =
+            CoreClient::from_provider_metadata(provider.metadata.clone(), self.client.clone(), self.secret.clone())
+                .set_redirect_uri(self.redirect.clone());
+        let takes = provider.metadata.token_endpoint_auth_methods_supported();
+        let takes = |way: CoreClientAuthMethod| takes.is_none_or(|all| all.contains(&way));
+        let in_body = !takes(CoreClientAuthMethod::ClientSecretBasic) && takes(CoreClientAuthMethod::ClientSecretPost);
+        client.set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth })
+    }
+
+    fn known(&self) -> Option<Arc<Provider>> {
+        self.found.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, provider: Provider) -> Arc<Provider> {
+        let provider = Arc::new(provider);
+        *self.found.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&provider));
+        provider
+    }
+
+    async fn provider(&self) -> Result<Arc<Provider>, Unverified> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let mut asked = self.asked.lock().await;
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        if let Some((at, why)) = &asked.failed
+            && at.elapsed() < PAUSE
+        {
+            return Err(self.away(why));
+        }
+        match self.ask().await {
+            Ok(provider) => {
+                asked.failed = None;
+                Ok(self.remember(provider))
+            }
+            Err(why) => {
+                tracing::warn!(issuer = self.url.as_str(), %why, "the identity provider cannot be used: the next sign-in asks it again");
+                let away = self.away(&why);
+                asked.failed = Some((Instant::now(), why));
+                Err(away)
+            }
+        }
+    }
+
+    /// Asks for the keys again, unless that was done a moment ago.
+    async fn newer_than(&self, old: &Arc<Provider>) -> Option<Arc<Provider>> {
+        let mut asked = self.asked.lock().await;
+        if let Some(known) = self.known()
+            && !Arc::ptr_eq(&known, old)
+        {
+            return Some(known);
+        }
+        if asked.again.is_some_and(|at| at.elapsed() < BETWEEN) {
+            return None;
+        }
+        asked.again = Some(Instant::now());
+        match self.ask().await {
+            Ok(provider) => Some(self.remember(provider)),
+            Err(why) => {
+                tracing::warn!(issuer = self.url.as_str(), %why, "the keys of the identity provider cannot be read again");
+                None
+            }
+        }
+    }
+
+    async fn ask(&self) -> Result<Provider, String> {
+        let metadata =
+            CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch).await.map_err(|error| why(&error))?;
+        let others = [Some(metadata.authorization_endpoint().url()), metadata.token_endpoint().map(|url| url.url())];
+        if let Some(open) = others.into_iter().flatten().find(|url| url.scheme() != "https") {
+            return Err(format!("its address {open} is not https"));
+        }
+        Ok(Provider { metadata, at: Instant::now() })
+    }
+
+    fn away(&self, why: &str) -> Unverified {
+        Unverified::Away(format!(
+            "the identity provider {} cannot be used now: {}; try again in a moment",
+            self.url.url().host_str().unwrap_or_default(),
+            shown(why)
+        ))
+    }
+}
+
+fn why(error: &DiscoveryError<FetchError>) -> String {
+    match error {
+        DiscoveryError::Response(_, _, said) | DiscoveryError::Validation(said) | DiscoveryError::Other(said) => {
+            said.clone()
+        }
+        DiscoveryError::Parse(_) => format!("its discovery document or its keys cannot be read: {}", innermost(error)),
+        other => innermost(other),
+    }
+}
+
+fn is_of_unknown_key<T>(checked: &Result<T, ClaimsVerificationError>) -> bool {
+    use SignatureVerificationError::NoMatchingKey;
+    matches!(checked, Err(ClaimsVerificationError::SignatureVerification(NoMatchingKey)))
+}
+
+fn secret(path: &Path) -> anyhow::Result<ClientSecret> {
+    let named = || format!("{} (--oidc-client-secret-file)", path.display());
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", named()))?;
+    anyhow::ensure!(!text.trim().is_empty(), "{} is empty: write the secret of the client into it", named());
+    Ok(ClientSecret::new(text.trim().to_owned()))
+}
+
+fn shown(text: &str) -> String {
+    display(text, 300).replace('\n', " ")
+}

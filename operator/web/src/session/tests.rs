@@ -1,0 +1,297 @@
+//! Sign-in and sessions against a fake identity provider and a fake API server.
+//!
+//! It must not test a rule without the attack that it is for.
+
+#![allow(clippy::unwrap_used)]
+
+use axum_extra::extract::cookie::Key;
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::fake::*;
+
+const IMPERSONATION: [&str; 6] =
+    ["--auth", "impersonation", "--username-prefix", "idp:", "--oidc-groups-claim", "groups"];
+
+/// A world whose API server accepts every id_token, as alice's.
+fn world() -> World {
+    let world = World::new(&[]);
+    world.knows("*", "alice");
+    world
+}
+
+fn sent(headers: &HeaderMap, name: &str) -> Vec<String> {
+    headers.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
+/// Tries to sign in with a token that the provider makes so.
+async fn refused(make: impl Fn(Value) -> String + Send + 'static) -> String {
+    let (world, mut browser) = (world(), Browser::default());
+    world.idp.lock().unwrap().make = Some(Box::new(make));
+    let response = browser.sign_in(&world).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert!(!browser.cookies.contains_key("__Host-signoff"), "no session");
+    assert_eq!(world.asked(), 0, "the API server has not seen the token");
+    text(response).await
+}
+
+#[tokio::test]
+async fn one_signs_in_with_the_provider_and_the_api_server_gets_exactly_its_token() {
+    let (world, mut browser) = (world(), Browser::default());
+    assert_eq!(location(&browser.sign_in(&world).await), "/");
+    assert!(browser.is_signed_in(&world).await);
+    let seen = world.seen.lock().unwrap();
+    for headers in seen.iter() {
+        let bearer = &sent(headers, "authorization")[0];
+        assert!(bearer.starts_with("Bearer ey") && bearer.split('.').count() == 3, "{bearer}");
+        assert!(!headers.keys().any(|name| name.as_str().starts_with("impersonate")), "{headers:?}");
+    }
+    assert_eq!(seen.len(), 2);
+}
+
+#[tokio::test]
+async fn tokens_of_others_and_for_others_are_refused() {
+    let said = refused(|mut claims| {
+        claims["aud"] = json!("another");
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("Invalid audiences"));
+    let said = refused(|mut claims| {
+        claims["aud"] = json!(["signoff", "another"]);
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("not a trusted audience"));
+    let said = refused(|mut claims| {
+        claims["azp"] = json!("another");
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("made for another client (azp)"));
+    let said = refused(|mut claims| {
+        claims["iss"] = json!("https://evil.example");
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("Invalid issuer"));
+    let said = refused(|mut claims| {
+        claims["nonce"] = json!("another");
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("nonce mismatch"));
+    let said = refused(|mut claims| {
+        claims.as_object_mut().unwrap().remove("nonce");
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("missing nonce"));
+}
+
+#[tokio::test]
+async fn tokens_out_of_time_are_refused() {
+    let said = refused(|mut claims| {
+        claims["exp"] = json!(seconds(-31));
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("Expired"));
+    let said = refused(|mut claims| {
+        claims["nbf"] = json!(seconds(60));
+        FIRST.sign(&claims)
+    });
+    assert!(said.await.contains("does not hold yet"));
+}
+
+#[tokio::test]
+async fn signatures_that_anybody_can_make_are_refused() {
+    assert!(refused(|claims| unsigned(&claims)).await.contains("signature does not hold"));
+    assert!(refused(|claims| with_secret("secret", &claims)).await.contains("Disallowed signature algorithm"));
+    let said = refused(|claims| SigningKey(9, FIRST.1).sign(&claims)).await;
+    assert!(said.contains("signature does not hold"), "{said}");
+    let said = refused(|claims| {
+        let signed = FIRST.sign(&claims);
+        let mut other = claims;
+        other["sub"] = json!("root");
+        let other = FIRST.sign(&other);
+        let parts = |token: &str| token.split('.').map(str::to_owned).collect::<Vec<_>>();
+        format!("{}.{}.{}", parts(&signed)[0], parts(&other)[1], parts(&signed)[2])
+    });
+    assert!(said.await.contains("signature does not hold"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_key_is_looked_for_once_a_minute_and_a_withdrawn_one_ends_its_sessions() {
+    let (world, mut browser) = (world(), Browser::default());
+    browser.sign_in(&world).await;
+    world.idp.lock().unwrap().keys = vec![SECOND];
+    let mut other = Browser::default();
+    assert_eq!(location(&other.sign_in(&world).await), "/", "the new key is found");
+    assert_eq!(world.idp.lock().unwrap().asked_for_keys, 2);
+    assert!(!browser.is_signed_in(&world).await, "its key was withdrawn");
+    for _ in 0..3 {
+        world.idp.lock().unwrap().make = Some(Box::new(|claims| SigningKey(3, "third").sign(&claims)));
+        assert_eq!(other.clone().sign_in(&world).await.status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(world.idp.lock().unwrap().asked_for_keys, 2, "not within a minute");
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    other.clone().sign_in(&world).await;
+    assert_eq!(world.idp.lock().unwrap().asked_for_keys, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_away_is_told_and_asked_again_later() {
+    let (world, mut browser) = (world(), Browser::default());
+    world.idp.lock().unwrap().is_away = true;
+    let response = browser.post(&world, "/sign-in/start", "").await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let said = text(response).await;
+    assert!(said.contains("idp.example cannot be used now: connection refused"), "{said}");
+    world.idp.lock().unwrap().is_away = false;
+    assert_eq!(browser.post(&world, "/sign-in/start", "").await.status(), StatusCode::SERVICE_UNAVAILABLE, "a moment");
+    tokio::time::advance(std::time::Duration::from_secs(4)).await;
+    assert_eq!(location(&browser.sign_in(&world).await), "/");
+}
+
+#[tokio::test]
+async fn a_sign_in_ends_in_its_own_browser_with_its_own_state_and_once() {
+    let (world, mut browser) = (world(), Browser::default());
+    let back = browser.begin(&world).await;
+    let stranger = Browser::default().get(&world, &back).await;
+    assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED, "another browser");
+    let wrong = back.split("state=").next().unwrap().to_owned() + "state=other";
+    assert_eq!(browser.clone().get(&world, &wrong).await.status(), StatusCode::UNAUTHORIZED, "another state");
+    assert_eq!(world.idp.lock().unwrap().asked_for_tokens, 0, "no code was shown");
+    let before = browser.clone();
+    assert_eq!(location(&browser.get(&world, &back).await), "/");
+    let again = browser.get(&world, &back).await;
+    assert!(text(again).await.contains("has ended already"));
+    let kept = before.clone().get(&world, &back).await;
+    assert!(text(kept).await.contains("invalid_grant"), "the provider takes a code once");
+}
+
+#[tokio::test]
+async fn a_code_of_another_sign_in_is_refused_by_its_proof() {
+    let (world, mut browser, mut thief) = (world(), Browser::default(), Browser::default());
+    let stolen = browser.begin(&world).await;
+    let own = thief.begin(&world).await;
+    let code = stolen.split(['=', '&']).nth(1).unwrap();
+    let mixed = format!("/sign-in/callback?code={code}&state={}", own.split("state=").nth(1).unwrap());
+    let response = thief.get(&world, &mixed).await;
+    assert!(text(response).await.contains("invalid_grant"));
+}
+
+#[tokio::test]
+async fn two_tabs_sign_in_beside_each_other() {
+    let (world, mut browser) = (world(), Browser::default());
+    let (first, second) = (browser.begin(&world).await, browser.begin(&world).await);
+    assert_eq!(location(&browser.get(&world, &first).await), "/");
+    assert_eq!(location(&browser.get(&world, &second).await), "/");
+}
+
+#[tokio::test]
+async fn the_words_of_the_provider_are_text_and_another_issuer_is_refused() {
+    let (world, mut browser) = (world(), Browser::default());
+    let state = |back: &str| back.split("state=").nth(1).unwrap().to_owned();
+    let back = browser.begin(&world).await;
+    let denied =
+        format!("/sign-in/callback?error=access_denied&error_description=%3Cb%3Eno%1b%5B31m&state={}", state(&back));
+    let said = text(browser.get(&world, &denied).await).await;
+    assert!(said.contains("does not let you in: access_denied") && !said.contains("<b>no"), "{said}");
+    let back = browser.begin(&world).await;
+    let mixed = format!("{back}&iss=https://evil.example");
+    assert!(text(browser.get(&world, &mixed).await).await.contains("Another identity provider"));
+    assert_eq!(world.idp.lock().unwrap().asked_for_tokens, 0);
+}
+
+#[tokio::test]
+async fn what_the_api_server_does_not_accept_is_no_session() {
+    let (world, mut browser) = (World::new(&[]), Browser::default());
+    let response = browser.sign_in(&world).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert!(text(response).await.contains("API server does not accept the token of this identity provider"));
+    assert!(!browser.is_signed_in(&world).await);
+}
+
+#[tokio::test]
+async fn an_impersonated_session_sends_the_names_of_its_token_and_the_channel() {
+    let (world, mut browser) = (World::new(&IMPERSONATION), Browser::default());
+    world.idp.lock().unwrap().claims = json!({"groups": ["finance", "ops"]});
+    assert_eq!(location(&browser.sign_in(&world).await), "/");
+    let seen = world.seen.lock().unwrap();
+    assert_eq!(sent(&seen[0], "impersonate-user"), ["idp:alice"]);
+    assert_eq!(sent(&seen[0], "impersonate-group"), ["finance", "ops"]);
+    assert_eq!(sent(&seen[0], "impersonate-extra-signoff.dev%2fchannel"), ["web"]);
+    assert!(sent(&seen[0], "authorization").is_empty(), "the user's token stays here");
+}
+
+#[tokio::test]
+async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
+    for (claims, why) in [
+        (json!({"groups": ["system:masters"]}), "the group system:masters is refused"),
+        (json!({"sub": ""}), "no text in its claim sub"),
+        (json!({"sub": "bob via agent"}), "those of agents"),
+    ] {
+        let (world, mut browser) = (World::new(&IMPERSONATION), Browser::default());
+        world.idp.lock().unwrap().claims = claims;
+        let response = browser.sign_in(&world).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        let said = text(response).await;
+        assert!(said.contains(why), "{said}");
+        assert_eq!(world.asked(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stolen_cookie_key_forges_nobody() {
+    use axum::response::IntoResponse;
+    use axum_extra::extract::PrivateCookieJar;
+    use secrecy::SecretString;
+
+    let key = Key::generate();
+    let forged = |token: String, nonce: Option<&str>| {
+        let session =
+            super::Session { token: SecretString::from(token), nonce: nonce.map(str::to_owned), since: super::now() };
+        let response =
+            (super::cookie::write(PrivateCookieJar::new(key.clone()), &session).unwrap(), "").into_response();
+        let line = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+        let (name, value) = line.split(';').next().unwrap().split_once('=').unwrap();
+        Browser { cookies: [(name.to_owned(), value.to_owned())].into(), ..Browser::default() }
+    };
+    let claims =
+        json!({"iss": ISSUER, "aud": "signoff", "sub": "root", "nonce": "n", "iat": seconds(0), "exp": seconds(600)});
+    for flags in [&[][..], &IMPERSONATION[..]] {
+        let world = World::with_key(flags, key.clone());
+        world.knows("good", "alice");
+        for (token, nonce) in [
+            (unsigned(&claims), Some("n")),
+            (with_secret("signoff", &claims), Some("n")),
+            (SigningKey(9, FIRST.1).sign(&claims), Some("n")),
+            (FIRST.sign(&claims), Some("of another sign-in")),
+            ("root".to_owned(), None),
+        ] {
+            assert!(!forged(token.clone(), nonce).is_signed_in(&world).await, "{token}");
+        }
+        assert_eq!(forged("good".to_owned(), None).is_signed_in(&world).await, flags.is_empty());
+        let foreign = World::with_key(flags, Key::generate());
+        foreign.knows("good", "alice");
+        assert!(!forged("good".to_owned(), None).is_signed_in(&foreign).await, "a cookie of another key");
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_and_a_pasted_one_too() {
+    let (world, mut browser) = (world(), Browser::default());
+    world.idp.lock().unwrap().claims = json!({"exp": seconds(-20)});
+    assert_eq!(location(&browser.sign_in(&world).await), "/", "within the leeway");
+    let expired = FIRST.sign(&json!({"exp": seconds(-31)}));
+    let asked = world.asked();
+    let response = Browser::default().post(&world, "/sign-in/token", &format!("token={expired}")).await;
+    assert_eq!((response.status(), world.asked()), (StatusCode::UNAUTHORIZED, asked));
+    let session = |exp: i64| super::Session {
+        token: secrecy::SecretString::from(FIRST.sign(&json!({"exp": exp}))),
+        nonce: None,
+        since: super::now(),
+    };
+    let soon = world.state.sessions.verify(&session(seconds(60)), super::now()).await.unwrap().1;
+    assert!(soon.since(super::now()).as_secs() <= 60);
+    let late = world.state.sessions.verify(&session(seconds(100_000)), super::now()).await.unwrap().1;
+    assert!(late.since(super::now()).as_secs() <= 8 * 3600);
+    let old = session(seconds(100_000));
+    let later = super::now().after(std::time::Duration::from_secs(8 * 3600 + 1));
+    assert!(world.state.sessions.verify(&old, later).await.is_err());
+}

@@ -1,0 +1,124 @@
+//! Where somebody wanted to go before they had to sign in. Only the pages of ours, by their paths.
+//!
+//! It must not come from a parameter, a form or another site: it is what was asked for itself.
+
+use std::time::Duration;
+
+use axum_extra::extract::PrivateCookieJar;
+use signoff_api::Moment;
+
+use super::cookie::cookie;
+
+/// The cookie of the page that was asked for.
+const NAME: &str = "__Host-signoff-wanted";
+/// How long it is remembered.
+const LONGEST: Duration = Duration::from_secs(900);
+/// The longest name of an object, and so of a part of a path.
+const LONGEST_NAME: usize = 253;
+
+/// Remembers the page of a path. A form that was sent belongs to the page that showed it.
+pub fn remember(jar: PrivateCookieJar, path: &str, now: Moment) -> PrivateCookieJar {
+    match page(without_form(path)) {
+        Some(path) => jar.add(cookie(NAME.to_owned(), format!("{now} {path}"))),
+        None => jar,
+    }
+}
+
+/// Returns the page that shows the form of a path, or else the inbox.
+#[must_use]
+pub fn of_form(path: &str) -> String {
+    page(without_form(path)).unwrap_or_else(|| "/".to_owned())
+}
+
+fn without_form(path: &str) -> &str {
+    path.strip_suffix("/decide").unwrap_or(path)
+}
+
+/// Returns the path of the page that was wanted, and forgets it. The inbox, if there is none.
+pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
+    let value = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    let found = value.split_once(' ').and_then(|(since, path)| {
+        let since = Moment::from(since.parse::<jiff::Timestamp>().ok()?);
+        (now < since.after(LONGEST)).then_some(())?;
+        page(path)
+    });
+    (jar.remove(cookie(NAME.to_owned(), String::new())), found.unwrap_or_else(|| "/".to_owned()))
+}
+
+/// Returns the path anew if it is the one of a page, or `None`.
+fn page(path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    match parts.as_slice() {
+        [""] => Some("/".to_owned()),
+        [one @ ("history" | "policies")] => Some(format!("/{one}")),
+        ["n", namespace, kind @ ("a" | "w"), name] if is_name(namespace) && is_name(name) => {
+            Some(format!("/n/{namespace}/{kind}/{name}"))
+        }
+        _ => None,
+    }
+}
+
+/// Names of objects need no escapes in a path, so none are read.
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.len() <= LONGEST_NAME && name.chars().all(fits) && is_edge(name.chars().next()) && is_edge(name.chars().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum_extra::extract::cookie::Key;
+
+    use super::*;
+    use crate::session::now;
+
+    fn landed(path: &str) -> String {
+        let jar = remember(PrivateCookieJar::new(Key::generate()), path, now());
+        take(jar, now()).1
+    }
+
+    #[test]
+    fn one_lands_on_the_page_that_was_asked_for() {
+        for path in ["/", "/history", "/policies", "/n/finance/a/run-1.gate-2", "/n/a/w/b"] {
+            assert_eq!(landed(path), path);
+        }
+        assert_eq!(landed("/n/finance/a/x/decide"), "/n/finance/a/x");
+    }
+
+    #[test]
+    fn whatever_is_no_page_of_ours_leads_to_the_inbox() {
+        for path in [
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example/",
+            "/%2f%2fevil.example",
+            "/n/../a/x",
+            "/n/a/a/..",
+            "/n/a/a/x%2f..",
+            "/n/a/a/x?next=//evil",
+            "/n/a/a/x#y",
+            "/n/a/a/x\r\nSet-Cookie: a=b",
+            "/history.csv",
+            "/history/",
+            "/events",
+            "/sign-in",
+            "/sign-out",
+            "/static/x/page.css",
+            "/n/a/b/x",
+            "/n//a/x",
+            "",
+            "history",
+        ] {
+            assert_eq!(landed(path), "/", "{path}");
+        }
+    }
+
+    #[test]
+    fn it_is_forgotten_after_a_while_and_when_it_was_used() {
+        let at = now();
+        let jar = remember(PrivateCookieJar::new(Key::generate()), "/history", at);
+        assert_eq!(take(jar.clone(), at.after(LONGEST)).1, "/");
+        let (jar, first) = take(jar, at);
+        assert_eq!((first.as_str(), take(jar, at).1.as_str()), ("/history", "/"));
+    }
+}

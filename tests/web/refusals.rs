@@ -1,0 +1,235 @@
+//! What is not sent, or refused: each is told where it was typed, in the form's or the policy's own words, and nothing is lost.
+//! They must not send anything but by the page, where the test says nothing else.
+
+use http::Method;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::browser::{Look, Page, css, label, role, text};
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path, user};
+
+/// The decisions that reached the API server through the page, without those that were only tried.
+fn sent(harness: &Harness) -> usize {
+    let seen = harness.witness.seen();
+    seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
+}
+
+/// Sends a form as the page would, whatever the page shows; returns what is said instead of a decision.
+async fn forced(page: &Page, asked: &Approval, verdict: &str) -> String {
+    let digest = asked.spec.request.digest.to_string();
+    let fields = json!({"verdict": verdict, "digest": digest, "confirmed": "yes"});
+    let action = format!("{}/decide", path(asked));
+    let script = format!(
+        "fetch('{action}', {{method: 'POST', body: new URLSearchParams({fields})}}).then(answer => answer.text()).then(text =>
+            new DOMParser().parseFromString(text, 'text/html').getElementById('problem')?.textContent ?? text)"
+    );
+    page.evaluate(&script).await.unwrap().as_str().unwrap().to_owned()
+}
+
+async fn reads(harness: &Harness, who: &str, asked: &Approval) -> Page {
+    let page = harness.signed_in(who, &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.at(&path(asked))).await.unwrap(), 200);
+    page
+}
+
+#[tokio::test]
+async fn a_wrong_answer_is_told_at_its_field_in_the_forms_own_words_and_nothing_typed_is_lost() {
+    let (harness, [runs]) = Harness::with_runs(["answers"]).await.unwrap();
+    let form = json!({"questions": [
+        {"id": "ticket", "pattern": "CHG-[0-9]{1,6}", "errorMessage": "a ticket looks like CHG-4711"},
+        {"id": "size", "options": [{"id": "small"}, {"id": "large"}]},
+        {"id": "note", "required": false, "maxLength": 20},
+    ]});
+    let asked = runs.gate("answers", json!({"form": form, "allowedVerdicts": ["Approve", "Respond"]})).await;
+    for look in [Look::default(), Look::default().without_scripts()] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        page.click(text("Respond: answer the questions")).await.unwrap();
+        let ticket = role("group", "ticket");
+        page.fill(label("ticket: text"), "CH-1").await.unwrap();
+        page.check(label("large"), true).await.unwrap();
+        page.fill(css("#reason-respond"), "as agreed").await.unwrap();
+        page.click(role("button", "Respond")).await.unwrap();
+        page.wait(text("a ticket looks like CHG-4711").inside(&ticket)).await.unwrap();
+        assert_eq!(page.response().await.unwrap().status, 422);
+        assert_eq!(page.attribute(label("ticket: text"), "aria-invalid").await.unwrap().as_deref(), Some("true"));
+        page.wait(text("Nothing was sent.")).await.unwrap();
+        assert_eq!(page.value(label("ticket: text")).await.unwrap(), "CH-1");
+        assert_eq!(page.value(css("#reason-respond")).await.unwrap(), "as agreed");
+        assert_eq!(page.count(css("input[value=large]:checked")).await.unwrap(), 1);
+        page.screenshot("wrong-answer").await.unwrap();
+        page.fill(label("ticket: text"), "CHG-1").await.unwrap();
+        page.fill(label("note: text"), "more than twenty characters").await.unwrap();
+        page.click(role("button", "Respond")).await.unwrap();
+        page.wait(text("20").inside(role("group", "note (may be left out)")).nth(0)).await.unwrap();
+        page.wait(css("[role=alert]").inside(role("group", "note (may be left out)"))).await.unwrap();
+        page.fill(label("note: text"), "").await.unwrap();
+        page.click(role("button", "Respond")).await.unwrap();
+        page.wait(role("heading", "Respond: review?")).await.unwrap();
+    }
+    assert_eq!(sent(&harness), 0, "nothing but attempts");
+}
+
+#[tokio::test]
+async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
+    let (harness, [runs]) = Harness::with_runs(["json"]).await.unwrap();
+    let spec = json!({"steps": [
+        {"name": "order", "set": {"value": "{\"amount\": 1}"}},
+        {"name": "review", "hitl": {"prompt": "Pay?", "reviews": "order", "approvers": [user("alice")],
+            "allowedVerdicts": ["Approve", "Modify"]}},
+    ]});
+    runs.start_as("dana", "json", spec).await;
+    let asked = runs.asked("json").await;
+    let page = reads(&harness, "alice", &asked).await;
+    page.click(text("Modify: change it, then go on")).await.unwrap();
+    let field = css("#modify-response");
+    for (slip, said) in [("{amount: 2}", "it is no JSON"), ("{\"amount\": null}", "null cannot be sent")] {
+        page.fill(&field, slip).await.unwrap();
+        page.click(role("button", "See the difference")).await.unwrap();
+        page.wait(text(said).inside("#modify-response-problem")).await.unwrap();
+        assert_eq!(
+            page.attribute(&field, "aria-describedby").await.unwrap().as_deref(),
+            Some("modify-response-problem")
+        );
+        assert_eq!(page.value(&field).await.unwrap(), slip);
+    }
+    page.fill(&field, "{\n  \"amount\": 1\n}").await.unwrap();
+    page.click(role("button", "See the difference")).await.unwrap();
+    page.wait(text("nothing was changed").inside("#problem")).await.unwrap();
+    page.fill(&field, "{\"amount\": 2}").await.unwrap();
+    page.click(role("button", "See the difference")).await.unwrap();
+    page.wait(role("heading", "Modify: review?")).await.unwrap();
+    page.click(role("button", "Modify")).await.unwrap();
+    page.wait(role("heading", "Decisions so far")).await.unwrap();
+    assert_eq!(runs.decision(&asked, "alice").await["parameters"], json!({"response": {"amount": 2}}));
+}
+
+#[tokio::test]
+async fn a_reason_that_is_required_is_asked_for_at_its_field() {
+    let (harness, [runs]) = Harness::with_runs(["reason"]).await.unwrap();
+    let asked = runs
+        .gate("reason", json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"}))
+        .await;
+    let page = reads(&harness, "alice", &asked).await;
+    page.fill(css("#reason"), "...").await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(text("requires a reason with at least one letter or digit").inside("#reason-problem")).await.unwrap();
+    page.click(text("Modify: change it, then go on")).await.unwrap();
+    page.fill(css("#modify-response"), "another").await.unwrap();
+    page.fill(css("#reason-modify"), "!").await.unwrap();
+    page.click(role("button", "See the difference")).await.unwrap();
+    page.wait(text("requires a reason with at least one letter or digit").inside("#reason-modify-problem"))
+        .await
+        .unwrap();
+    assert_eq!(page.value(css("#modify-response")).await.unwrap(), "another");
+    assert_eq!(sent(&harness), 0);
+}
+
+#[tokio::test]
+async fn who_must_not_decide_reads_why_and_whoever_sends_it_anyway_gets_the_policys_own_sentence() {
+    let (harness, [runs]) = Harness::with_runs(["refused"]).await.unwrap();
+    runs.namespace.bind("signoff-requester", "alice@example.com").await.unwrap();
+    let gate = |fields: Value| crate::runs::spec(fields);
+    runs.start_as("alice", "own", gate(json!({"excludeRequester": true, "approvers": [user("alice"), user("bob")]})))
+        .await;
+    let own = runs.asked("own").await;
+    let excluded = json!({"excluded": ["alice@example.com"], "approvers": [{"kind": "Group", "name": "finance"}]});
+    let excluded = runs.gate("excluded", excluded).await;
+    let others = runs.gate("others", json!({"approvers": [user("bob")]})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    for (asked, said) in [
+        (&own, "the requester must not decide this gate (excludeRequester)"),
+        (&excluded, "excluded from deciding this gate (spec.request.excluded)"),
+        (&others, "alice@example.com is not an approver of this gate, by name or by group (spec.request.quorums)"),
+    ] {
+        page.goto(&harness.at(&path(asked))).await.unwrap();
+        page.wait(text("cannot decide")).await.unwrap();
+        assert!(!page.visible(role("heading", "Decide")).await.unwrap());
+        let answer = forced(&page, asked, "Approve").await;
+        assert!(answer.contains("Nothing was sent.") && answer.contains(said), "{said}: {answer}");
+        assert_eq!(runs.decision(asked, "alice").await, Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn who_lacks_the_right_to_decide_reads_the_policys_own_sentence() {
+    let (harness, [runs]) = Harness::with_runs(["rights"]).await.unwrap();
+    let asked = runs.gate("rights", json!({"approvers": [user("viktor")]})).await;
+    let page = reads(&harness, "viktor", &asked).await;
+    page.fill(css("#reason"), "I would").await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(css("#problem")).await.unwrap();
+    let said = page.text(css("#problem")).await.unwrap();
+    assert!(said.contains("viktor@example.com"), "{said}");
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "I would");
+    assert_eq!(runs.decision(&asked, "viktor").await, Value::Null);
+}
+
+#[tokio::test]
+async fn a_second_vote_and_one_that_comes_too_late_are_refused_in_words() {
+    let (harness, [runs]) = Harness::with_runs(["late"]).await.unwrap();
+    let both = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "any"});
+    let asked = runs.gate("late", both).await;
+    // Without scripts, so that nothing tells her before she sends.
+    let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
+    let other = page.tab().await.unwrap();
+    for page in [&page, &other] {
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+    }
+    vote(&runs, "alice", &asked, "Approve").await;
+    page.click(role("button", "Reject")).await.unwrap();
+    page.wait(text("you approved").inside("#problem")).await.unwrap();
+    page.wait(text("a decision is final").inside("#problem")).await.unwrap();
+    vote(&runs, "bob", &asked, "Reject").await;
+    runs.ended("late").await;
+    other.click(role("button", "Reject")).await.unwrap();
+    other.wait(text("too late: this gate was decided").inside("#problem")).await.unwrap();
+    other.wait(text("Reject by bob@example.com").inside("#problem")).await.unwrap();
+    other.wait(role("heading", "How it was decided")).await.unwrap();
+    assert_eq!(sent(&harness), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_the_one_that_was_read_is_to_be_read_again() {
+    let (harness, [runs]) = Harness::with_runs(["changed"]).await.unwrap();
+    let asked = runs.gate("changed", json!({})).await;
+    let page = reads(&harness, "alice", &asked).await;
+    page.fill(css("#reason"), "as I read it").await.unwrap();
+    let other = format!("document.querySelector('input[name=digest]').value = 'sha256:{}'", "0".repeat(64));
+    page.evaluate(&other).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(text("Read it again").inside("#problem")).await.unwrap();
+    assert_eq!(page.response().await.unwrap().status, 409);
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "as I read it");
+    // The form is now that of the request as it is.
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Approve: review?")).await.unwrap();
+    // Its run is deleted before she confirms.
+    runs.all::<Workflow>().delete("changed", &DeleteParams::default()).await.unwrap();
+    runs.until_gone(&asked.name_any()).await;
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Not found")).await.unwrap();
+    assert_eq!(sent(&harness), 0);
+}
+
+#[tokio::test]
+async fn a_double_click_sends_once() {
+    let (harness, [runs]) = Harness::with_runs(["double"]).await.unwrap();
+    let asked = runs.gate("double", json!({"approvers": [user("alice"), user("bob")], "threshold": 2})).await;
+    let page = reads(&harness, "alice", &asked).await;
+    page.evaluate("(b => { b.click(); b.click(); })(document.querySelector('button[value=Approve]'))").await.unwrap();
+    page.wait(role("heading", "Approve: review?")).await.unwrap();
+    harness.witness.forget();
+    harness.witness.delay(std::time::Duration::from_millis(200));
+    page.evaluate("(b => { b.click(); b.click(); })(document.querySelector('.confirm button.main'))").await.unwrap();
+    page.wait(role("heading", "Decisions so far")).await.unwrap();
+    assert_eq!(sent(&harness), 1);
+    page.wait(text("Approve by alice@example.com (you)")).await.unwrap();
+}
+
+async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
+    runs.decides(who, asked, json!({"verdict": verdict, "requestDigest": asked.spec.request.digest})).await;
+}
