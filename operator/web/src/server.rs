@@ -167,8 +167,10 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
     let is_ours = |name: HeaderName, ours: &str| !says(&name) || named(name) == Some(ours);
+    // What browsers send for a form of a page with our Referrer-Policy. That it is our form only the other header says.
+    let is_hidden = named(ORIGIN) == Some("null") && named(site.clone()) == Some("same-origin");
     // Each that is there must agree: a page of a neighbouring host (same-site) is another site.
-    if is_ours(ORIGIN, &state.settings.origin()) && is_ours(site, "same-origin") {
+    if (is_hidden || is_ours(ORIGIN, &state.settings.origin())) && is_ours(site, "same-origin") {
         return None;
     }
     Some(PageError::Refused(FOREIGN.to_owned()).into_response())
