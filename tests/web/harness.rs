@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow};
 use futures::future::join_all;
-use signoff_tests::browser::{Look, Page, any, css, label, role};
+use signoff_tests::browser::{Look, Page, css, label, role};
 use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
 
 use crate::runs::Runs;
@@ -59,7 +59,7 @@ impl Harness {
         let page = self.visitor(look, "/sign-in").await?;
         page.fill(css("#token"), token).await?;
         page.click(role("button", "Sign in with a token")).await?;
-        page.wait(any("heading").nth(0)).await?;
+        page.wait(css(".who, [role=alert]")).await?;
         Ok(page)
     }
 
