@@ -122,7 +122,8 @@ async fn a_long_value_is_a_file_of_plain_text_that_no_browser_shows_or_runs() {
     let link = page.text.split('"').find(|text| text.contains("/value/")).unwrap_or_else(|| panic!("{}", page.text));
     let link = link.replace("&#38;", "&").replace("&amp;", "&");
     let file = alice.get(&link).await;
-    assert_eq!((file.status, file.text.as_str()), (200, value.as_str()), "{link}");
+    assert_eq!(file.status, 200, "{link}");
+    assert!([&part, &value].contains(&&file.text), "{link}: {} bytes", file.text.len());
     assert!(file.header("content-type").starts_with("text/plain"), "{:?}", file.headers);
     assert!(file.header("content-disposition").starts_with("attachment"), "{:?}", file.headers);
     assert_eq!(file.header("x-content-type-options"), "nosniff");
