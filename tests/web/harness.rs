@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, ensure};
 use futures::future::join_all;
 use signoff_tests::browser::{Look, Page, css, label, role};
-use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
+use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witness, named};
 
 use crate::runs::Runs;
 
