@@ -46,6 +46,8 @@ async fn who_is_still_typing_hears_that_it_was_decided_and_keeps_a_draft() {
     page.wait(text("It was decided meanwhile.").inside("[aria-live=polite]")).await.unwrap();
     page.wait(role("heading", "How it was decided")).await.unwrap();
     page.wait(text("Rejected (Reject) by bob@example.com")).await.unwrap();
+    assert_eq!(page.text(css(".top .state")).await.unwrap().replace('\n', " "), "✕ Rejected");
+    assert!(!page.visible(css(".jump")).await.unwrap());
     assert!(!page.visible(role("button", "Approve")).await.unwrap(), "there is nothing to decide any more");
     page.accessible().await.unwrap();
     page.screenshot("decided-meanwhile").await.unwrap();

@@ -92,10 +92,17 @@
     if (state && form && state.dataset.digest !== form.value) {
       tell("This request has changed: read it again before you decide.", "Read it", () => location.reload());
     }
+    const badge = document.querySelector(".top .state");
+    if (badge && state?.dataset.phase) {
+      badge.className = `state ${state.dataset.phase.toLowerCase()}`;
+      badge.firstElementChild.textContent = state.dataset.mark;
+      badge.lastChild.textContent = ` ${state.dataset.phase}`;
+    }
     const closed = document.querySelector("[data-renew][data-closed]");
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
       decide.hidden = true;
+      document.querySelector(".jump")?.remove();
       tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", () => location.reload());
     }
   }
