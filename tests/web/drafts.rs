@@ -133,12 +133,14 @@ async fn a_draft_survives_a_session_that_ends() {
     tab.goto(&harness.at("/")).await.unwrap();
     tab.wait(text("This page is not live any more: the session may have ended.")).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
-    page.wait(role("heading", "Sign in")).await.unwrap();
+    page.wait(role("heading", "Sign in again")).await.unwrap();
+    page.wait(text("Nothing was decided.")).await.unwrap();
+    page.accessible().await.unwrap();
     page.screenshot("session-ended").await.unwrap();
-    page.clear_cookies().await.unwrap();
-    page.goto(&harness.at("/sign-in")).await.unwrap();
-    harness.at_the_issuer(&page, "alice", None).await.unwrap();
-    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.click(role("link", "Sign in again")).await.unwrap();
+    // The issuer still knows her, and she is back where she was.
+    page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
+    page.wait_url(&path(&asked)).await.unwrap();
     is_back(&page, "slowly typed").await;
     assert_eq!(runs.decision(&asked, "alice").await, json!(null));
 }

@@ -1,7 +1,7 @@
 //! What most tests of the inbox begin with: the suite's cluster and issuer, a witness, and a page of the test's own.
 //! It must not decide anything: it signs people in.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use futures::future::join_all;
 use signoff_tests::browser::{Look, Page, css, label, role};
 use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witness, named};
@@ -70,6 +70,14 @@ impl Harness {
         // The page of the form has a heading too: what comes has a user, or says why not.
         page.wait(css("body[data-user], [role=alert]")).await?;
         Ok(page)
+    }
+
+    /// Fails when the browser complained about this page; the issuer's pages are another matter.
+    pub(crate) async fn content(&self, page: &Page) -> Result<()> {
+        let issuer = &self.issuer.url;
+        let found: Vec<_> = page.complaints().await?.into_iter().filter(|one| !one.contains(issuer)).collect();
+        ensure!(found.is_empty(), "the browser complains: {}", found.join("; "));
+        Ok(())
     }
 
     /// A browser in which nobody is signed in, at this path.

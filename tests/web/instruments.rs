@@ -181,7 +181,7 @@ async fn client(witness: &Witness, token: Option<&str>, impersonate: Option<&str
 }
 
 /// The administrator's own token, as the kubeconfig has it.
-fn admin_token(cluster: &Cluster) -> String {
+pub(crate) fn admin_token(cluster: &Cluster) -> String {
     let file = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let file: serde_json::Value = serde_saphyr::from_str(&file).unwrap();
     let users = file["users"].as_array().unwrap();

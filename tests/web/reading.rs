@@ -1,10 +1,9 @@
 //! One request as its reader sees it: facts first, the whole of what is decided, and the words of others as text.
 //! They must not decide by the page.
 
-use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
-use signoff_api::{Approval, Blob, Digest};
+use signoff_api::{Approval, Digest};
 use signoff_tests::browser::{Look, Page, css, role, text};
 
 use crate::harness::Harness;
@@ -28,7 +27,7 @@ async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
 async fn facts_come_before_prose_and_the_decision_is_last() {
     let (harness, [runs]) = Harness::with_runs(["facts"]).await.unwrap();
     let gate = json!({"contextDisplay": "Decide\nApprove this, says the model", "prompt": "Really?", "excluded": ["erin@example.com"],
-        "onReject": "continue", "timeout": {"after": "3h", "action": "Skip"}});
+        "onReject": "continue", "timeout": {"after": "30h", "action": "Skip"}});
     let asked = runs.gate("facts", gate).await;
     let page = reads(&harness, "alice", &asked).await;
     let order = json!([
@@ -45,8 +44,8 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
         "alice@example.com",
         "1 person",
         "erin@example.com",
-        "in 2h",
-        "then it counts as skipped",
+        "in 29h",
+        "then the run goes on without an answer",
         "the run goes on with act",
         "alice@example.com, one of the approvers",
     ] {
@@ -62,7 +61,7 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
 }
 
 #[tokio::test]
-async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_is_missing_is_told() {
+async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_read_is_told() {
     let (harness, [runs]) = Harness::with_runs(["whole"]).await.unwrap();
     let long = format!("{}the last word", "a long report, ".repeat(1000));
     runs.start_as(
@@ -84,11 +83,8 @@ async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_is_missing_
     page.wait(text("✓ digest verified")).await.unwrap();
     page.wait(text(&format!("{} bytes, whole", long.len()))).await.unwrap();
 
-    let blobs = runs.all::<Blob>();
-    for blob in blobs.list(&ListParams::default()).await.unwrap() {
-        blobs.delete(blob.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
-    }
-    page.reload().await.unwrap();
+    // nina may read requests, and no Blobs.
+    let page = reads(&harness, "nina", &asked).await;
     page.wait(text("Not the whole text.")).await.unwrap();
     assert_eq!(page.count(text("✓ digest verified")).await.unwrap(), 0);
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
@@ -129,7 +125,7 @@ async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
         assert!(!outside.concat().contains(hidden), "{hidden:?} is shown as itself");
     }
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
-    for part in ["<script>window.owned = 1</script>", "⟨U+202E⟩", "⟨U+001B⟩", "{{ 7 * 7 }}"] {
+    for part in ["<script>window.owned = 1</script>", "⟨U+202E⟩", "{{ 7 * 7 }}"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     page.wait(text("It has characters that are not visible").nth(0)).await.unwrap();
@@ -156,7 +152,7 @@ async fn votes_of_several_people_and_what_is_still_needed_are_told() {
         assert!(votes.contains(part), "{part}: {votes}");
     }
     let facts = page.text(css("#state")).await.unwrap();
-    for part in ["2 people", "0 of 2 so far", "only Retry, Reject and Abort"] {
+    for part in ["2 people, as many for Reject", "then it stays open for Retry, Reject and Abort only"] {
         assert!(facts.contains(part), "{part}: {facts}");
     }
     let approve = page.text(css(".verdict").nth(0)).await.unwrap();

@@ -62,7 +62,10 @@ impl Runs {
         let asks = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.pending.len() == count)
         };
-        let _: Workflow = self.until(run, "asks", asks).await;
+        let found: Workflow = self.until(run, "asks", asks).await;
+        for name in found.status.unwrap().pending {
+            self.until(&name, "is there", |found: Option<&Approval>| found.is_some()).await;
+        }
     }
 
     /// Waits until a run asks again, by another request than this one.

@@ -79,6 +79,8 @@ impl Connection {
         let mut headers = HeaderMap::new();
         match (self.auth, identity) {
             (Auth::PassThrough, Identity::Bearer(token)) => {
+                // The API server would take it for an anonymous request.
+                anyhow::ensure!(!token.expose_secret().is_empty(), "an empty token is nobody's");
                 let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))?;
                 value.set_sensitive(true);
                 headers.insert(AUTHORIZATION, value);

@@ -19,9 +19,10 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, live, policies, run,
+    history, inbox, policies, run,
     scope::{is_name, is_namespace},
-    session::{callback, now, sign_in, wanted},
+    session::{now, wanted},
+    sign_in,
     state::PageState,
 };
 
@@ -61,14 +62,14 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
-        .route("/events", get(live::events))
+        .route("/events", get(inbox::events))
         .route("/n/{namespace}/w/{name}", get(run::page))
         .route("/n/{namespace}/w/{name}/events", get(run::events))
         .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
-        .route("/sign-in/start", post(callback::start))
-        .route("/sign-in/callback", get(callback::end))
+        .route("/sign-in/start", post(sign_in::callback::start))
+        .route("/sign-in/callback", get(sign_in::callback::end))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
         .route_layer(middleware::from_fn(only_names))

@@ -35,9 +35,18 @@
     news.replaceChildren(line);
   }
 
-  async function renew(selector) {
-    await htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
-    times(document);
+  // One after the other: a change that comes while a part is fetched has it fetched once more, into what is there then.
+  let renewing = Promise.resolve();
+  const next = new Map();
+  function renew(selector) {
+    if (next.has(selector)) return next.get(selector);
+    const fetched = () => {
+      next.delete(selector);
+      return htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
+    };
+    renewing = renewing.then(fetched).then(() => times(document), () => {});
+    next.set(selector, renewing);
+    return renewing;
   }
 
   let source = null;
@@ -83,10 +92,17 @@
     if (state && form && state.dataset.digest !== form.value) {
       tell("This request has changed: read it again before you decide.", "Read it", () => location.reload());
     }
+    const badge = document.querySelector(".top .state");
+    if (badge && state?.dataset.phase) {
+      badge.className = `state ${state.dataset.phase.toLowerCase()}`;
+      badge.firstElementChild.textContent = state.dataset.mark;
+      badge.lastChild.textContent = ` ${state.dataset.phase}`;
+    }
     const closed = document.querySelector("[data-renew][data-closed]");
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
       decide.hidden = true;
+      document.querySelector(".jump")?.remove();
       tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", () => location.reload());
     }
   }

@@ -75,7 +75,7 @@ async fn every_page_and_every_form_asks_with_the_token_of_its_session_whoever_el
 
 #[tokio::test]
 async fn nothing_of_a_requests_headers_reaches_the_api_server() {
-    let (harness, [runs]) = Harness::with_runs(["smuggled"]).await.unwrap();
+    let (harness, [runs]) = Harness::with_runs(["besides"]).await.unwrap();
     let asked_for = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;
     harness.witness.forget();

@@ -6,6 +6,7 @@ mod cookies;
 mod floods;
 mod foreign;
 mod identity;
+mod impersonated;
 mod texts;
 mod tokens;
 pub(crate) mod visitor;

@@ -188,6 +188,8 @@ struct Editor {
 struct Escalate {
     /// The number of each, their name, and whether they were chosen before.
     targets: Vec<(usize, String, bool)>,
+    /// Whether naming nobody asks the next level of the gate.
+    has_level: bool,
     comes_to: String,
 }
 
@@ -426,7 +428,8 @@ fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
         fields.into_iter().map(one).collect()
     };
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(usize::MAX);
-    let can_escalate = !request.escalate_to.is_empty() || level < request.timeout.escalation.len();
+    let has_level = level < request.timeout.escalation.len();
+    let can_escalate = !request.escalate_to.is_empty() || has_level;
     let button =
         |verdict: Verdict, label, class| Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class };
     let buttons = [
@@ -449,6 +452,7 @@ fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
         retry: if takes(Verdict::Retry) { editors(Verdict::Retry, "retry") } else { Vec::new() },
         defer: takes(Verdict::Defer).then(|| field("guidance", String::new())),
         escalate: (takes(Verdict::Escalate) && can_escalate).then(|| Escalate {
+            has_level,
             targets: request.escalate_to.iter().enumerate().map(shown).collect(),
             comes_to: foreseen(Verdict::Escalate),
         }),

@@ -99,6 +99,13 @@ impl Feeds {
         }
     }
 
+    /// Ends all feeds: the page ends.
+    pub fn end_all(&self) {
+        for (_, feed) in lock(&self.open).drain() {
+            feed.end(Ended::Over);
+        }
+    }
+
     /// Returns the number of open feeds.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -72,6 +72,11 @@ impl Streams {
     pub fn end(&self, token: &TokenId) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
     }
+
+    /// Ends all streams: the page ends.
+    pub fn end_all(&self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }
 
 impl Place {

@@ -5,7 +5,7 @@
 mod health;
 mod logging;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, pin::pin, time::Duration};
 
 use anyhow::Context;
 use axum_extra::extract::cookie::Key;
@@ -22,6 +22,7 @@ use signoff_web::{
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
 };
 
 /// As in the operator; see docs/benchmarks.md.
@@ -30,6 +31,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The threads on which decisions are counted: a costly answer of one person must not stop the others.
 const COUNTERS: usize = 2;
+
+/// The time that requests have to end when the page ends.
+const GRACE: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
@@ -62,14 +66,25 @@ async fn main() -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
     let health = health::listen(settings.health_listen, connection.clone()).await?;
-    let page = server::router(PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key }))?;
-    let serving = axum::serve(listener, page.into_make_service_with_connect_info::<SocketAddr>());
+    let state = PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key });
+    let page = server::router(state.clone())?.into_make_service_with_connect_info::<SocketAddr>();
+    let (end, ends) = oneshot::channel();
+    let serving = axum::serve(listener, page).with_graceful_shutdown(async {
+        let _ = ends.await;
+    });
+    let mut serving = pin!(serving.into_future());
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
-        ended = serving => ended.context("serving the page")?,
-        // Streams of events never end by themselves, and a form that is on its way is sent again by its person.
+        ended = &mut serving => return ended.context("serving the page"),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+    }
+    // Who has sent a form learns what became of it. Streams of events never end by themselves.
+    let _ = end.send(());
+    state.feeds.end_all();
+    state.streams.end_all();
+    if tokio::time::timeout(GRACE, serving).await.is_err() {
+        tracing::warn!("requests were cut off that took longer than {GRACE:?}");
     }
     health.abort();
     tracing::info!("stopped");

@@ -1,0 +1,131 @@
+//! A page that impersonates: its own token and the names of exactly this session, and names that it refuses to speak for.
+//! They must not use a right of the page that a request did not need.
+
+use serde_json::json;
+use signoff_tests::browser::{Look, Page, css, label, role};
+use signoff_tests::control_plane::{Cluster, Seen, Witness, named};
+
+use super::visitor::{Visitor, asked, only_reads};
+use crate::harness::Harness;
+use crate::runs::{Runs, path, user};
+
+/// A page that impersonates with an administrator's token: what it does not send is not for want of a right.
+async fn impersonating(prefix: &str) -> (Harness, Runs, String) {
+    let cluster = Cluster::web().unwrap();
+    let runs = Runs::of(&cluster, prefix).await;
+    let own = crate::instruments::admin_token(&cluster);
+    let witness = Witness::start(&cluster).await.unwrap();
+    let harness = Harness::set_with(|options| {
+        options.kubeconfig = witness.kubeconfig(Some(&own)).unwrap();
+        options.arguments = ["--auth=legacy-impersonation", "--i-accept-legacy-impersonation", "--username-prefix=-"]
+            .map(str::to_owned)
+            .to_vec();
+        options.arguments.push(format!("--namespace={}", runs.name()));
+    });
+    let mut harness = harness.await.unwrap();
+    harness.witness = witness;
+    (harness, runs, own)
+}
+
+/// Signs in at the issuer, in a browser.
+async fn at_the_issuer(harness: &Harness, email: &str, groups: &str) -> Page {
+    let page = harness.visitor(&Look::default(), "/sign-in").await.unwrap();
+    page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
+    page.fill(label("Email"), email).await.unwrap();
+    page.fill(label("Groups"), groups).await.unwrap();
+    page.click(role("button", "Sign in")).await.unwrap();
+    page.wait_url(&harness.at("/")).await.unwrap();
+    page
+}
+
+/// The cookies of a browser, for requests that no browser would send.
+async fn visitor(harness: &Harness, page: &Page) -> Visitor {
+    let mut visitor = Visitor::stranger(&harness.web);
+    let cookies = page.cookies().await.unwrap().into_iter().filter(|cookie| cookie.name.starts_with("__Host-"));
+    visitor.cookies = cookies.map(|cookie| (cookie.name, cookie.value)).collect();
+    visitor
+}
+
+/// The page's own token, and the names of one of the cast.
+fn is_as(seen: &Seen, own: &str, person: &str) {
+    let person = named(person).unwrap();
+    let mut wanted = vec![("impersonate-user".to_owned(), person.user.to_owned())];
+    wanted.extend(person.groups.iter().map(|group| ("impersonate-group".to_owned(), (*group).to_owned())));
+    wanted.push(("impersonate-extra-signoff.dev%2fchannel".to_owned(), "web".to_owned()));
+    wanted.sort();
+    let mut sent = seen.impersonates();
+    sent.sort();
+    assert_eq!(sent, wanted, "{} {}", seen.method, seen.path);
+    assert_eq!(seen.headers.get_all("authorization").iter().count(), 1);
+    assert_eq!(seen.token(), Some(own), "{} {}", seen.method, seen.path);
+}
+
+#[tokio::test]
+async fn an_impersonating_page_sends_the_names_of_exactly_one_session_whatever_a_request_says() {
+    let (harness, runs, own) = impersonating("as-whom").await;
+    let asks = json!({"approvers": [user("alice"), user("bob")], "threshold": 2});
+    let approval = runs.gate("one", asks).await;
+    let browsers =
+        [at_the_issuer(&harness, "alice@example.com", "").await, at_the_issuer(&harness, "bob@example.com", "").await];
+    let (alice, bob) = (visitor(&harness, &browsers[0]).await, visitor(&harness, &browsers[1]).await);
+    for page in browsers {
+        page.close().await.unwrap();
+    }
+    let smuggled = [
+        ("impersonate-user", "admin"),
+        ("impersonate-group", "system:masters"),
+        ("impersonate-extra-signoff.dev%2fchannel", "terminal"),
+        ("impersonate-uid", "0"),
+        ("authorization", "Bearer smuggled"),
+        ("x-remote-user", "admin"),
+    ];
+    for (person, visitor) in [("alice", &alice), ("bob", &bob)] {
+        harness.witness.forget();
+        for page in ["/", &path(&approval), "/history", "/policies", &format!("/n/{}/w/one", runs.name())] {
+            assert_eq!(visitor.send("GET", page, &smuggled, None).await.status, 200, "{page}");
+        }
+        let fields = super::visitor::form(&super::visitor::approve(&approval));
+        let ours = [("origin", visitor.url.as_str()), ("sec-fetch-site", "same-origin"), super::visitor::FORM];
+        let headers = [&smuggled[..], &ours].concat();
+        let said = visitor.send("POST", &format!("{}/decide", path(&approval)), &headers, Some(fields)).await;
+        assert_eq!(said.status, 303, "{}", said.text);
+        let seen = asked(&harness.witness);
+        assert!(seen.len() > 8 && seen.iter().any(|seen| seen.method == http::Method::PATCH));
+        seen.iter().for_each(|seen| is_as(seen, &own, person));
+        assert_eq!(runs.decision(&approval, person).await["verdict"], "Approve");
+    }
+    assert_eq!(runs.stored(&approval).await.spec.decisions.len(), 2);
+}
+
+#[tokio::test]
+async fn an_impersonating_page_speaks_for_no_agent_and_nobody_of_the_system_and_takes_no_pasted_token() {
+    let (harness, runs, own) = impersonating("refuses").await;
+    let approval = runs.gate("one", json!({})).await;
+    harness.witness.forget();
+    for (email, groups) in [
+        ("eve via mallory", "finance"),
+        ("system:admin", "finance"),
+        ("system:serviceaccount:signoff-system:signoff", "finance"),
+        ("masters@example.com", "finance,system:masters"),
+        ("nodes@example.com", "system:nodes"),
+    ] {
+        let page = harness.visitor(&Look::default(), "/sign-in").await.unwrap();
+        page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
+        page.fill(label("Email"), email).await.unwrap();
+        page.fill(label("Groups"), groups).await.unwrap();
+        page.click(role("button", "Sign in")).await.unwrap();
+        page.wait(css("[role=alert]")).await.unwrap();
+        assert!(page.text(css("[role=alert]")).await.unwrap().contains("refused"), "{email}");
+        let visitor = visitor(&harness, &page).await;
+        assert_eq!(visitor.get("/").await.status, 303, "{email}");
+        assert_eq!(visitor.approve(&approval).await.status, 401, "{email}");
+        page.close().await.unwrap();
+    }
+    let stranger = Visitor::stranger(&harness.web);
+    for token in [own, super::visitor::token(&harness, "alice@example.com").await] {
+        let said = stranger.post("/sign-in/token", &[("token", &token)]).await;
+        assert_eq!((said.status, said.headers.get("set-cookie")), (403, None), "{}", said.text);
+    }
+    only_reads(&harness.witness);
+    assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
+}
