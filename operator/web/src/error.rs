@@ -2,12 +2,9 @@
 //!
 //! It must not leave a person without the next thing to do.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use http::StatusCode;
 use signoff_cluster::error::plain;
 use signoff_review::answer::{missing_role, sentence};
-
-use crate::page;
 
 /// Why a page cannot be shown, or why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,22 +90,6 @@ impl From<kube::Error> for PageError {
     }
 }
 
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
-        if matches!(self, Self::Internal(_)) {
-            tracing::error!(error = %self, "a page could not be made");
-        }
-        let status = self.status();
-        let mut response = (status, page::problem(&self)).into_response();
-        if matches!(self, Self::TooMany(_)) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-        }
-        // What surrounds the routes turns it into a redirect to the sign-in page where somebody only looks.
-        response.extensions_mut().insert(self);
-        response
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -136,10 +117,6 @@ mod tests {
         assert_eq!(error(404, "gone").status(), StatusCode::NOT_FOUND);
         assert_eq!(error(409, "changed").status(), StatusCode::CONFLICT);
         assert_eq!(error(500, "etcd").status(), StatusCode::SERVICE_UNAVAILABLE);
-        let busy = error(429, "busy").into_response();
-        assert_eq!(
-            (busy.status(), busy.headers()[RETRY_AFTER].to_str().unwrap()),
-            (StatusCode::TOO_MANY_REQUESTS, "5")
-        );
+        assert_eq!(error(429, "busy").status(), StatusCode::TOO_MANY_REQUESTS);
     }
 }

@@ -8,12 +8,11 @@
 //! identity of one session. A GET changes nothing.
 //!
 //! * [`settings`], [`server`]: the command line, and the routes with what surrounds them
-//! * [`session`]: sign-in, cookies, and the verification of tokens at every request
-//! * [`connection`]: the way to the API server as somebody
-//! * [`inbox`]: the pages
-//! * [`history`], [`policies`]: what was decided, and what the policies demand
-//! * [`run`]: the page of a run
-//! * [`live`]: what waits for a token, followed while somebody looks
+//! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: how a session begins and ends
+//! * [`connection`]: the way to the API server as somebody; [`scope`]: where somebody may list
+//! * [`inbox`], [`approval`], [`run`], [`history`], [`policies`]: the pages
+//! * [`live`]: what is followed while somebody looks
+//! * [`page`], [`assets`], [`error`], [`problem`]: what all pages have, and what is said when one cannot be shown
 
 pub mod approval;
 pub mod assets;
@@ -24,9 +23,11 @@ pub mod inbox;
 pub mod live;
 pub mod page;
 pub mod policies;
+pub mod problem;
 pub mod run;
 pub mod scope;
 pub mod server;
 pub mod session;
 pub mod settings;
+pub mod sign_in;
 pub mod state;

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use signoff_api::Moment;
 
-use crate::{error::PageError, session::Caller};
+use crate::session::Caller;
 
 /// What surrounds the content of a page.
 #[derive(Clone, Debug)]
@@ -55,26 +55,6 @@ impl From<Moment> for Instant {
         let shown = at.timestamp().strftime("%-d %b, %H:%M UTC").to_string();
         Self { exact: at.to_string(), shown }
     }
-}
-
-#[derive(Template)]
-#[template(path = "problem.html")]
-struct Problem {
-    shell: Shell,
-    said: String,
-    retry: bool,
-    sign_in: bool,
-}
-
-/// Returns the page that tells a problem.
-#[must_use]
-pub fn problem(error: &PageError) -> Response {
-    html(&Problem {
-        shell: Shell::of_nobody(error.title()),
-        said: error.to_string(),
-        retry: matches!(error, PageError::Away(_) | PageError::TooMany(_)),
-        sign_in: matches!(error, PageError::SignIn),
-    })
 }
 
 /// Returns a rendered template.

@@ -19,9 +19,10 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, live, policies, run,
+    history, inbox, policies, run,
     scope::{is_name, is_namespace},
-    session::{callback, now, sign_in, wanted},
+    session::{now, wanted},
+    sign_in,
     state::PageState,
 };
 
@@ -57,17 +58,18 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/namespaces", post(inbox::places))
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
+        .route("/n/{namespace}/a/{name}/events", get(approval::events))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
-        .route("/events", get(live::events))
+        .route("/events", get(inbox::events))
         .route("/n/{namespace}/w/{name}", get(run::page))
         .route("/n/{namespace}/w/{name}/events", get(run::events))
         .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
-        .route("/sign-in/start", post(callback::start))
-        .route("/sign-in/callback", get(callback::end))
+        .route("/sign-in/start", post(sign_in::callback::start))
+        .route("/sign-in/callback", get(sign_in::callback::end))
         .route("/sign-out", post(sign_in::out))
         .route("/static/{*file}", get(assets::file))
         .route_layer(middleware::from_fn(only_names))
@@ -84,6 +86,17 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .with_state(state))
 }
 
+/// Whoever looks at an address that takes forms, such as by “try again”, comes to the page of the form.
+async fn other_way(method: Method, uri: Uri) -> Response {
+    if [Method::GET, Method::HEAD].contains(&method) {
+        let page =
+            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::of_form(uri.path()) };
+        return Redirect::to(&page).into_response();
+    }
+    let why = "this address does not take such a request: see the inbox";
+    (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
+}
+
 /// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not be more
 /// than one part of it.
 async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
@@ -98,17 +111,6 @@ async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, reques
     let why =
         "there is no such page: names of objects have lower-case letters, digits, hyphens and dots; see the inbox";
     PageError::NotFound(why.to_owned()).into_response()
-}
-
-/// Whoever looks at an address that takes forms, such as by “try again”, comes to the page of the form.
-async fn other_way(method: Method, uri: Uri) -> Response {
-    if [Method::GET, Method::HEAD].contains(&method) {
-        let page =
-            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::of_form(uri.path()) };
-        return Redirect::to(&page).into_response();
-    }
-    let why = "this address does not take such a request: see the inbox";
-    (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
 }
 
 /// Adds the headers of every response.
@@ -166,11 +168,13 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         let why = "the request does not say which site it comes from (Origin, Sec-Fetch-Site): use a current browser, or kubectl approve";
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
-    let is_ours = |name: HeaderName, ours: &str| !says(&name) || named(name) == Some(ours);
-    // What browsers send for a form of a page with our Referrer-Policy. That it is our form only the other header says.
-    let is_hidden = named(ORIGIN) == Some("null") && named(site.clone()) == Some("same-origin");
+    let is_same = named(site.clone()) == Some("same-origin");
+    // With `no-referrer` browsers send the origin of the page's own forms as `null`; only the other header tells them from those of
+    // a sandbox, and no page can set it.
+    let origin = named(ORIGIN);
+    let is_own = origin == Some(state.settings.origin().as_str()) || (origin == Some("null") && is_same);
     // Each that is there must agree: a page of a neighbouring host (same-site) is another site.
-    if (is_hidden || is_ours(ORIGIN, &state.settings.origin())) && is_ours(site, "same-origin") {
+    if (is_own || !says(&ORIGIN)) && (is_same || !says(&site)) {
         return None;
     }
     Some(PageError::Refused(FOREIGN.to_owned()).into_response())

@@ -192,7 +192,7 @@ fn issuer_url(text: &str) -> Result<IssuerUrl, String> {
 }
 
 fn session_length(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    let span: Span = text.parse()?;
     let longest = Duration::from_secs(8 * 3600);
     let length = span.duration();
     if length > longest || length < Duration::from_secs(60) {

@@ -6,6 +6,7 @@
 //! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
 
 mod decide;
+mod events;
 mod model;
 mod read;
 mod typed;
@@ -18,6 +19,7 @@ use axum::{
 use crate::{error::PageError, page, session::Caller, state::PageState};
 
 pub use decide::decide;
+pub use events::events;
 use model::ApprovalPage;
 use read::Read;
 use typed::{Problems, Typed};

@@ -51,6 +51,8 @@ pub struct ApprovalPage {
     mark: &'static str,
     is_closed: bool,
     digest: String,
+    /// The version of the object.
+    version: String,
     /// Why nobody must decide this request.
     broken: Option<String>,
     warnings: Vec<(String, String)>,
@@ -222,6 +224,7 @@ impl ApprovalPage {
             phase: status.phase.name(),
             mark: mark(status.phase),
             digest: request.digest.to_string(),
+            version: metadata.resource_version.clone().unwrap_or_default(),
             warnings: all_warnings.into_iter().map(|(label, text)| (label.to_owned(), text)).collect(),
             subject: subject(request, &read.whole),
             own: first.map_or_else(|| "none: it cannot be decided".to_owned(), |own| quorum::own(own, &status)),

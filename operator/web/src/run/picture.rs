@@ -138,8 +138,8 @@ fn draw(graph: &Graph, direction: RankDir) -> Picture {
         let name = at.to_string();
         let Some(label) = placed.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name)) else { continue };
         label.points.iter().for_each(|point| reach(point.x, point.y));
-        if let (Some(x), Some(_)) = (label.x, &edge.when) {
-            reach(x + label.width / 2.0, 0.0);
+        if let (Some((x, y)), Some(_)) = (label.x.zip(label.y), &edge.when) {
+            reach(x + label.width / 2.0, y + label.height / 2.0);
         }
         picture.ways.push(way(edge, graph, label));
     }

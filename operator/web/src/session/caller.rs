@@ -39,7 +39,7 @@ impl Caller {
     ///
     /// # Errors
     /// The session does not hold, the API server does not accept it, or cannot be reached.
-    pub(super) async fn of(session: &Session, state: &PageState) -> Result<Self, PageError> {
+    pub(crate) async fn of(session: &Session, state: &PageState) -> Result<Self, PageError> {
         let (identity, ends) = state.sessions.verify(session, now()).await?;
         let token = TokenId::of(&session.token);
         // A page that is reloaded with a dead token asks nobody.

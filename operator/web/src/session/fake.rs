@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     connection::Connection,
-    live::Feeds,
+    live::{Feeds, Streams},
     server,
     settings::Settings,
     state::{PageState, Parts},
@@ -197,8 +197,8 @@ impl World {
         let (seen, tokens) =
             (Arc::<Mutex<Vec<HeaderMap>>>::default(), Arc::<Mutex<HashMap<String, String>>>::default());
         let connection = Connection::over(api_server(Arc::clone(&seen), Arc::clone(&tokens)), settings.auth);
-        let (feeds, counter) = (Feeds::new(10), Counter::start(1).unwrap());
-        let state = PageState::new(Parts { settings, connection, sessions, feeds, counter, key });
+        let (feeds, streams, counter) = (Feeds::new(10), Streams::new(10), Counter::start(1).unwrap());
+        let state = PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key });
         let page = server::router(state.clone()).unwrap();
         Self { idp, seen, tokens, state, page }
     }

@@ -96,3 +96,26 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     }
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_asked_without_tls() {
+        let request =
+            http::Request::get("http://127.0.0.1:9/.well-known/openid-configuration").body(Vec::new()).unwrap();
+        let refused = Fetch::new(None).unwrap().call(request).await.unwrap_err();
+        assert_eq!(refused.to_string(), "127.0.0.1: URL scheme is not allowed");
+    }
+
+    #[test]
+    fn a_file_of_certificates_that_has_none_is_named() {
+        let problem = |path: &Path| format!("{:#}", Fetch::new(Some(path)).err().unwrap());
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(problem(&file).contains("Cargo.toml (--oidc-ca-file) has no certificate"), "{}", problem(&file));
+        let missing = problem(Path::new("/none/ca.crt"));
+        assert!(missing.contains("reading /none/ca.crt (--oidc-ca-file)"), "{missing}");
+    }
+}

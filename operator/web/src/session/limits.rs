@@ -9,21 +9,16 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    extract::{ConnectInfo, FromRequestParts},
-    response::{IntoResponse, Response},
-};
 use governor::{
     Quota,
     clock::{Clock, DefaultClock},
     state::{InMemoryState, NotKeyed},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
+use http::HeaderMap;
 use lru::LruCache;
 use tokio::time::Instant;
 
 use super::TokenId;
-use crate::{error::PageError, state::PageState};
 
 /// The sign-ins of one address at once: a whole office can come from one.
 const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(119);
@@ -47,8 +42,10 @@ pub struct Limits {
 
 /// An address, or for IPv6 the network that one customer usually has (/64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
+pub enum Network {
+    /// An address.
     V4([u8; 4]),
+    /// The first four groups.
     V6([u16; 4]),
 }
 
@@ -76,7 +73,7 @@ impl Limits {
     }
 
     /// Counts a request, or says how long to wait.
-    fn count(&self, network: Network) -> Result<(), Duration> {
+    pub fn count(&self, network: Network) -> Result<(), Duration> {
         let mut all = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(A_MINUTE).allow_burst(BURST)));
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
@@ -96,7 +93,7 @@ impl Limits {
 
     /// The address of a client: the peer, or what the first of our proxies appended. An address that a client wrote itself stands
     /// further to the left, and is not looked at.
-    fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let Some(at) = self.proxies.checked_sub(1) else { return peer };
         let lines: Vec<&str> =
             headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok()).collect();
@@ -111,32 +108,10 @@ fn parse(text: &str) -> Option<IpAddr> {
     bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// A request of an address that has not asked too often.
-pub struct Allowed;
-
-impl FromRequestParts<PageState> for Allowed {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let Some(ConnectInfo(peer)) = peer else {
-            return Err(PageError::Internal("the address of a client is not known".to_owned()).into_response());
-        };
-        let limits = &state.sessions.limits;
-        let address = limits.address(peer.ip(), &parts.headers);
-        limits.count(Network::from(address)).map(|()| Self).map_err(|wait| {
-            let seconds = wait.as_secs() + 1;
-            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
-            let mut response = super::sign_in::failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-            response
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use http::HeaderValue;
     use secrecy::SecretString;
 
     use super::*;

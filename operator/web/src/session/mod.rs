@@ -1,23 +1,21 @@
 //! Sessions: who looks at the page. A session is a signed token in encrypted cookies; the page keeps nothing of it.
 //!
-//! sign-in (`sign_in`, `callback`) -> cookie (`cookie`) -> at every request: verify (`oidc`, `names`) -> [`Caller`].
+//! sign-in ([`crate::sign_in`]) -> cookie (`cookie`) -> at every request: verify (`oidc`, `names`) -> [`Caller`].
 //!
 //! **Invariant:** the name of a person comes from the API server, asked at every request with the token of the session, or as the
 //! user that its verified claims name. A session ends with its token, after 8 hours at most, and whoever has the key of the cookies
 //! forges nobody.
 
-pub mod callback;
 mod caller;
 pub mod cookie;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fetch;
-mod flow;
+pub mod flow;
 mod jwt;
 mod limits;
 mod names;
 mod oidc;
-pub mod sign_in;
 pub mod wanted;
 
 use std::sync::Arc;
@@ -35,7 +33,7 @@ use crate::{
 };
 
 pub use caller::Caller;
-pub use limits::{Allowed, Limits};
+pub use limits::{Limits, Network};
 use names::Names;
 pub use oidc::{Issuer, Unverified};
 pub use signoff_review::{clock::now, voter::Me};

@@ -2,6 +2,9 @@
 //!
 //! It must not accept a token that the API server does not accept.
 
+mod allowed;
+pub mod callback;
+
 use askama::Template;
 use axum::{
     Form,
@@ -13,8 +16,15 @@ use http::{HeaderMap, StatusCode};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::{Allowed, Caller, Session, TokenId, cookie, now, wanted};
-use crate::{connection::Identity, error::PageError, page, state::PageState};
+use crate::{
+    connection::Identity,
+    error::PageError,
+    page,
+    session::{Caller, Session, TokenId, cookie, now, wanted},
+    state::PageState,
+};
+
+use allowed::Allowed;
 
 /// The largest form with a token, in bytes. What fits into cookies is shorter.
 pub const LARGEST: usize = 64 * 1024;

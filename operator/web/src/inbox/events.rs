@@ -13,8 +13,8 @@ use axum::{
 };
 use futures::{Stream, stream};
 
-use super::feed::Feed;
-use crate::{error::PageError, inbox, session::Caller, state::PageState};
+use super::{Places, asked};
+use crate::{error::PageError, live::Feed, session::Caller, state::PageState};
 
 /// How often a quiet stream says that it lives.
 const BEAT: Duration = Duration::from_secs(25);
@@ -26,7 +26,7 @@ const BEAT: Duration = Duration::from_secs(25);
 pub async fn events(
     State(state): State<PageState>,
     caller: Caller,
-    inbox::Places(places): inbox::Places,
+    Places(places): Places,
 ) -> Result<Response, PageError> {
     let feed = state.feeds.of(&caller, &places).await?;
     Ok(Sse::new(changes(feed)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
@@ -42,7 +42,7 @@ fn changes(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
             }
         }
         version.mark_unchanged();
-        let data = serde_json::json!({"waiting": inbox::asked(&feed).len(), "version": *version.borrow()});
+        let data = serde_json::json!({"waiting": asked(&feed).len(), "version": *version.borrow()});
         let event = Event::default().event("inbox").data(data.to_string());
         Some((Ok(event), (feed, version, ended, false)))
     })

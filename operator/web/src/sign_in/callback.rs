@@ -11,8 +11,14 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 use signoff_expr::text::display;
 
-use super::{Allowed, Caller, Issuer, Session, Unverified, flow, now, sign_in};
-use crate::{error::PageError, settings::Auth, state::PageState};
+use super::allowed::Allowed;
+use crate::{
+    error::PageError,
+    session::{Caller, Issuer, Session, Unverified, flow, now},
+    settings::Auth,
+    sign_in,
+    state::PageState,
+};
 
 /// What the identity provider sends back, by way of the browser.
 #[derive(Deserialize)]

@@ -2,6 +2,8 @@
 //!
 //! It must not hide what it cannot list: it says which namespaces are looked at.
 
+mod events;
+
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use askama::Template;
@@ -26,6 +28,8 @@ use crate::{
     session::{Caller, cookie, now},
     state::PageState,
 };
+
+pub use events::events;
 
 /// The most requests on one page.
 const PAGE: usize = 40;

@@ -1,0 +1,58 @@
+//! The page that tells why another one cannot be shown, or what was not done.
+//!
+//! It must not leave a person without the next thing to do.
+
+use askama::Template;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header::RETRY_AFTER};
+
+use crate::{
+    error::PageError,
+    page::{self, Shell},
+};
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Problem {
+    shell: Shell,
+    said: String,
+    retry: bool,
+    sign_in: bool,
+}
+
+/// Returns the page that tells a problem.
+fn problem(error: &PageError) -> Response {
+    page::html(&Problem {
+        shell: Shell::of_nobody(error.title()),
+        said: error.to_string(),
+        retry: matches!(error, PageError::Away(_) | PageError::TooMany(_)),
+        sign_in: matches!(error, PageError::SignIn),
+    })
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        if matches!(self, Self::Internal(_)) {
+            tracing::error!(error = %self, "a page could not be made");
+        }
+        let status = self.status();
+        let mut response = (status, problem(&self)).into_response();
+        if matches!(self, Self::TooMany(_)) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        // What surrounds the routes turns it into a redirect to the sign-in page where somebody only looks.
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asked_too_often_is_told_when_to_ask_again() {
+        let busy = PageError::TooMany("busy".to_owned()).into_response();
+        assert_eq!(busy.headers()[RETRY_AFTER], HeaderValue::from_static("5"));
+    }
+}

@@ -1,0 +1,37 @@
+//! Sign-ins of one address, limited before the API server or the issuer is asked.
+//!
+//! It must not look at what was sent.
+
+use std::net::SocketAddr;
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
+
+use super::failed;
+use crate::{error::PageError, session::Network, state::PageState};
+
+/// A request of an address that has not asked too often.
+pub struct Allowed;
+
+impl FromRequestParts<PageState> for Allowed {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let Some(ConnectInfo(peer)) = peer else {
+            return Err(PageError::Internal("the address of a client is not known".to_owned()).into_response());
+        };
+        let limits = &state.sessions.limits;
+        let address = limits.address(peer.ip(), &parts.headers);
+        limits.count(Network::from(address)).map(|()| Self).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
+            let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response
+        })
+    }
+}
