@@ -1,1 +1,146 @@
-//! x
+//! Drafts: what is typed is kept in the browser of its author, for one version of one request, and is never sent by itself.
+//! They must not look into the browser's storage but to see that it is empty.
+
+use http::Method;
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, Page, css, role, text};
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path};
+
+async fn stage(prefix: &str) -> (Harness, Runs, Approval, Page) {
+    let (harness, [runs]) = Harness::with_runs([prefix]).await.unwrap();
+    let asked = runs.gate(prefix, json!({"allowedVerdicts": ["Approve", "Defer", "Respond"]})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    (harness, runs, asked, page)
+}
+
+async fn is_back(page: &Page, reason: &str) {
+    page.wait(text("Your draft of this decision is back. Nothing was sent.")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), reason);
+}
+
+async fn stored(page: &Page) -> u64 {
+    let count = "Object.keys(localStorage).filter(name => name.startsWith('signoff-draft:')).length";
+    page.evaluate(count).await.unwrap().as_u64().unwrap()
+}
+
+/// Nothing was sent to the API server that changes anything, or even tries to.
+fn nothing_sent(harness: &Harness) {
+    let changes: Vec<_> = harness.witness.seen().into_iter().filter(|seen| seen.method == Method::PATCH).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
+#[tokio::test]
+async fn a_draft_survives_a_reload_and_is_dropped_when_asked_or_after_the_decision() {
+    let (harness, runs, asked, page) = stage("reload").await;
+    page.fill(css("#reason"), "half a thought").await.unwrap();
+    page.reload().await.unwrap();
+    is_back(&page, "half a thought").await;
+    page.accessible().await.unwrap();
+    page.screenshot("draft").await.unwrap();
+    page.click(role("button", "Discard the draft")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "");
+    page.reload().await.unwrap();
+    assert_eq!((page.value(css("#reason")).await.unwrap(), stored(&page).await), (String::new(), 0));
+
+    page.click(text("Defer: have it done again with guidance")).await.unwrap();
+    page.fill(css("#guidance"), "shorter").await.unwrap();
+    page.fill(css("#reason"), "a whole thought").await.unwrap();
+    page.reload().await.unwrap();
+    page.wait(text("Your draft of this decision is back").nth(1)).await.unwrap();
+    assert_eq!(page.value(css("#guidance")).await.unwrap(), "shorter");
+    assert!(page.visible(css("#guidance")).await.unwrap(), "it is opened");
+    nothing_sent(&harness);
+    assert_eq!(stored(&page).await, 2);
+    page.click(role("button", "Approve")).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Decisions so far")).await.unwrap();
+    assert_eq!(runs.decision(&asked, "alice").await["reason"], "a whole thought");
+    assert_eq!(stored(&page).await, 0, "they have done their work");
+}
+
+#[tokio::test]
+async fn a_draft_belongs_to_its_author_and_to_one_request() {
+    let (harness, runs, asked, page) = stage("owner").await;
+    page.fill(css("#reason"), "of alice").await.unwrap();
+    let gate = json!({"approvers": [crate::runs::user("alice"), crate::runs::user("bob")]});
+    let other = runs.gate("other", gate).await;
+    page.goto(&harness.at(&path(&other))).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "", "another request");
+    page.fill(css("#reason"), "of alice too").await.unwrap();
+    // The same browser, and another person.
+    page.click(role("button", "Sign out")).await.unwrap();
+    page.clear_cookies().await.unwrap();
+    page.goto(&harness.at("/sign-in")).await.unwrap();
+    harness.at_the_issuer(&page, "bob", None).await.unwrap();
+    page.goto(&harness.at(&path(&other))).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "");
+    assert!(!page.html().await.unwrap().contains("of alice"), "nothing of it is on the page");
+    // The same name and run, asked anew: another version.
+    page.clear_cookies().await.unwrap();
+    page.goto(&harness.at("/sign-in")).await.unwrap();
+    harness.at_the_issuer(&page, "alice", None).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    is_back(&page, "of alice").await;
+    runs.all::<signoff_api::Workflow>().delete("owner", &kube::api::DeleteParams::default()).await.unwrap();
+    runs.until_gone(asked.metadata.name.as_deref().unwrap()).await;
+    let again = runs.gate("owner", json!({"allowedVerdicts": ["Approve", "Defer", "Respond"]})).await;
+    page.goto(&harness.at(&path(&again))).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "", "another uid");
+    nothing_sent(&harness);
+}
+
+#[tokio::test]
+async fn a_draft_survives_an_api_server_that_is_away() {
+    let (harness, runs, asked, page) = stage("away").await;
+    page.fill(css("#reason"), "before the storm").await.unwrap();
+    harness.witness.close().await;
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Cannot be reached")).await.unwrap();
+    page.wait(text("Nothing was decided.")).await.unwrap();
+    page.accessible().await.unwrap();
+    page.screenshot("away").await.unwrap();
+    harness.witness.open().await.unwrap();
+    page.click(role("link", "Try again")).await.unwrap();
+    page.wait(role("heading", "review")).await.unwrap();
+    is_back(&page, "before the storm").await;
+    // Once more, in the moment of the confirmation.
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Approve: review?")).await.unwrap();
+    harness.witness.close().await;
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Cannot be reached")).await.unwrap();
+    harness.witness.open().await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    is_back(&page, "before the storm").await;
+    assert_eq!(runs.decision(&asked, "alice").await, json!(null));
+}
+
+#[tokio::test]
+async fn a_draft_survives_a_session_that_ends() {
+    let (harness, runs, asked, page) = stage("expired").await;
+    // A session of a few seconds, from the issuer.
+    page.clear_cookies().await.unwrap();
+    page.goto(&harness.at("/sign-in")).await.unwrap();
+    harness.at_the_issuer(&page, "alice", Some(8)).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.fill(css("#reason"), "slowly typed").await.unwrap();
+    // Another tab says when the session is over.
+    let tab = page.tab().await.unwrap();
+    tab.goto(&harness.at("/")).await.unwrap();
+    tab.wait(text("This page is not live any more: the session may have ended.")).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Sign in again")).await.unwrap();
+    page.wait(text("Nothing was decided.")).await.unwrap();
+    page.accessible().await.unwrap();
+    page.screenshot("session-ended").await.unwrap();
+    page.click(role("link", "Sign in again")).await.unwrap();
+    // The issuer still knows her, and she is back where she was.
+    page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
+    page.wait_url(&path(&asked)).await.unwrap();
+    is_back(&page, "slowly typed").await;
+    assert_eq!(runs.decision(&asked, "alice").await, json!(null));
+}

@@ -1,10 +1,10 @@
 //! What most tests of the inbox begin with: the suite's cluster and issuer, a witness, and a page of the test's own.
 //! It must not decide anything: it signs people in.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use futures::future::join_all;
 use signoff_tests::browser::{Look, Page, css, label, role};
-use signoff_tests::control_plane::{CLIENT, Cluster, Issuer, WebOptions, WebProcess, Witness, named};
+use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witness, named};
 
 use crate::runs::Runs;
 
@@ -48,19 +48,36 @@ impl Harness {
         format!("{}{path}", self.web.url())
     }
 
-    /// A browser in which one of the cast has signed in with their token of the issuer, pasted; it shows the inbox.
+    /// A browser in which one of the cast has signed in at the issuer; it shows the inbox.
     pub(crate) async fn signed_in(&self, person: &str, look: &Look) -> Result<Page> {
-        let token = self.issuer.tokens(CLIENT, named(person)?.user).await?.id_token;
-        self.with_token(&token, look).await
+        let page = self.visitor(look, "/sign-in").await?;
+        self.at_the_issuer(&page, person, None).await?;
+        Ok(page)
     }
 
-    /// As [`Self::signed_in`], with any token.
+    /// Goes from the sign-in page to the issuer, and back to the inbox as one of the cast; `seconds` is how long the session lives.
+    pub(crate) async fn at_the_issuer(&self, page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
+        page.click(css("form[action='/sign-in/start'] button")).await?;
+        at_the_issuer(page, person, seconds).await?;
+        page.wait(css("body[data-user]")).await
+    }
+
+    /// A browser in which somebody has signed in with a token, pasted, or was refused.
     pub(crate) async fn with_token(&self, token: &str, look: &Look) -> Result<Page> {
         let page = self.visitor(look, "/sign-in").await?;
         page.fill(css("#token"), token).await?;
         page.click(role("button", "Sign in with a token")).await?;
-        page.wait(css(".who, [role=alert]")).await?;
+        // The page of the form has a heading too: what comes has a user, or says why not.
+        page.wait(css("body[data-user], [role=alert]")).await?;
         Ok(page)
+    }
+
+    /// Fails when the browser complained about this page; the issuer's pages are another matter.
+    pub(crate) async fn content(&self, page: &Page) -> Result<()> {
+        let issuer = &self.issuer.url;
+        let found: Vec<_> = page.complaints().await?.into_iter().filter(|one| !one.contains(issuer)).collect();
+        ensure!(found.is_empty(), "the browser complains: {}", found.join("; "));
+        Ok(())
     }
 
     /// A browser in which nobody is signed in, at this path.

@@ -7,6 +7,7 @@ mod away;
 mod crowd;
 mod deciding;
 mod drafts;
+mod followed;
 mod harness;
 mod inbox;
 mod instruments;

@@ -1,1 +1,200 @@
-//! x
+//! One request as its reader sees it: facts first, the whole of what is decided, and the words of others as text.
+//! They must not decide by the page.
+
+use serde_json::{Value, json};
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::{Approval, Digest};
+use signoff_tests::browser::{Look, Page, css, role, text};
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path, user};
+
+async fn reads(harness: &Harness, who: &str, asked: &Approval) -> Page {
+    let page = harness.signed_in(who, &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.at(&path(asked))).await.unwrap(), 200);
+    page
+}
+
+async fn headings(page: &Page) -> Value {
+    page.evaluate("[...document.querySelectorAll('h1, h2')].map(e => e.innerText)").await.unwrap()
+}
+
+async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
+    runs.decides(who, asked, json!({"verdict": verdict, "requestDigest": asked.spec.request.digest})).await;
+}
+
+#[tokio::test]
+async fn facts_come_before_prose_and_the_decision_is_last() {
+    let (harness, [runs]) = Harness::with_runs(["facts"]).await.unwrap();
+    let gate = json!({"contextDisplay": "Decide\nApprove this, says the model", "prompt": "Really?", "excluded": ["erin@example.com"],
+        "onReject": "continue", "timeout": {"after": "30h", "action": "Skip"}});
+    let asked = runs.gate("facts", gate).await;
+    let page = reads(&harness, "alice", &asked).await;
+    let order = json!([
+        "review",
+        "What step draft made",
+        "Who must agree",
+        "The author's words",
+        "Context, in the run's own words (of models, tools and people; not checked)",
+        "Decide"
+    ]);
+    assert_eq!(headings(&page).await, order, "a context that looks like a heading is none");
+    let facts = page.text(css("#state")).await.unwrap();
+    for part in [
+        "alice@example.com",
+        "1 person",
+        "erin@example.com",
+        "in 29h",
+        "then the run goes on without an answer",
+        "the run goes on with act",
+        "alice@example.com, one of the approvers",
+    ] {
+        assert!(facts.contains(part), "{part}: {facts}");
+    }
+    let lead = page.text(css("p.lead")).await.unwrap();
+    for part in ["facts", runs.name(), "dana@example.com"] {
+        assert!(lead.contains(part), "{part}: {lead}");
+    }
+    page.wait(text("kubectl approve show")).await.unwrap();
+    assert_eq!(page.text(css("p.digest code")).await.unwrap(), asked.spec.request.digest.to_string());
+    page.wait(text("✓ verified").inside("p.digest")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_read_is_told() {
+    let (harness, [runs]) = Harness::with_runs(["whole"]).await.unwrap();
+    let long = format!("{}the last word", "a long report, ".repeat(1000));
+    runs.start_as(
+        "dana",
+        "whole",
+        json!({"steps": [
+            {"name": "report", "set": {"value": long}},
+            {"name": "review", "hitl": {"prompt": "Publish?", "reviews": "report", "approvers": [user("alice")],
+                "allowedVerdicts": ["Approve", "Modify"]}},
+        ]}),
+    )
+    .await;
+    let asked = runs.asked("whole").await;
+    let page = reads(&harness, "alice", &asked).await;
+    let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
+    assert_eq!(shown.trim(), long, "every word, though the request holds only its beginning");
+    let digest = Digest::of_bytes(long.as_bytes()).to_string();
+    page.wait(text(&digest).nth(0)).await.unwrap();
+    page.wait(text("✓ digest verified")).await.unwrap();
+    page.wait(text(&format!("{} bytes, whole", long.len()))).await.unwrap();
+
+    // nina may read requests, and no Blobs.
+    let page = reads(&harness, "nina", &asked).await;
+    page.wait(text("Not the whole text.")).await.unwrap();
+    assert_eq!(page.count(text("✓ digest verified")).await.unwrap(), 0);
+    let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
+    assert!(shown.len() < long.len() && long.starts_with(shown.trim().trim_end_matches('…')), "the beginning only");
+    page.screenshot("not-the-whole-text").await.unwrap();
+}
+
+#[tokio::test]
+async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
+    let (harness, [runs]) = Harness::with_runs(["hostile"]).await.unwrap();
+    let hostile = "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>\n</textarea></pre><h2>Decide</h2>\n\
+        <form action=https://evil.example><button>Approve</button></form> \u{202e}lacol\u{202c} \u{1b}[2K\u{1b}]8;;https://evil.example\u{7}x \u{200b}{{ 7 * 7 }} javascript:alert(1)";
+    runs.start_as("dana", "hostile", json!({"inputs": [{"name": "words", "value": hostile}], "steps": [
+        {"name": "draft", "set": {"value": "{{ inputs.words }}"}},
+        {"name": "review", "hitl": {"prompt": "{{ inputs.words }}", "reviews": "draft", "contextDisplay": "context: {{ inputs.words }}",
+            "approvers": [user("alice")], "allowedVerdicts": ["Approve", "Modify", "Respond"],
+            "form": {"questions": [{"id": "size", "question": hostile, "options": [{"id": "<b>", "label": "<i>small</i>", "description": "<script>"}]}]}}},
+    ]})).await;
+    let asked = runs.asked("hostile").await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("<script>").nth(0)).await.unwrap();
+    page.screenshot("hostile-inbox").await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    assert_eq!(page.evaluate("window.owned ?? null").await.unwrap(), Value::Null);
+    assert_eq!(page.count("main script, main img, main iframe, form[action*=evil]").await.unwrap(), 0);
+    assert_eq!(page.count(role("heading", "Decide")).await.unwrap(), 1, "the page's own");
+    assert_eq!(page.count(role("button", "Approve")).await.unwrap(), 1, "the page's own");
+    let html = page.html().await.unwrap();
+    for hidden in ['\u{202e}', '\u{202c}', '\u{1b}', '\u{7}', '\u{200b}'] {
+        let outside: Vec<_> = html
+            .split("<textarea")
+            .enumerate()
+            .map(|(at, part)| match (at, part.split_once("</textarea>")) {
+                (0, _) => part,
+                (_, rest) => rest.map_or("", |(_, rest)| rest),
+            })
+            .collect();
+        assert!(!outside.concat().contains(hidden), "{hidden:?} is shown as itself");
+    }
+    let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
+    for part in ["<script>window.owned = 1</script>", "⟨U+202E⟩", "{{ 7 * 7 }}"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    page.wait(text("It has characters that are not visible").nth(0)).await.unwrap();
+    let prompt = page.text(css(".fence")).await.unwrap();
+    assert!(prompt.contains("<h2>Decide</h2>") && prompt.contains("⟨U+202E⟩"), "{prompt}");
+    page.screenshot("hostile-request").await.unwrap();
+}
+
+#[tokio::test]
+async fn votes_of_several_people_and_what_is_still_needed_are_told() {
+    let (harness, [runs]) = Harness::with_runs(["quorum"]).await.unwrap();
+    let gate = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "threshold",
+        "timeout": {"after": "1h", "action": "Expire"}});
+    let asked = runs.gate("quorum", gate).await;
+    let bob = json!({"verdict": "Reject", "reason": "too <b>early</b>", "requestDigest": asked.spec.request.digest});
+    runs.decides("bob", &asked, bob).await;
+    runs.until(&asked.metadata.name.clone().unwrap(), "counts bob", |found: Option<&Approval>| {
+        found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.votes.len() == 1)
+    })
+    .await;
+    let page = reads(&harness, "alice", &asked).await;
+    let votes = page.text(css("ul.votes")).await.unwrap();
+    for part in ["Reject by bob@example.com", "counted", "too <b>early</b>"] {
+        assert!(votes.contains(part), "{part}: {votes}");
+    }
+    let facts = page.text(css("#state")).await.unwrap();
+    for part in ["2 people, as many for Reject", "then it stays open for Retry, Reject and Abort only"] {
+        assert!(facts.contains(part), "{part}: {facts}");
+    }
+    let approve = page.text(css(".verdict").nth(0)).await.unwrap();
+    assert!(approve.contains("1 of 2") && approve.contains("others must still decide"), "{approve}");
+    let reject = page.text(css(".verdict").nth(1)).await.unwrap();
+    assert!(reject.contains("decides it: the run ends"), "{reject}");
+    page.screenshot("quorum").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quorum_that_is_out_of_reach_is_a_warning() {
+    let (harness, [runs]) = Harness::with_runs(["reach"]).await.unwrap();
+    let gate = json!({"approvers": [user("alice"), user("bob")], "threshold": 2, "rejectPolicy": "threshold",
+        "timeout": {"after": "1h", "action": "Expire"}});
+    let asked = runs.gate("reach", gate).await;
+    vote(&runs, "alice", &asked, "Approve").await;
+    vote(&runs, "bob", &asked, "Reject").await;
+    runs.until(&asked.metadata.name.clone().unwrap(), "is overdue", |found: Option<&Approval>| {
+        found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.phase == ApprovalPhase::Overdue)
+    })
+    .await;
+    let page = reads(&harness, "alice", &asked).await;
+    page.wait(text("Undecidable.").inside(".note.warn")).await.unwrap();
+    page.wait(text("Overdue").nth(0)).await.unwrap();
+    page.screenshot("undecidable").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_there_and_what_must_not_be_read_say_so() {
+    let (harness, [runs]) = Harness::with_runs(["absent"]).await.unwrap();
+    let asked = runs.gate("absent", json!({})).await;
+    let page = harness.signed_in("mallory", &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.at(&path(&asked))).await.unwrap(), 403);
+    page.wait(role("heading", "Not allowed")).await.unwrap();
+    page.wait(text("mallory@example.com")).await.unwrap();
+    page.accessible().await.unwrap();
+    page.screenshot("not-allowed").await.unwrap();
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.at(&format!("/n/{}/a/none", runs.name()))).await.unwrap(), 404);
+    page.wait(role("heading", "Not found")).await.unwrap();
+    assert_eq!(page.goto(&harness.at("/n/No%20such/a/..%2f..%2fsecrets")).await.unwrap(), 404);
+    assert_eq!(page.goto(&harness.at("/no/such/page")).await.unwrap(), 404);
+    page.click(role("link", "Inbox").nth(0)).await.unwrap();
+    page.wait(text("1 request waits for your decision.")).await.unwrap();
+}

@@ -35,9 +35,18 @@
     news.replaceChildren(line);
   }
 
-  async function renew(selector) {
-    await htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
-    times(document);
+  // One after the other: a change that comes while a part is fetched has it fetched once more, into what is there then.
+  let renewing = Promise.resolve();
+  const next = new Map();
+  function renew(selector) {
+    if (next.has(selector)) return next.get(selector);
+    const fetched = () => {
+      next.delete(selector);
+      return htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
+    };
+    renewing = renewing.then(fetched).then(() => times(document), () => {});
+    next.set(selector, renewing);
+    return renewing;
   }
 
   let source = null;

@@ -90,15 +90,20 @@ pub(super) fn approver_user() -> Result<&'static str> {
 
 /// Builds the operator and returns where cargo put it.
 pub(super) fn build(debug: bool) -> Result<PathBuf> {
-    let message = if debug {
-        "building the operator for debugging"
-    } else {
-        "building the operator as it is shipped (the first time about ten minutes on two cores)"
-    };
-    say::step(message);
-    let mut command = cargo(&["build", "--package", "signoff-controller", "--bin", "signoff-operator", MESSAGES]);
+    program("the operator", "signoff-controller", "signoff-operator", debug)
+}
+
+/// Builds the page and returns where cargo put it.
+pub(super) fn build_page(debug: bool) -> Result<PathBuf> {
+    program("the page", "signoff-web", "signoff-web", debug)
+}
+
+fn program(what: &str, package: &str, name: &str, debug: bool) -> Result<PathBuf> {
+    let how = if debug { "for debugging" } else { "as it is shipped (the first time about ten minutes on two cores)" };
+    say::step(&format!("building {what} {how}"));
+    let mut command = cargo(&["build", "--package", package, "--bin", name, MESSAGES]);
     if !debug {
         command.arg("--release");
     }
-    executable(&mut command, "signoff-operator")
+    executable(&mut command, name)
 }

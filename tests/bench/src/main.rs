@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone, the costs of votes, writes
-//! and Pods, and the speed of the engine.
+//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone, the costs of votes, writes,
+//! Pods and open pages, and the speed of the engine.
 //!
 //! **Invariant:** touches no cluster but those it starts.
 
@@ -13,6 +13,7 @@ mod crowd;
 mod engine;
 mod gates;
 mod harness;
+mod inbox;
 mod pods;
 mod process;
 mod processors;
@@ -47,6 +48,8 @@ enum Bench {
     Admission(Admission),
     /// What the writes of a one-gate workflow cost the API server: bytes allocated, processor time; with and without policies
     Crd(Crd),
+    /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open pages cost
+    Inbox(inbox::Inbox),
     /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
     Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
@@ -89,6 +92,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
             say::result(&schemas::measure()?);
             Ok(ExitCode::SUCCESS)
         }
+        Bench::Inbox(inbox) => inbox::run(inbox),
         Bench::Pods(pods) => pods::run(pods),
         Bench::Crd(crd) => {
             let measured = to_its_end(crd::measure(crd.writes as usize))?;

@@ -32,8 +32,18 @@ pub(super) struct Used {
 impl Reading {
     /// Reads the counters of the control plane, of this process, and of the operator if one is running.
     pub(super) fn take(harness: &Harness, operator: Option<&OperatorProcess>) -> Result<Self> {
+        Self::take_with(harness, operator, None)
+    }
+
+    /// As [`Self::take`], and of a further process by its name and id.
+    pub(super) fn take_with(
+        harness: &Harness,
+        operator: Option<&OperatorProcess>,
+        further: Option<(&str, u32)>,
+    ) -> Result<Self> {
         let operator = operator.map(|operator| (OPERATOR, operator.pid()));
-        let processes = harness.pids().into_iter().chain(operator).chain([("clients", std::process::id())]);
+        let ours = operator.into_iter().chain(further).chain([("clients", std::process::id())]);
+        let processes = harness.pids().into_iter().chain(ours);
         let processes =
             processes.map(|(name, pid)| Ok((name.to_owned(), process::cpu(pid)?))).collect::<Result<_>>()?;
         Ok(Self { at: Instant::now(), machine: process::machine()?, processes })

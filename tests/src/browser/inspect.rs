@@ -1,7 +1,7 @@
 //! What is behind a page: headers, cookies, complaints of the browser, accessibility, pictures.
 //! It must not change what a page is, other than by how it is looked at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -141,9 +141,18 @@ impl Page {
     pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let path = tokio::task::spawn_blocking(folder).await??.join(format!("{name}.png"));
-        self.ask("screenshot", json!({ "path": path, "whole": true })).await?;
-        ensure!(path.is_file(), "the browser wrote no {}", path.display());
+        self.picture(&path).await?;
         Ok(path)
+    }
+
+    /// Keeps a picture of the whole page in this file, whose folder is there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn picture(&self, file: &Path) -> Result<()> {
+        self.ask("screenshot", json!({ "path": file, "whole": true })).await?;
+        ensure!(file.is_file(), "the browser wrote no {}", file.display());
+        Ok(())
     }
 
     /// Adds to an error where the page is and a picture of it.

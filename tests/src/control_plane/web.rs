@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
+use kube::config::{AuthInfo, Kubeconfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -202,6 +203,18 @@ impl Issuer {
 }
 
 impl Cluster {
+    /// A kubeconfig with the server and nobody's login: all that a page needs that passes tokens through.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn kubeconfig_of_nobody(&self) -> Result<PathBuf> {
+        let mut config = Kubeconfig::read_from(self.kubeconfig())?;
+        config.auth_infos.iter_mut().for_each(|login| login.auth_info = Some(AuthInfo::default()));
+        let file = self.folder().join("nobody.yaml");
+        kubeconfig::write(&file, &config)?;
+        Ok(file)
+    }
+
     /// An hour's token of a service account, such as the page's own where it impersonates.
     ///
     /// # Errors

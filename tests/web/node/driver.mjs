@@ -18,7 +18,7 @@ let last = 0;
 function add(context, page, scripted) {
   const here = { context, page, scripted, complaints: [], response: null };
   page.setDefaultTimeout(patience);
-  page.on('console', (said) => said.type() === 'error' && here.complaints.push(`console: ${said.text()}`));
+  page.on('console', (said) => said.type() === 'error' && here.complaints.push(`console: ${said.text()} ${said.location().url}`.trim()));
   page.on('pageerror', (error) => here.complaints.push(`script: ${error.message}`));
   page.on('response', (response) => {
     if (response.request().isNavigationRequest() && response.frame() === page.mainFrame()) here.response = response;

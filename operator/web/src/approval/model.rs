@@ -289,12 +289,17 @@ pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
 
-/// Returns what a decision is about, in a line.
+/// Returns what a decision is about, in a line: of a call its method and address, of a container its image, else the gate.
 pub fn target(request: &ApprovalRequest) -> String {
-    let first = request.reviews.as_ref().filter(|_| request.gate.type_ == GateType::StepStart);
-    match first.and_then(|review| review.response.lines().next()) {
-        Some(call) => one_line(call, 300),
-        None => one_line(&request.gate.path, 300),
+    let call = request.reviews.as_ref().filter(|_| request.gate.type_ == GateType::StepStart);
+    let field = |name: &str| {
+        let mut lines = call?.response.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    };
+    match (field("method").zip(field("url")), field("image")) {
+        (Some((method, url)), _) => one_line(&format!("{method} {url}"), 300),
+        (None, Some(image)) => one_line(image, 300),
+        (None, None) => one_line(&request.gate.path, 300),
     }
 }
 

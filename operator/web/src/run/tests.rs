@@ -218,10 +218,13 @@ fn a_decision_names_its_channel_only_where_it_was_vouched_for() {
     assert_eq!((line.word, line.href.as_deref()), ("Waiting", Some("/n/finance/a/refund-4711-review")));
 }
 
+/// A tag with its attributes.
+type Tag = (String, Vec<(String, String)>);
+
 /// Tags with their attributes, and all text.
 #[derive(Default)]
 struct Seen {
-    tags: RefCell<Vec<(String, Vec<(String, String)>)>>,
+    tags: RefCell<Vec<Tag>>,
     text: RefCell<String>,
     ends: RefCell<Vec<String>>,
 }

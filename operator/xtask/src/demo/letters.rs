@@ -99,7 +99,7 @@ async fn vacant(cluster: Cluster) -> Result<Cluster> {
 }
 
 /// Opens the letter box where the example says it is; where that port is taken, the example is changed.
-async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Letterbox> {
+pub(super) async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Letterbox> {
     let place = quickstart::input(manifest, "letterbox")?;
     let said: Url = place.as_str().unwrap_or_default().parse().context("inputs.letterbox of the quickstart example")?;
     let letterbox = Letterbox::open(said.port().unwrap_or_default()).await?;
@@ -110,7 +110,8 @@ async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Lett
     Ok(letterbox)
 }
 
-fn write(cluster: &Cluster, manifest: &Value) -> Result<PathBuf> {
+/// Writes the changed manifest of the letter, and returns its file.
+pub(super) fn write(cluster: &Cluster, manifest: &Value) -> Result<PathBuf> {
     let file = cluster.folder().join("workflow.yaml");
     std::fs::write(&file, serde_saphyr::to_string(manifest)?)?;
     Ok(file)

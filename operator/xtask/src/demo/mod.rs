@@ -1,8 +1,9 @@
-//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; and
-//! with `--pods`, an agent whose steps are containers on a real node.
+//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; with
+//! `--pods`, an agent whose steps are containers on a real node; and with `--inbox`, the page on which people decide.
 //! It must not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
 
 mod harness;
+mod inbox;
 mod letters;
 mod person;
 mod play;
@@ -34,6 +35,13 @@ pub(crate) struct Options {
     /// Play the demo of pod steps instead, on a real node in Linux namespaces of its own (Linux, root)
     #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
     pods: bool,
+    /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real browser plays
+    /// everybody and keeps pictures (Node.js and Chromium)
+    #[arg(long, conflicts_with_all = ["pods", "keep", "kubeconfig", "context", "model_url", "model"])]
+    inbox: bool,
+    /// The folder for the pictures. Default: inbox-pictures in the target folder
+    #[arg(long, value_name = "DIR", requires_all = ["inbox", "script"])]
+    pictures: Option<PathBuf>,
     /// Play all people without asking, also on a terminal
     #[arg(long)]
     script: bool,
@@ -60,6 +68,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
         return pods::run(manned);
+    }
+    if options.inbox {
+        return inbox::run(options.script, options.pictures);
     }
     let programs = build()?;
     let named = options.kubeconfig.zip(options.context);

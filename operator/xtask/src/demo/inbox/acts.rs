@@ -1,0 +1,221 @@
+//! The story of the inbox, act by act: each says what shall happen, lets it happen in a browser, and is compared with what did.
+//! It must not read from the cluster what the page should have shown.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use signoff_tests::browser::{css, role, text};
+
+use super::super::show;
+use super::seat::{Pictures, Seat};
+use super::stage::{ALL, CONTRACT, FORM, HOSTILE, LETTER, OVERDUE, PAYMENT, PAYOUT, Stage};
+
+/// Plays everything; pictures go into the folder.
+pub(super) async fn all(stage: &Stage, folder: &Path) -> Result<()> {
+    let pictures = Pictures::new(folder);
+    let alice = signed_in(stage, &pictures).await?;
+    reading(&alice).await?;
+    approving(&alice).await?;
+    modifying(&alice).await?;
+    responding(&alice).await?;
+    rejecting(&alice).await?;
+    agreeing(&alice, &pictures).await?;
+    run_page(&alice).await?;
+    history(&alice).await?;
+    alice.is_quiet().await
+}
+
+async fn signed_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<Seat<'a>> {
+    show::act(
+        "1. alice signs in",
+        "At the issuer, as everywhere else. The page passes her own token on to the API server, and has no rights of its own.",
+    );
+    let alice = Seat::by_issuer(stage, "alice", pictures).await?;
+    let waiting = format!("{} requests wait for your decision", ALL.len());
+    let words = [&[waiting.as_str(), "Overdue", "your decision is enough", "0 of 2 so far"], &ALL[..]].concat();
+    alice.says("main", &words).await?;
+    alice.lists("main .lead, section.run", &ALL).await?;
+    let first = alice.page.text(css("section.run").nth(0)).await?;
+    ensure!(first.contains(OVERDUE), "the overdue request should stand first, and the first is:\n{first}");
+    alice.picture("inbox").await?;
+    Ok(alice)
+}
+
+async fn reading(alice: &Seat<'_>) -> Result<()> {
+    show::act(
+        "2. alice reads a long contract",
+        "An Approval holds its beginning; the whole is in a Blob. The page shows the whole, and has compared its digest.",
+    );
+    alice.reads(CONTRACT).await?;
+    let shown = alice.says("section[aria-labelledby=what]", &["digest verified", ", whole", "§ 1.1 ", "§ 13 "]).await?;
+    let clauses: Vec<_> = shown.lines().filter(|line| line.starts_with('§')).collect();
+    let [first, .., last] = clauses.as_slice() else { anyhow::bail!("the page shows no contract:\n{shown}") };
+    ensure!(clauses.len() == 145, "the contract has 145 clauses, and the page shows {}", clauses.len());
+    show::output(&format!("  {first}\n  […]\n  {last}"));
+    alice.says("#state", &["alice@example.com, one of the approvers", "group finance"]).await?;
+    alice.picture("contract").await
+}
+
+async fn approving(alice: &Seat<'_>) -> Result<()> {
+    show::act(
+        "3. alice approves a request before it is sent",
+        "She sees exactly what will be sent. Her decision counts for this request and no other.",
+    );
+    alice.reads(PAYOUT).await?;
+    let call = format!("{}/payouts", alice.stage.letterbox.url());
+    alice.says("section[aria-labelledby=what]", &["✓ verified"]).await?;
+    alice.shows("section[aria-labelledby=what] pre", &["POST", &call, "980"]).await?;
+    alice.picture("request").await?;
+    alice.page.fill(css("#reason"), "the invoice is there").await?;
+    alice.page.click(role("button", "Approve")).await?;
+    alice
+        .confirms(PAYOUT, "Approve", &["POST", "the invoice is there", "the run goes on", "A decision is final"])
+        .await?;
+    alice.learns(PAYOUT, "Approved", &["alice@example.com"]).await?;
+    alice.stage.ended(PAYOUT, "Complete").await?;
+    let sent = posted(alice, "/payouts")?;
+    ensure!(sent["amount"] == 980, "what was sent is not what was approved: {sent}");
+    show::words(&format!("{call} received {sent}\n"));
+    Ok(())
+}
+
+async fn modifying(alice: &Seat<'_>) -> Result<()> {
+    show::act(
+        "4. alice changes the letter",
+        "A model drafted it. She edits it, sees the difference, and the run goes on with her text.",
+    );
+    alice.reads(LETTER).await?;
+    alice.unfolds("Modify: change it, then go on").await?;
+    let field = "#modify-response";
+    let draft = alice.page.value(css(field)).await?;
+    let letter = draft.replace("arrived damaged", "arrived late and damaged");
+    ensure!(draft != letter, "the letter of the quickstart should be about damage:\n{draft}");
+    alice.page.fill(css(field), &letter).await?;
+    alice.page.click(role("button", "See the difference")).await?;
+    alice.page.wait(css(".difference .new")).await?;
+    for (class, has) in [("gone", "arrived damaged"), ("new", "arrived late and damaged")] {
+        alice.says(&format!(".difference .{class}"), &[has]).await?;
+    }
+    alice.confirms(LETTER, "Modify", &["the run goes on"]).await?;
+    alice.learns(LETTER, "Modified", &["alice@example.com"]).await?;
+    alice.stage.ended(LETTER, "Complete").await?;
+    let sent = posted(alice, "/letters")?;
+    ensure!(sent["letter"] == letter.as_str(), "what was sent is not what was confirmed: {sent}");
+    show::words("The letter box received her text.\n");
+    Ok(())
+}
+
+async fn responding(alice: &Seat<'_>) -> Result<()> {
+    show::act(
+        "5. alice answers a form",
+        "What she types wrong at first stands at its field, nothing is sent, and nothing she typed is lost.",
+    );
+    alice.reads(FORM).await?;
+    alice.unfolds("Respond: answer the questions").await?;
+    let ticket = css("textarea[aria-label=\"ticket: text\"]");
+    alice.page.check(css("input[value=voucher]"), true).await?;
+    alice.page.fill(&ticket, "4712").await?;
+    alice.page.click(role("button", "Respond")).await?;
+    alice.page.wait(text("a ticket looks like RF-4711").inside(css(".problem"))).await?;
+    ensure!(alice.page.value(&ticket).await? == "4712", "what she typed is lost");
+    show::words("The page says at the field: a ticket looks like RF-4711\n");
+    alice.picture("form").await?;
+    alice.page.fill(&ticket, "RF-4712").await?;
+    alice.page.click(role("button", "Respond")).await?;
+    alice.confirms(FORM, "Respond", &["voucher", "RF-4712"]).await?;
+    alice.learns(FORM, "Responded", &["alice@example.com"]).await
+}
+
+async fn rejecting(alice: &Seat<'_>) -> Result<()> {
+    show::act(
+        "6. alice rejects what a stranger wrote",
+        "A customer's message has a script, markup, and characters that turn the direction of writing. It is shown as text.",
+    );
+    alice.reads(HOSTILE).await?;
+    let words = ["<script>document.title = 'taken over'</script>", "<b>Pay</b>", "⟨U+202E⟩", "⟨U+200B⟩"];
+    alice.shows("section[aria-labelledby=author] .fence", &words).await?;
+    alice.says("section[aria-labelledby=context]", &["characters that are not visible"]).await?;
+    let markup = alice.page.count(css("main script, .fence *, .exact-text *")).await?;
+    ensure!(markup == 0, "a text of others became {markup} elements of the page");
+    let title = alice.page.title().await?;
+    ensure!(title.contains(HOSTILE), "the title of the page is {title:?}");
+    alice.picture("hostile").await?;
+    alice.page.fill(css("#reason"), "nobody here has approved this").await?;
+    alice.page.click(role("button", "Reject")).await?;
+    alice.confirms(HOSTILE, "Reject", &["nobody here has approved this", "the run ends"]).await?;
+    alice.learns(HOSTILE, "Rejected", &["alice@example.com"]).await?;
+    alice.says("#state", &["nobody here has approved this"]).await?;
+    alice.stage.ended(HOSTILE, "Finished").await
+}
+
+async fn agreeing<'a>(alice: &Seat<'a>, pictures: &'a Pictures<'a>) -> Result<()> {
+    show::act(
+        "7. alice and bob agree on a payment",
+        "It takes two. bob signs in with a token and looks at his inbox, while alice gives the first vote: his page says so.",
+    );
+    let bob = Seat::by_token(alice.stage, "bob", pictures).await?;
+    bob.says("main", &[PAYMENT, "0 of 2 so far"]).await?;
+    alice.reads(PAYMENT).await?;
+    alice.page.click(role("button", "Approve")).await?;
+    alice.confirms(PAYMENT, "Approve", &["1 of 2", "others must still decide"]).await?;
+    alice.stage.until(PAYMENT, "{.status.tally.have}=1").await?;
+    bob.page.wait(text("The list has changed.")).await?;
+    show::words("bob's page says by itself that the list has changed; he presses Show.");
+    bob.page.click(role("button", "Show")).await?;
+    bob.page.wait(text("1 of 2 so far")).await?;
+    bob.picture("inbox").await?;
+    bob.reads(PAYMENT).await?;
+    let words = ["Approve by alice@example.com", "bob@example.com, one of the approvers"];
+    bob.lists("#state dt, #state .votes li", &words).await?;
+    bob.page.click(role("button", "Approve")).await?;
+    bob.confirms(PAYMENT, "Approve", &["the run goes on"]).await?;
+    bob.learns(PAYMENT, "Approved", &["alice@example.com", "bob@example.com"]).await?;
+    alice.stage.ended(PAYMENT, "Complete").await?;
+    bob.is_quiet().await?;
+    bob.page.close().await
+}
+
+async fn run_page(alice: &Seat<'_>) -> Result<()> {
+    show::act("8. The run", "The page of the letter's run: its steps and gates, who decided, and what came of it.");
+    let stage = alice.stage;
+    alice.opens(&format!("{}/n/{}/w/{LETTER}", stage.web.url(), stage.harness.namespace.name)).await?;
+    alice.says("main", &[LETTER, "Succeeded", "draft", "review", "send", "modified by alice@example.com"]).await?;
+    let words = ["dana@example.com", "alice@example.com"];
+    alice.lists("#run .facts dt, .outline .step-line, #run .votes li", &words).await?;
+    alice.picture("run").await
+}
+
+async fn history(alice: &Seat<'_>) -> Result<()> {
+    show::act("9. The history", "What was decided, by whom and why; the same as a file for auditors.");
+    alice.opens(&format!("{}/history", alice.stage.web.url())).await?;
+    let decided =
+        [(LETTER, "Modified"), (FORM, "Responded"), (PAYOUT, "Approved"), (PAYMENT, "Approved"), (HOSTILE, "Rejected")];
+    let lines = alice.says("main", &["5 decisions, newest first", "the invoice is there"]).await?;
+    for (run, _) in decided {
+        ensure!(lines.contains(run), "the history should have the run {run}");
+    }
+    alice.picture("history").await?;
+    let file = alice.page.download(role("link", "Download as CSV")).await?;
+    show::words(&format!("alice downloads {}:", file.name));
+    show::output(&file.text);
+    let rows: Vec<_> = file.text.lines().collect();
+    ensure!(rows.len() == 1 + decided.len(), "the file has {} lines", rows.len());
+    for (run, phase) in decided {
+        let row = rows.iter().find(|row| row.contains(&format!("\"{run}\"")));
+        let row = row.with_context(|| format!("the file should have the run {run}"))?;
+        ensure!(row.contains(phase) && row.contains("alice@example.com"), "the row of {run} is {row}");
+        ensure!(run != PAYMENT || row.contains("bob@example.com"), "bob is missing in {row}");
+    }
+    Ok(())
+}
+
+/// The one body that the letter box got at this path.
+fn posted(alice: &Seat<'_>, path: &str) -> Result<Value> {
+    let all = alice.stage.letterbox.posted();
+    let mut here = all.iter().filter(|posted| posted.what == format!("POST {path}"));
+    let (Some(one), None) = (here.next(), here.next()) else {
+        anyhow::bail!("exactly one request should have been sent to {path}, and the letter box got {all:?}")
+    };
+    serde_json::from_str(&one.body).with_context(|| format!("{path} was sent something else than JSON"))
+}

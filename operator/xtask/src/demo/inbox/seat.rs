@@ -1,0 +1,172 @@
+//! One person before the page, in a browser of their own: how they sign in, look, press, and confirm.
+//! It must not skip what people see: nothing is decided without the page that asks for confirmation.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use signoff_tests::browser::{Look, Page, css, label, role};
+use signoff_tests::control_plane::named;
+
+use super::super::show;
+use super::stage::Stage;
+
+/// The folder of the pictures, numbered in their order.
+pub(super) struct Pictures<'a> {
+    folder: &'a Path,
+    taken: AtomicUsize,
+}
+
+impl<'a> Pictures<'a> {
+    /// Puts the pictures into a folder.
+    pub(super) fn new(folder: &'a Path) -> Self {
+        Self { folder, taken: AtomicUsize::new(0) }
+    }
+}
+
+/// Somebody who looks at the page.
+pub(super) struct Seat<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) page: Page,
+    /// Their user name.
+    pub(super) user: &'static str,
+    name: &'static str,
+    pictures: &'a Pictures<'a>,
+}
+
+impl<'a> Seat<'a> {
+    /// Signs somebody in at the issuer.
+    pub(super) async fn by_issuer(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+        let seat = Self::empty(stage, person, pictures).await?;
+        seat.page.click(role("button", "Sign in with 127.0.0.1")).await?;
+        seat.page.wait(role("heading", "Sign in to signoff")).await?;
+        seat.page.fill(label("Email"), seat.user).await?;
+        seat.page.click(role("button", "Sign in")).await?;
+        seat.arrives().await
+    }
+
+    /// Signs somebody in with the token of their kubeconfig.
+    pub(super) async fn by_token(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+        let seat = Self::empty(stage, person, pictures).await?;
+        seat.page.fill(css("#token"), &stage.token(person)?).await?;
+        seat.page.click(role("button", "Sign in with a token")).await?;
+        seat.arrives().await
+    }
+
+    async fn empty(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+        let page = Page::open(&Look::default()).await?;
+        page.goto(stage.web.url()).await?;
+        page.wait(role("heading", "Sign in")).await?;
+        let person = named(person)?;
+        let seat = Self { stage, page, user: person.user, name: person.name, pictures };
+        Ok(seat)
+    }
+
+    async fn arrives(self) -> Result<Self> {
+        self.page.wait(role("heading", "Inbox")).await?;
+        self.says("header.bar", &[self.user]).await?;
+        Ok(self)
+    }
+
+    /// Whether a part of the page has these words, whatever the spaces between them. Returns its text.
+    pub(super) async fn says(&self, part: &str, words: &[&str]) -> Result<String> {
+        let text = self.page.text(part).await?;
+        let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for one in words {
+            ensure!(
+                narrow(&text).contains(&narrow(one)),
+                "{part} of {} should say {one:?}, and says:\n{text}",
+                self.page.url().await?
+            );
+        }
+        Ok(text)
+    }
+
+    /// As [`Self::says`], and shows what it says.
+    pub(super) async fn shows(&self, part: &str, words: &[&str]) -> Result<()> {
+        let text = self.says(part, words).await?;
+        let lines: Vec<_> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| format!("  {line}")).collect();
+        show::output(&lines.join("\n"));
+        Ok(())
+    }
+
+    /// Shows everything that a selector finds, each in a line, a term with what is said of it; together it must have these words.
+    pub(super) async fn lists(&self, selector: &str, words: &[&str]) -> Result<()> {
+        let script = format!(
+            "[...document.querySelectorAll({})].map(found => (found.tagName === 'DT' ? `${{found.innerText}}: ${{found.nextElementSibling.innerText}}` : found.innerText).trim().replace(/\\s*\\n\\s*/g, ' · '))",
+            serde_json::to_string(selector)?
+        );
+        let lines: Vec<String> = serde_json::from_value(self.page.evaluate(&script).await?)?;
+        let text = lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+        for one in words {
+            ensure!(text.contains(one), "{} should say {one:?}, and says:\n{text}", self.page.url().await?);
+        }
+        show::output(&text);
+        Ok(())
+    }
+
+    /// Goes to a page, which must be there.
+    pub(super) async fn opens(&self, url: &str) -> Result<()> {
+        show::words(&format!("{} opens {url}", self.name));
+        let status = self.page.goto(url).await?;
+        ensure!(status == 200, "{url} answers with {status}");
+        Ok(())
+    }
+
+    /// Opens the request that a run waits for.
+    pub(super) async fn reads(&self, run: &str) -> Result<()> {
+        self.opens(&self.stage.at(run)?).await
+    }
+
+    /// Opens one of the ways to decide that are folded.
+    pub(super) async fn unfolds(&self, summary: &str) -> Result<()> {
+        let way = css(&format!("details.way:has(summary:text-is(\"{summary}\"))"));
+        if self.page.attribute(&way, "open").await?.is_none() {
+            self.page.click(css("summary").inside(way)).await?;
+        }
+        Ok(())
+    }
+
+    /// On the page that asks once more: it must say this, nothing is recorded before, and then it is.
+    pub(super) async fn confirms(&self, run: &str, verdict: &str, words: &[&str]) -> Result<()> {
+        self.page.wait(css(".confirm")).await?;
+        show::words(&format!("{} sees the decision once more before it is recorded:", self.name));
+        self.says(".confirm", words).await?;
+        self.lists(".confirm h1, .confirm dt, .difference .gone, .difference .new", &[verdict]).await?;
+        self.picture(&format!("confirm-{verdict}")).await?;
+        let approval = self.stage.approval(run)?;
+        let decisions = ["get", "approval", approval, "-o", "jsonpath={.spec.decisions}"];
+        let recorded = self.stage.harness.read("dana", &decisions).await?;
+        ensure!(!recorded.contains(self.user), "a decision was recorded before it was confirmed: {recorded}");
+        show::words(&format!("{} presses {verdict}.", self.name));
+        self.page.click(role("button", verdict).inside(css(".confirm"))).await?;
+        self.page.wait(css("#state")).await
+    }
+
+    /// Once the operator has counted, which the page waits for two seconds only: what became of it.
+    pub(super) async fn learns(&self, run: &str, phase: &str, words: &[&str]) -> Result<()> {
+        self.stage.until(run, &format!("{{.status.phase}}={phase}")).await?;
+        self.page.reload().await?;
+        self.says(".top", &[phase]).await?;
+        self.shows(".outcome", words).await
+    }
+
+    /// Keeps a picture.
+    pub(super) async fn picture(&self, what: &str) -> Result<()> {
+        let number = self.pictures.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        let file = self.pictures.folder.join(format!("{number:02}-{}-{}.png", self.name, what.to_lowercase()));
+        self.page.picture(&file).await.with_context(|| format!("a picture of {what}"))?;
+        show::words(&format!("(picture: {})\n", file.file_name().unwrap_or_default().to_string_lossy()));
+        Ok(())
+    }
+
+    /// No script but the page's own ran or wanted to, and none of its own failed.
+    pub(super) async fn is_quiet(&self) -> Result<()> {
+        let complaints = self.page.complaints().await?;
+        let bad: Vec<_> =
+            complaints.iter().filter(|line| line.starts_with("script:") || line.contains("Security Policy")).collect();
+        ensure!(bad.is_empty(), "the browser of {} complains: {bad:?}", self.name);
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! What the demo of the inbox is played on: a control plane, an issuer, the operator, the page, and runs that wait.
+//! It must not decide anything.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use signoff_tests::browser::Node;
+use signoff_tests::control_plane::{Cluster, IssuerOptions, IssuerProcess, Options, WebOptions, WebProcess};
+use signoff_tests::quickstart::{self, Letterbox};
+use signoff_tests::say;
+
+use super::super::harness::Harness;
+use super::super::letters::{open_letterbox, write};
+use super::super::play::expect;
+use super::super::show;
+
+/// The runs besides the letter.
+const RUNS: &str = "operator/xtask/src/demo/inbox/runs.yaml";
+/// Where the runs expect the letter box.
+const LETTERBOX: &str = "http://127.0.0.1:18025";
+/// A session lasts eight hours at most.
+const SESSION: Duration = Duration::from_secs(8 * 3600);
+
+/// A letter that a model drafted.
+pub(super) const LETTER: &str = "refund-4711";
+/// A form.
+pub(super) const FORM: &str = "refund-4712";
+/// A request that waits before it is sent.
+pub(super) const PAYOUT: &str = "payout-4713";
+/// Two people must agree.
+pub(super) const PAYMENT: &str = "payment-12000";
+/// Its deadline has passed.
+pub(super) const OVERDUE: &str = "close-books";
+/// A text that is too long for an Approval.
+pub(super) const CONTRACT: &str = "contract-88";
+/// A prompt that wants to be more than text.
+pub(super) const HOSTILE: &str = "complaint-9";
+/// All of them.
+pub(super) const ALL: [&str; 7] = [LETTER, FORM, PAYOUT, PAYMENT, OVERDUE, CONTRACT, HOSTILE];
+
+/// Everything that runs.
+pub(super) struct Stage {
+    pub(super) harness: Harness,
+    pub(super) web: WebProcess,
+    pub(super) letterbox: Letterbox,
+    /// Without Node.js there is none, and people paste tokens.
+    pub(super) issuer: Option<IssuerProcess>,
+    /// The Approval that each run waits for.
+    approvals: BTreeMap<&'static str, String>,
+}
+
+impl Stage {
+    /// Starts everything, and lets dana ask. `needs_issuer`: without one it fails.
+    pub(super) async fn set(programs: &Path, needs_issuer: bool, started: Instant) -> Result<Self> {
+        let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
+        step("starting a control plane and an issuer, and installing Signoff by its chart");
+        let (cluster, issuer) = cluster(needs_issuer).await?;
+        let namespace = cluster.namespace("inbox").await?;
+        let (mut letter, mut is_changed) = (quickstart::manifest()?, false);
+        let letterbox = open_letterbox(&mut letter, &mut is_changed).await?;
+        step("letting people in, and starting the operator as its own service account and the page as nobody");
+        let page = WebOptions {
+            program: Some(programs.join("signoff-web")),
+            kubeconfig: cluster.kubeconfig_of_nobody()?,
+            issuer: issuer.as_ref().map(|process| process.issuer().clone()),
+            arguments: vec![format!("--namespace={}", namespace.name)],
+            ..WebOptions::default()
+        };
+        let operator = vec!["--allow-address".to_owned(), letterbox.address().to_string()];
+        let (harness, web, ()) = tokio::try_join!(
+            Harness::open(cluster.clone(), namespace.clone(), programs, operator, false),
+            WebProcess::start(&cluster, page),
+            // dana may decide where she is listed: that she asks herself is all that keeps her from it.
+            namespace.bind("signoff-approver", "dana@example.com"),
+        )?;
+        let mut stage = Self { harness, web, letterbox, issuer, approvals: BTreeMap::new() };
+        step("ready");
+        if let Err(error) = stage.ask(letter, is_changed).await {
+            stage.lament().await;
+            return Err(error);
+        }
+        Ok(stage)
+    }
+
+    /// Lets dana ask, and waits until everything waits.
+    async fn ask(&mut self, letter: Value, is_changed: bool) -> Result<()> {
+        show::words("");
+        show::act("dana asks", "Seven runs begin, and each of them stops at a question to other people.");
+        let cluster = &self.harness.cluster;
+        let files = if is_changed {
+            let runs = std::fs::read_to_string(signoff_tests::cargo::root().join(RUNS)).context(RUNS)?;
+            let file = cluster.folder().join("runs.yaml");
+            std::fs::write(&file, runs.replace(LETTERBOX, &self.letterbox.url()))?;
+            [write(cluster, &letter)?, file]
+        } else {
+            ["examples/quickstart/workflow.yaml", RUNS].map(PathBuf::from)
+        };
+        for file in files {
+            let file = file.display().to_string();
+            expect(&self.harness.kubectl("dana", &["apply", "-f", &file]).await?, true, &["created"])?;
+        }
+        let workflows = ALL.map(|run| format!("workflow/{run}"));
+        let mut wait = vec!["wait", "--for=condition=Waiting", "--timeout=90s"];
+        wait.extend(workflows.iter().map(String::as_str));
+        self.harness.read("dana", &wait).await?;
+        for (run, workflow) in ALL.into_iter().zip(&workflows) {
+            let name = self.harness.read("dana", &["get", workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
+            anyhow::ensure!(!name.is_empty(), "{workflow} waits for no Approval");
+            // A run is committed before it asks, so the Approval may be a moment younger.
+            let approval = format!("approval/{name}");
+            self.harness.read("dana", &["wait", "--for=create", &approval, "--timeout=60s"]).await?;
+            self.approvals.insert(run, name);
+        }
+        self.until(OVERDUE, "{.status.phase}=Overdue").await?;
+        let got = self.harness.kubectl("dana", &["get", "approvals"]).await?;
+        expect(&got, true, &["Pending", "Overdue", self.approval(CONTRACT)?])
+    }
+
+    /// The Approval that a run waits for.
+    pub(super) fn approval(&self, run: &str) -> Result<&str> {
+        Ok(self.approvals.get(run).with_context(|| format!("no Approval of {run} is known"))?)
+    }
+
+    /// Waits until the Approval of a run has this, such as `{.status.phase}=Approved`.
+    pub(super) async fn until(&self, run: &str, is: &str) -> Result<()> {
+        let (condition, approval) = (format!("--for=jsonpath={is}"), format!("approval/{}", self.approval(run)?));
+        self.harness.read("dana", &["wait", &condition, &approval, "--timeout=60s"]).await.map(drop)
+    }
+
+    /// Waits until a run has ended, by its condition.
+    pub(super) async fn ended(&self, run: &str, condition: &str) -> Result<()> {
+        let (condition, run) = (format!("--for=condition={condition}"), format!("workflow/{run}"));
+        self.harness.read("dana", &["wait", &condition, &run, "--timeout=60s"]).await.map(drop)
+    }
+
+    /// The token of one of the people, as their kubeconfig has it.
+    pub(super) fn token(&self, person: &str) -> Result<String> {
+        let text = std::fs::read_to_string(self.harness.cluster.kubeconfig())?;
+        let file: Value = serde_saphyr::from_str(&text)?;
+        let users = file["users"].as_array().context("a kubeconfig without users")?;
+        let user = users.iter().find(|user| user["name"] == person);
+        let token = user.and_then(|user| user["user"]["token"].as_str());
+        token.map(str::to_owned).with_context(|| format!("{person} has no token"))
+    }
+
+    /// The address of the page of a run's Approval.
+    pub(super) fn at(&self, run: &str) -> Result<String> {
+        Ok(format!("{}/n/{}/a/{}", self.web.url(), self.harness.namespace.name, self.approval(run)?))
+    }
+
+    /// Says what operator and page said last, and keeps the logs: something went wrong.
+    pub(super) async fn lament(&mut self) {
+        let log = self.web.log().unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+        say::problem(&format!("the end of the page's log:\n{}\n", signoff_expr::text::display(&tail, 8000)));
+        self.harness.lament().await;
+    }
+
+    /// Stops everything in order.
+    pub(super) async fn clear(self) -> Result<()> {
+        self.web.stop().await?;
+        self.harness.clear().await
+    }
+}
+
+/// A control plane with the chart, and an issuer whose tokens it takes if there is Node.js.
+async fn cluster(needs_issuer: bool) -> Result<(Cluster, Option<IssuerProcess>)> {
+    match tokio::task::spawn_blocking(Node::find).await? {
+        Ok(_) => {
+            let options = IssuerOptions { lifetime: SESSION, ..IssuerOptions::default() };
+            let (cluster, issuer) = Cluster::with_issuer(Options::default(), options).await?;
+            Ok((cluster, Some(issuer)))
+        }
+        Err(error) if needs_issuer => Err(error),
+        Err(error) => {
+            say::step(&format!("no issuer, people paste tokens: {error:#}"));
+            let cluster = Cluster::own().await?;
+            cluster.install(&[]).await?;
+            Ok((cluster, None))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Somebody who reads the page: signed in with a token of their own, over HTTP, as a browser is.
+//! It must not keep what it reads.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
+use kube::api::{Api, ObjectMeta, PostParams};
+use reqwest::redirect::Policy;
+use serde::Deserialize;
+use signoff_tests::control_plane::WebProcess;
+
+use crate::crowd;
+use crate::harness::Harness;
+
+/// Longer than an API server takes to go by a new binding.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks: the API server has no event for the bindings that it goes by.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Tokens of service accounts that may read and decide.
+pub(super) struct Readers(Vec<String>);
+
+impl Readers {
+    /// Makes so many service accounts in a namespace, binds them all, and waits until that is in force.
+    pub(super) async fn prepare(harness: &Harness, namespace: &str, count: usize) -> Result<Self> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(harness.admin.clone(), namespace);
+        let tokens = crowd::each(8, count, async |index| {
+            let name = format!("reader-{index:03}");
+            let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+            accounts.create(&PostParams::default(), &ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
+            harness.cluster.account_token(namespace, &name).await
+        })
+        .await?;
+        let rbac = "rbac.authorization.k8s.io".to_owned();
+        let binding = ClusterRoleBinding {
+            metadata: ObjectMeta { name: Some("bench-readers".to_owned()), ..ObjectMeta::default() },
+            role_ref: RoleRef {
+                api_group: Some(rbac.clone()),
+                kind: "ClusterRole".to_owned(),
+                name: "signoff-approver".to_owned(),
+            },
+            subjects: Some(vec![Subject {
+                api_group: Some(rbac),
+                kind: "Group".to_owned(),
+                name: format!("system:serviceaccounts:{namespace}"),
+                namespace: None,
+            }]),
+        };
+        Api::<ClusterRoleBinding>::all(harness.admin.clone()).create(&PostParams::default(), &binding).await?;
+        let readers = Self(tokens);
+        let client = harness.cluster.bearer(readers.token(0)?).await?;
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(error) = crowd::get(&client, "/apis/signoff.dev/v1alpha1/approvals?limit=1").await {
+            ensure!(
+                Instant::now() < deadline,
+                "readers may not list Approvals {PATIENCE:?} after they were bound: {error:#}"
+            );
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(readers)
+    }
+
+    /// The token of one of them.
+    pub(super) fn token(&self, number: usize) -> Result<&str> {
+        Ok(self.0.get(number).with_context(|| format!("there is no reader {number}"))?)
+    }
+}
+
+/// One of them, signed in.
+pub(super) struct Reader {
+    client: reqwest::Client,
+    url: String,
+    cookies: String,
+}
+
+impl Reader {
+    /// Signs a reader in. The number makes their address: sign-ins are limited by address.
+    pub(super) async fn sign_in(web: &WebProcess, token: &str, number: usize) -> Result<Self> {
+        let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?;
+        let url = web.url().to_owned();
+        let body = format!("token={token}");
+        let request = client.post(format!("{url}/sign-in/token")).header("origin", &url);
+        let request = request.header("x-forwarded-for", format!("10.0.{}.{}", number / 250, number % 250 + 1));
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+        let answer = request.send().await?;
+        ensure!(answer.status() == 303, "reader {number} is not signed in: {}", answer.status());
+        let set = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+        let cookies: Vec<_> =
+            set.filter_map(|cookie| cookie.split(';').next()).filter(|one| !one.ends_with('=')).collect();
+        ensure!(!cookies.is_empty(), "reader {number} has no session");
+        Ok(Self { client, url, cookies: cookies.join("; ") })
+    }
+
+    /// What is at this path.
+    pub(super) async fn get(&self, path: &str) -> Result<String> {
+        let answer = self.ask(path).await?;
+        Ok(answer.text().await?)
+    }
+
+    /// The reader's page goes live.
+    pub(super) async fn live(&self) -> Result<Events> {
+        let stream = self.ask("/events").await?.bytes_stream();
+        Ok(Events { stream: Box::pin(stream.map(|piece| piece.map(|bytes| bytes.to_vec()))), text: String::new() })
+    }
+
+    async fn ask(&self, path: &str) -> Result<reqwest::Response> {
+        let answer = self.client.get(format!("{}{path}", self.url)).header("cookie", &self.cookies).send().await?;
+        ensure!(answer.status() == 200, "{path} answers with {}", answer.status());
+        Ok(answer)
+    }
+}
+
+/// The events of one live page.
+pub(super) struct Events {
+    stream: Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>>>>,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    waiting: usize,
+}
+
+impl Events {
+    /// Waits for the next event; returns how many requests wait for the reader.
+    pub(super) async fn waiting(&mut self) -> Result<usize> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let data = event.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+                self.text = rest.to_owned();
+                // A comment only says that the stream lives.
+                let Some(data) = data else { continue };
+                return Ok(serde_json::from_str::<Said>(&data).with_context(|| format!("the event {data}"))?.waiting);
+            }
+            let piece = self.stream.next().await.context("the live page has ended")??;
+            self.text.push_str(&String::from_utf8_lossy(&piece));
+        }
+    }
+}
+
+/// The files that a page loads, by path.
+pub(super) fn files(page: &str) -> Vec<String> {
+    let mut files: Vec<String> =
+        page.split(['"', '\'']).filter(|text| text.starts_with("/static/")).map(str::to_owned).collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_page_names_its_files_once() {
+        let page = r#"<link href="/static/1/a.css"><script src="/static/1/b.js"></script><a href="/">x</a><link href="/static/1/a.css">"#;
+        assert_eq!(files(page), ["/static/1/a.css", "/static/1/b.js"]);
+    }
+
+    #[tokio::test]
+    async fn events_are_told_from_comments_and_may_come_in_pieces() {
+        let pieces =
+            [": alive\n\nevent: inbox\nda", "ta: {\"waiting\":7,\"version\":1}\n", "\ndata: {\"waiting\":6}\n\n"];
+        let stream = futures::stream::iter(pieces.map(|piece| Ok(piece.as_bytes().to_vec())));
+        let mut events = Events { stream: Box::pin(stream), text: String::new() };
+        assert_eq!(events.waiting().await.unwrap(), 7);
+        assert_eq!(events.waiting().await.unwrap(), 6);
+        assert!(events.waiting().await.is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! A request that changes while its form is open. They must not load a page again where the page does not say so.
+
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, css, role, text};
+
+use crate::harness::Harness;
+use crate::runs::{Runs, path, user};
+
+async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
+    runs.decides(who, asked, json!({"verdict": verdict, "requestDigest": asked.spec.request.digest})).await;
+}
+
+#[tokio::test]
+async fn votes_of_others_appear_and_no_form_is_touched() {
+    let (harness, [runs]) = Harness::with_runs(["followed"]).await.unwrap();
+    let gate = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 3});
+    let asked = runs.gate("followed", gate).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.fill(css("#reason"), "half a thought").await.unwrap();
+    page.focus(css("#reason")).await.unwrap();
+    vote(&runs, "bob", &asked, "Approve").await;
+    page.wait(text("Approve by bob@example.com")).await.unwrap();
+    page.wait(text("1 of 3 so far").inside("#state")).await.unwrap();
+    vote(&runs, "carol", &asked, "Approve").await;
+    page.wait(text("Approve by carol@example.com")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "half a thought");
+    assert_eq!(page.focused().await.unwrap(), "textarea Reason (may be left out)");
+    page.accessible().await.unwrap();
+    harness.content(&page).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "How it was decided")).await.unwrap();
+    assert_eq!(runs.result("followed").await, "done");
+}
+
+#[tokio::test]
+async fn who_is_still_typing_hears_that_it_was_decided_and_keeps_a_draft() {
+    let (harness, [runs]) = Harness::with_runs(["meanwhile"]).await.unwrap();
+    let asked = runs.gate("meanwhile", json!({"approvers": [user("alice"), user("bob")]})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.fill(css("#reason"), "half a thought").await.unwrap();
+    vote(&runs, "bob", &asked, "Reject").await;
+    page.wait(text("It was decided meanwhile.").inside("[aria-live=polite]")).await.unwrap();
+    page.wait(role("heading", "How it was decided")).await.unwrap();
+    page.wait(text("Rejected (Reject) by bob@example.com")).await.unwrap();
+    assert!(!page.visible(role("button", "Approve")).await.unwrap(), "there is nothing to decide any more");
+    page.accessible().await.unwrap();
+    page.screenshot("decided-meanwhile").await.unwrap();
+    page.click(role("button", "Reload")).await.unwrap();
+    page.wait(role("heading", "How it was decided")).await.unwrap();
+    page.wait_gone(role("heading", "Decide")).await.unwrap();
+}
