@@ -7,6 +7,7 @@
 
 mod decide;
 mod events;
+mod forms;
 mod model;
 mod read;
 mod typed;

@@ -3,27 +3,24 @@
 //! Pure. It must not leave out or soften what the object says.
 
 use askama::Template;
-use signoff_api::{
-    Approval, ApprovalRequest, Decision, Moment, Verdict,
-    approval::ApprovalPhase,
-    gate::{GateType, Question, Subject},
-};
-use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType};
+use signoff_engine::approval::eligibility::ineligible;
 use signoff_expr::text::display;
 use signoff_review::{
     clock::distance,
     decisions,
     foreseen::Reached,
     outcome, quorum,
-    request::{CONTEXT, answer_rules, consequence, heading, repeats, warnings},
+    request::{CONTEXT, consequence, heading, repeats, warnings},
     suggest::CallFlags,
     text::{hides, one_line},
     whole::{self, Whole},
 };
 
 use super::{
+    forms::{Decide, decide},
     read::Read,
-    typed::{self, Parameter, Problems, Typed},
+    typed::{Problems, Typed},
 };
 use crate::{
     page::{Instant, Shell},
@@ -109,88 +106,6 @@ struct Ending {
     at: Option<Instant>,
     reason: Option<String>,
     texts: Vec<(&'static str, String)>,
-}
-
-/// The forms of a decision.
-struct Decide {
-    /// The form that was sent before, if any.
-    form: &'static str,
-    /// Verdicts that need nothing but a reason.
-    plain: Vec<Plain>,
-    reason: Field,
-    /// What the other forms begin with.
-    no_reason: Field,
-    reason_required: bool,
-    respond: Vec<Asked>,
-    modify: Vec<Editor>,
-    retry: Vec<Editor>,
-    defer: Option<Field>,
-    escalate: Option<Escalate>,
-}
-
-/// A verdict with its own button.
-struct Plain {
-    verdict: &'static str,
-    label: &'static str,
-    class: &'static str,
-    comes_to: String,
-}
-
-/// What a field holds, and what is wrong with it.
-struct Field {
-    value: String,
-    problem: Option<String>,
-}
-
-impl Field {
-    fn of(value: String) -> Self {
-        Self { value, problem: None }
-    }
-}
-
-impl Decide {
-    /// The reason in a form: what was typed there, and not in another one.
-    fn reason_in(&self, form: &str) -> &Field {
-        if self.form == form { &self.reason } else { &self.no_reason }
-    }
-}
-
-/// One question of the form.
-struct Asked {
-    id: String,
-    question: Option<String>,
-    options: Vec<Choice>,
-    option_field: String,
-    text_field: String,
-    takes_text: bool,
-    is_multiple: bool,
-    rules: String,
-    is_required: bool,
-    field: Field,
-}
-
-/// An option of a question.
-struct Choice {
-    id: String,
-    label: String,
-    description: String,
-    is_chosen: bool,
-}
-
-/// One parameter in the editor.
-struct Editor {
-    parameter: Parameter,
-    field: Field,
-    rows: usize,
-}
-
-/// Who can be asked further.
-struct Escalate {
-    /// The number of each, their name, and whether they were chosen before.
-    targets: Vec<(usize, String, bool)>,
-    /// Whether naming nobody asks the next level of the gate.
-    has_level: bool,
-    comes_to: String,
 }
 
 impl ApprovalPage {
@@ -400,96 +315,6 @@ fn ending(outcome: &signoff_api::Outcome, now: Moment) -> Ending {
         reason: outcome.reason.as_ref().map(|reason| one_line(reason, 2048)),
         texts: texts.into_iter().filter_map(|(title, text)| Some((title, display(&text?, LONGEST)))).collect(),
     }
-}
-
-fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
-    let approval = &read.seen.approval;
-    let request = &approval.spec.request;
-    let status = approval.status.clone().unwrap_or_default();
-    let allowed = allowed_verdicts(request, &status);
-    let takes = |verdict| allowed.contains(&verdict);
-    let foreseen = |verdict| {
-        let found = read.foreseen.iter().find(|(other, _)| *other == verdict);
-        found.map(|(_, reached)| comes_to(request, verdict, reached)).unwrap_or_default()
-    };
-    let field = |name: &str, default: String| Field {
-        value: typed.text(name).unwrap_or(default),
-        problem: problems.at(name).cloned(),
-    };
-    let whole = reviewed(read);
-    let form = typed.form();
-    let editors = |verdict, name: &str| -> Vec<Editor> {
-        let fields = typed::parameters_of(request, verdict, whole.as_deref());
-        let one = |parameter: Parameter| {
-            let begin = parameter.text();
-            let field = if form == name { field(&parameter.field, begin) } else { Field::of(begin) };
-            Editor { rows: field.value.lines().count().clamp(2, 16), field, parameter }
-        };
-        fields.into_iter().map(one).collect()
-    };
-    let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(usize::MAX);
-    let has_level = level < request.timeout.escalation.len();
-    let can_escalate = !request.escalate_to.is_empty() || has_level;
-    let button =
-        |verdict: Verdict, label, class| Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class };
-    let buttons = [
-        button(Verdict::Approve, "Approve", "main"),
-        button(Verdict::Reject, "Reject", "danger"),
-        button(Verdict::Skip, "Skip", ""),
-        button(Verdict::Retry, "Retry", ""),
-        button(Verdict::Abort, "Abort the run", "danger"),
-    ];
-    let is_chosen = |at: usize| form == "escalate" && typed.all("to").any(|chosen| chosen == at.to_string());
-    let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
-    Decide {
-        form,
-        plain: buttons.into_iter().filter(|one| allowed.iter().any(|verdict| verdict.name() == one.verdict)).collect(),
-        reason: field("reason", String::new()),
-        no_reason: Field::of(String::new()),
-        reason_required: request.require_reason == Some(true),
-        respond: if takes(Verdict::Respond) { asked(request, typed, problems) } else { Vec::new() },
-        modify: if takes(Verdict::Modify) { editors(Verdict::Modify, "modify") } else { Vec::new() },
-        retry: if takes(Verdict::Retry) { editors(Verdict::Retry, "retry") } else { Vec::new() },
-        defer: takes(Verdict::Defer).then(|| field("guidance", String::new())),
-        escalate: (takes(Verdict::Escalate) && can_escalate).then(|| Escalate {
-            has_level,
-            targets: request.escalate_to.iter().enumerate().map(shown).collect(),
-            comes_to: foreseen(Verdict::Escalate),
-        }),
-    }
-}
-
-fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Asked> {
-    let one = |question: &Question| {
-        let (option_field, text_field) = (typed::option_field(question), typed::text_field(question));
-        let was_sent = typed.get("verdict") == Some("Respond");
-        let default = question.default.clone().unwrap_or_default();
-        let by_default = question.option_named(&default).map(|option| option.id.clone());
-        let is_chosen = |id: &str| match was_sent {
-            true => typed.all(&option_field).any(|chosen| chosen == id),
-            false => by_default.as_deref() == Some(id),
-        };
-        let options = question.options.iter().map(|option| Choice {
-            label: one_line(option.label(), 253),
-            description: one_line(option.description.as_deref().unwrap_or(""), 400),
-            is_chosen: is_chosen(&option.id),
-            id: option.id.clone(),
-        });
-        let text = if by_default.is_some() { String::new() } else { default.clone() };
-        Asked {
-            id: if question.id == Question::PLAIN { "Answer".to_owned() } else { one_line(&question.id, 63) },
-            question: question.question.as_ref().map(|text| display(text, 4096)),
-            options: options.collect(),
-            takes_text: question.takes_text(),
-            is_multiple: question.multiple == Some(true),
-            rules: answer_rules(question).join("; "),
-            is_required: !question.may_be_left_out(),
-            field: Field { value: typed.text(&text_field).unwrap_or(text), problem: problems.at(&text_field).cloned() },
-            option_field,
-            text_field,
-        }
-    };
-    request.form.iter().flat_map(|form| &form.questions).map(one).collect()
 }
 
 #[cfg(test)]
