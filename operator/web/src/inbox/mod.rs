@@ -218,7 +218,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
         deadline: Instant::from(row.deadline),
         left: distance(row.deadline, at),
         urgency,
-        then: after(row.then),
+        then: if row.is_overdue { "now only Retry, Reject and Abort are accepted" } else { after(row.then) },
         vote,
         own,
         row: Arc::clone(row),
