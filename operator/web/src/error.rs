@@ -33,6 +33,9 @@ pub enum PageError {
     /// The API server, or the issuer, cannot be reached.
     #[error("{0}")]
     Away(String),
+    /// No answer came to a decision that was sent.
+    #[error("{0}")]
+    Unknown(String),
     /// A defect of this page.
     #[error("{0}")]
     Internal(String),
@@ -50,7 +53,7 @@ impl PageError {
             Self::Changed(_) => StatusCode::CONFLICT,
             Self::Mismatch(_) => StatusCode::BAD_GATEWAY,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Away(_) | Self::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -67,6 +70,7 @@ impl PageError {
             Self::Mismatch(_) => "Not what was recorded",
             Self::TooMany(_) => "Too many requests",
             Self::Away(_) => "Cannot be reached",
+            Self::Unknown(_) => "Not known",
             Self::Internal(_) => "A defect of this page",
         }
     }

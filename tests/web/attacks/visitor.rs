@@ -89,7 +89,17 @@ impl Visitor {
 
     /// Approves a request, seen and confirmed.
     pub(crate) async fn approve(&self, approval: &Approval) -> Said {
-        self.post(&format!("{}/decide", path(approval)), &approve(approval)).await
+        self.decide(&path(approval), &approve(approval)[..2]).await
+    }
+
+    /// Sends a decision, and confirms what is shown then. Returns the last answer.
+    pub(crate) async fn decide(&self, path: &str, fields: &[(&str, &str)]) -> Said {
+        let address = format!("{path}/decide");
+        let shown = self.post(&address, fields).await;
+        let mark = "name=\"confirmed\" value=\"";
+        let Some((_, rest)) = shown.text.split_once(mark) else { return shown };
+        let name = rest.split('"').next().unwrap();
+        self.post(&address, &[fields, &[("confirmed", name)]].concat()).await
     }
 
     /// Sends anything, with the cookies.

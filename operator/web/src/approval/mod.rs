@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
 
+mod confirm;
 mod decide;
 mod events;
 mod forms;

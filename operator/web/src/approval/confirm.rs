@@ -1,0 +1,153 @@
+//! The page that shows a decision once more: what it says, what it comes to, and what it changes.
+//!
+//! Pure. It must not show another decision than the one that is sent: both have one name.
+
+use askama::Template;
+use serde_json::Value;
+use signoff_api::{Digest, Verdict};
+use signoff_review::{entry::Entry, foreseen::Reached};
+use similar::{ChangeTag, TextDiff};
+
+use super::{
+    model,
+    read::Read,
+    typed::{self, Typed},
+};
+use crate::{page::Shell, session::Caller};
+
+/// The longest line of a difference.
+const LONGEST: usize = 200_000;
+
+#[derive(Template)]
+#[template(path = "confirm.html")]
+pub(super) struct Confirm {
+    shell: Shell,
+    namespace: String,
+    name: String,
+    verdict: &'static str,
+    target: String,
+    workflow: String,
+    digest: String,
+    comes_to: String,
+    changes: Vec<Change>,
+    reason: Option<String>,
+    said: Vec<(String, String)>,
+    fields: Vec<(String, String)>,
+    /// Names the decision that is confirmed.
+    confirmed: String,
+    /// Whether another decision was confirmed than the one that would be sent now.
+    differs: bool,
+}
+
+/// The difference of one parameter, by lines.
+struct Change {
+    name: String,
+    lines: Vec<(&'static str, &'static str, String)>,
+}
+
+/// Returns the page that shows a decision once more.
+pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Reached, typed: &Typed) -> Confirm {
+    let request = &read.seen.approval.spec.request;
+    let metadata = &read.seen.approval.metadata;
+    let verdict = entry.decision.verdict;
+    let (namespace, name) = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+    let mut said = Vec::new();
+    said.extend(entry.decision.guidance.clone().map(|text| ("Guidance".to_owned(), text)));
+    for (id, answer) in entry.decision.answers.iter().flatten() {
+        let text = answer.options.iter().cloned().chain(answer.text.clone()).collect::<Vec<_>>().join("\n");
+        said.push((format!("Answer {id}"), text));
+    }
+    if !entry.decision.escalate_to.is_empty() {
+        said.push(("To".to_owned(), signoff_review::quorum::subjects(&entry.decision.escalate_to)));
+    }
+    Confirm {
+        shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
+        target: model::target(request),
+        workflow: request.workflow.name.clone(),
+        digest: request.digest.to_string(),
+        verdict: verdict.name(),
+        comes_to: model::comes_to(request, verdict, reached),
+        changes: changes(request, entry, model::reviewed(read).as_deref()),
+        reason: entry.decision.reason.clone(),
+        said,
+        fields: typed.0.iter().filter(|(name, _)| name != "confirmed").cloned().collect(),
+        confirmed: fingerprint(entry),
+        differs: typed.get("confirmed").is_some(),
+        namespace,
+        name,
+    }
+}
+
+/// Names an entry: what is sent has the same name as what was confirmed.
+pub(super) fn fingerprint(entry: &Entry) -> String {
+    Digest::of(&serde_json::json!({"key": entry.key, "decision": entry.decision}))
+        .map(|name| name.to_string())
+        .unwrap_or_default()
+}
+
+fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<Change> {
+    let Some(parameters) = &entry.decision.parameters else { return Vec::new() };
+    let shown = typed::parameters_of(request, entry.decision.verdict, reviewed);
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    let one = |(name, after): (&String, &Value)| {
+        let is_retry = entry.decision.verdict == Verdict::Retry;
+        let before =
+            shown.iter().find(|one| one.name == *name && !is_retry).map(typed::Parameter::text).unwrap_or_default();
+        Change { name: name.clone(), lines: difference(&before, &text(after)) }
+    };
+    parameters.0.iter().map(one).collect()
+}
+
+/// The lines of a difference: a class, a sign, and the line. Long parts without a change are left out.
+fn difference(before: &str, after: &str) -> Vec<(&'static str, &'static str, String)> {
+    let shown = |line: &str| signoff_expr::text::display(line.trim_end_matches('\n'), LONGEST);
+    let difference = TextDiff::from_lines(before, after);
+    let mut lines = Vec::new();
+    for (at, group) in difference.grouped_ops(3).iter().enumerate() {
+        if at > 0 {
+            lines.push(("gap", "", "⋯".to_owned()));
+        }
+        for change in group.iter().flat_map(|op| difference.iter_changes(op)) {
+            let (class, sign) = match change.tag() {
+                ChangeTag::Equal => ("same", " "),
+                ChangeTag::Delete => ("gone", "−"),
+                ChangeTag::Insert => ("new", "+"),
+            };
+            lines.push((class, sign, shown(change.value())));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_decision_has_another_name() {
+        let entry = |reason: Option<&str>| {
+            let mut decision = signoff_api::Decision::new(Verdict::Approve);
+            decision.reason = reason.map(str::to_owned);
+            Entry { key: "alice".to_owned(), decision }
+        };
+        assert_eq!(fingerprint(&entry(None)), fingerprint(&entry(None)));
+        assert_ne!(fingerprint(&entry(None)), fingerprint(&entry(Some("late"))));
+        assert!(!fingerprint(&entry(None)).is_empty());
+    }
+
+    #[test]
+    fn a_difference_shows_what_goes_and_what_comes() {
+        let lines = difference("a\nb\nc\n", "a\nx\nc\n");
+        let shown: Vec<_> = lines.iter().map(|(class, _, line)| (*class, line.as_str())).collect();
+        assert_eq!(shown, [("same", "a"), ("gone", "b"), ("new", "x"), ("same", "c")]);
+    }
+
+    #[test]
+    fn a_difference_shows_characters_that_hide() {
+        let lines = difference("a\n", "a\u{202e}\n");
+        assert!(lines.iter().any(|(_, _, line)| line.contains("U+202E")), "{lines:?}");
+    }
+}
