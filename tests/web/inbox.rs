@@ -31,7 +31,7 @@ async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_
         page.evaluate("[...document.querySelectorAll('.request .prompt')].map(e => e.innerText)").await.unwrap();
     assert_eq!(prompts, json!(["Within 20m?", "sooner", "later", "Within 48h?"]));
     let urgent = page.text(css("section.run").nth(0)).await.unwrap();
-    for part in [two.name(), "dana@example.com", "Soon", "your decision is enough", "then it is rejected"] {
+    for part in [two.name(), "dana@example.com", "Soon", "your decision is enough", "then it counts as rejected"] {
         assert!(urgent.contains(part), "{part}: {urgent}");
     }
     page.screenshot("inbox").await.unwrap();

@@ -86,7 +86,7 @@ async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
     let page = reads(&harness, "alice", &asked).await;
     page.click(text("Modify: change it, then go on")).await.unwrap();
     let field = css("#modify-response");
-    for (slip, said) in [("{amount: 2}", "it is no JSON"), ("{\"amount\": null}", "null cannot be sent")] {
+    for (slip, said) in [("{amount: 2}", "it is not JSON"), ("{\"amount\": null}", "null cannot be sent")] {
         page.fill(&field, slip).await.unwrap();
         page.click(role("button", "See the difference")).await.unwrap();
         page.wait(text(said).inside("#modify-response-problem")).await.unwrap();

@@ -59,7 +59,11 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     match verdict {
         Verdict::Abort => "the run ends".to_owned(),
         Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
-        Verdict::Reject => format!("the run goes on with {}", one_line(&request.after_reject.join(", "), 2000)),
+        Verdict::Reject => {
+            let next = one_line(&request.after_reject.join(" or "), 2000);
+            let conditions = if request.after_reject.len() > 1 { ", as its conditions say" } else { "" };
+            format!("the run goes on with {next}{conditions}")
+        }
         Verdict::Defer => "it is done again with the guidance, and then asked again".to_owned(),
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry | Verdict::Escalate => {
             "the run goes on".to_owned()

@@ -98,6 +98,12 @@
       badge.firstElementChild.textContent = state.dataset.mark;
       badge.lastChild.textContent = ` ${state.dataset.phase}`;
     }
+    // What each button would come to follows from the votes so far.
+    for (const line of (state?.dataset.hints ?? "").split("\n")) {
+      const at = line.indexOf("=");
+      const hint = at > 0 ? document.getElementById(`to-${line.slice(0, at)}`) : null;
+      if (hint) hint.textContent = line.slice(at + 1);
+    }
     const closed = document.querySelector("[data-renew][data-closed]");
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
@@ -165,7 +171,8 @@
     try {
       for (const name of Object.keys(localStorage)) {
         if (!name.startsWith(PREFIX)) continue;
-        const at = JSON.parse(localStorage.getItem(name) || "{}").at || 0;
+        let at = 0;
+        try { at = JSON.parse(localStorage.getItem(name)).at || 0; } catch { /* Not a draft: it goes. */ }
         if (Date.now() - at > LIFE) localStorage.removeItem(name);
       }
       // The decision was recorded: its drafts have done their work.
@@ -192,6 +199,9 @@
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
     if (event.persisted) location.reload();
   });
+
+  // What is wrong is shown, not only told.
+  document.querySelector("[aria-invalid]")?.focus();
 
   times(document);
   drafts();

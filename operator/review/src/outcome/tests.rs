@@ -58,7 +58,7 @@ fn an_outcome_as_voted_says_what_the_run_does_next() {
         assert_eq!(said(&approval, verdict), words);
     }
     approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
-    assert_eq!(said(&approval, Verdict::Reject), "rejected; the run goes on with send, log");
+    assert_eq!(said(&approval, Verdict::Reject), "rejected; the run goes on with send or log, as its conditions say");
 }
 
 #[test]

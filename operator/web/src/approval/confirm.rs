@@ -5,7 +5,8 @@
 use askama::Template;
 use serde_json::Value;
 use signoff_api::{Digest, Verdict};
-use signoff_review::{entry::Entry, foreseen::Reached};
+use signoff_expr::text::display;
+use signoff_review::{entry::Entry, foreseen::Reached, text::one_line};
 use similar::{ChangeTag, TextDiff};
 
 use super::{
@@ -32,6 +33,8 @@ pub(super) struct Confirm {
     changes: Vec<Change>,
     reason: Option<String>,
     said: Vec<(String, String)>,
+    /// The look of the button.
+    class: &'static str,
     fields: Vec<(String, String)>,
     /// Names the decision that is confirmed.
     confirmed: String,
@@ -53,9 +56,15 @@ pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Rea
     let (namespace, name) = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
     let mut said = Vec::new();
     said.extend(entry.decision.guidance.clone().map(|text| ("Guidance".to_owned(), text)));
-    for (id, answer) in entry.decision.answers.iter().flatten() {
-        let text = answer.options.iter().cloned().chain(answer.text.clone()).collect::<Vec<_>>().join("\n");
-        said.push((format!("Answer {id}"), text));
+    for question in request.form.iter().flat_map(|form| &form.questions) {
+        let Some(answer) = entry.decision.answers.as_ref().and_then(|all| all.get(&question.id)) else { continue };
+        let label = |id: &String| match question.options.iter().find(|option| option.id == *id) {
+            Some(option) if option.label() != option.id => format!("{} ({id})", option.label()),
+            _ => id.clone(),
+        };
+        let text = answer.options.iter().map(label).chain(answer.text.clone()).collect::<Vec<_>>().join("\n");
+        let asked = question.question.clone().unwrap_or_else(|| format!("Answer {}", question.id));
+        said.push((one_line(&asked, 200), text));
     }
     if !entry.decision.escalate_to.is_empty() {
         said.push(("To".to_owned(), signoff_review::quorum::subjects(&entry.decision.escalate_to)));
@@ -68,8 +77,9 @@ pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Rea
         verdict: verdict.name(),
         comes_to: model::comes_to(request, verdict, reached),
         changes: changes(request, entry, model::reviewed(read).as_deref()),
-        reason: entry.decision.reason.clone(),
-        said,
+        reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
+        said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),
+        class: if verdict.stops() { "danger" } else { "main" },
         fields: typed.0.iter().filter(|(name, _)| name != "confirmed").cloned().collect(),
         confirmed: fingerprint(entry),
         differs: typed.get("confirmed").is_some(),
@@ -103,7 +113,7 @@ fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Opti
 
 /// The lines of a difference: a class, a sign, and the line. Long parts without a change are left out.
 fn difference(before: &str, after: &str) -> Vec<(&'static str, &'static str, String)> {
-    let shown = |line: &str| signoff_expr::text::display(line.trim_end_matches('\n'), LONGEST);
+    let shown = |line: &str| display(line.trim_end_matches('\n'), LONGEST);
     let difference = TextDiff::from_lines(before, after);
     let mut lines = Vec::new();
     for (at, group) in difference.grouped_ops(3).iter().enumerate() {

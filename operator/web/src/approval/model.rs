@@ -4,7 +4,7 @@
 
 use askama::Template;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType};
-use signoff_engine::approval::eligibility::ineligible;
+use signoff_engine::approval::eligibility::{ineligible, next_attempt};
 use signoff_expr::text::display;
 use signoff_review::{
     clock::distance,
@@ -170,7 +170,8 @@ impl ApprovalPage {
             context_title: CONTEXT,
             decide: (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems)),
             draft: draft(approval),
-            has_decided: approval.spec.decisions.contains_key(&caller.me.user),
+            has_decided: approval.spec.decisions.contains_key(&caller.me.user)
+                && next_attempt(approval, &caller.me.user).is_none(),
             problem: problems.of_page(),
             is_closed,
             broken,
@@ -293,11 +294,13 @@ fn text(
 
 fn votes(approval: &Approval, me: &str, now: Moment) -> Vec<Vote> {
     let status = approval.status.clone().unwrap_or_default();
+    let counted = |key: &String| status.votes.iter().find(|vote| vote.key == *key);
     let one = |(key, decision): (&String, &Decision)| Vote {
         key: one_line(key, 320),
         verdict: decision.verdict.name(),
         state: decisions::state(key, decision, &status, now),
-        channel: decision.channel.as_ref().map(|channel| one_line(channel, 32)),
+        // The API server vouches for the channel of a vote that was counted.
+        channel: counted(key).and_then(|vote| vote.channel.as_ref()).map(|channel| one_line(channel, 32)),
         said: one_line(&decisions::said(decision), 2000),
         is_mine: key == me,
     };
@@ -310,7 +313,7 @@ fn ending(outcome: &signoff_api::Outcome, now: Moment) -> Ending {
     let texts =
         [("Response", outcome.response.clone()), ("Parameters", parameters), ("Guidance", outcome.guidance.clone())];
     Ending {
-        line: decisions::outcome(outcome, now),
+        line: decisions::outcome(&signoff_api::Outcome { decided_at: None, ..outcome.clone() }, now),
         at: outcome.decided_at.map(Instant::from),
         reason: outcome.reason.as_ref().map(|reason| one_line(reason, 2048)),
         texts: texts.into_iter().filter_map(|(title, text)| Some((title, display(&text?, LONGEST)))).collect(),

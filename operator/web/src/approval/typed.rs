@@ -30,7 +30,7 @@ impl Typed {
 
     /// Returns a text as its author meant it: browsers send line ends as CR LF.
     pub fn text(&self, name: &str) -> Option<String> {
-        self.get(name).map(|text| text.replace("\r\n", "\n"))
+        self.get(name).map(plain_lines)
     }
 
     /// Returns the verdict of the button.
@@ -104,6 +104,8 @@ pub struct Parameter {
     pub is_required: bool,
     /// The schema, in words.
     pub shape: String,
+    /// An example, where nothing is shown that could be changed.
+    pub example: Option<String>,
 }
 
 impl Parameter {
@@ -112,10 +114,14 @@ impl Parameter {
         self.before.is_string()
     }
 
-    /// Returns what the editor begins with.
+    /// Returns what the editor begins with: nothing where there is only an example.
     pub fn text(&self) -> String {
+        if self.example.is_some() { String::new() } else { self.written() }
+    }
+
+    fn written(&self) -> String {
         match &self.before {
-            Value::String(text) => text.replace("\r\n", "\n"),
+            Value::String(text) => plain_lines(text),
             other => serde_json::to_string_pretty(other).unwrap_or_default(),
         }
     }
@@ -126,18 +132,25 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
     let Some(schema) = parameters::schema(request, verdict) else { return Vec::new() };
     let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
     let shape = |name: &str| parameters::shape(&schema["properties"][name]);
+    let example = parameters::example(&schema);
     let begin = match verdict {
         Verdict::Modify => parameters_to_edit(&schema, reviewed),
-        _ => parameters::example(&schema),
+        _ => example.clone(),
     };
-    let fields = begin.into_iter().map(|(name, before)| Parameter {
-        field: format!("parameters.{name}"),
-        is_required: is_required(&name),
-        shape: shape(&name),
-        before,
-        name,
-    });
-    fields.collect()
+    let is_example = begin == example && reviewed.is_none_or(|text| !example.values().any(|value| value == text));
+    let one = |(name, before): (String, Value)| {
+        let mut parameter = Parameter {
+            field: format!("parameters.{name}"),
+            is_required: is_required(&name),
+            shape: shape(&name),
+            before,
+            name,
+            example: None,
+        };
+        parameter.example = is_example.then(|| parameter.written());
+        parameter
+    };
+    begin.into_iter().map(one).collect()
 }
 
 /// Returns the decision that was typed.
@@ -184,12 +197,20 @@ pub fn reason_problem(seen: &signoff_review::seen::Seen, decision: &Decision) ->
     })
 }
 
+/// A text as a browser would send it back, with the line ends of everybody else.
+fn plain_lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
+
 /// The parameters that were changed, and those that must be there.
 fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
     let (mut given, mut problems) = (Map::new(), BTreeMap::new());
     let mut is_changed = false;
     for parameter in parameters {
         let Some(text) = typed.text(&parameter.field) else { continue };
+        if parameter.example.is_some() && text.trim().is_empty() {
+            continue;
+        }
         if text == parameter.text() {
             if parameter.is_required {
                 given.insert(parameter.name.clone(), parameter.before.clone());
@@ -207,7 +228,7 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
                 given.insert(parameter.name.clone(), value);
             }
             Err(why) => {
-                problems.insert(parameter.field.clone(), format!("it is no JSON: {why}"));
+                problems.insert(parameter.field.clone(), format!("it is not JSON: {why}"));
             }
         }
     }
@@ -311,7 +332,7 @@ mod tests {
             decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("{\"a\": 1}"))
         };
         assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
-        assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("no JSON"));
+        assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("not JSON"));
         assert!(modify("{\"a\": null}").unwrap_err().at("parameters.response").unwrap().contains("null"));
     }
 

@@ -15,7 +15,7 @@ use axum::{
 use axum_extra::extract::PrivateCookieJar;
 use http::request::Parts;
 use serde::Deserialize;
-use signoff_api::{Moment, gate::TimeoutAction};
+use signoff_api::Moment;
 
 use signoff_review::clock::distance;
 
@@ -97,7 +97,7 @@ struct Line {
     deadline: Instant,
     left: String,
     urgency: &'static str,
-    then: &'static str,
+    then: String,
     vote: String,
     own: Option<&'static str>,
 }
@@ -218,24 +218,14 @@ fn line(one: &Waiting, at: Moment) -> Line {
         deadline: Instant::from(row.deadline),
         left: distance(row.deadline, at),
         urgency,
-        then: if row.is_overdue { "now only Retry, Reject and Abort are accepted" } else { after(row.then) },
+        then: if row.is_overdue {
+            "now only Retry, Reject and Abort are accepted".to_owned()
+        } else {
+            format!("then {}", row.then)
+        },
         vote,
         own,
         row: Arc::clone(row),
-    }
-}
-
-/// Says what the timeout of a gate does.
-fn after(action: TimeoutAction) -> &'static str {
-    match action {
-        TimeoutAction::Reject => "then it is rejected",
-        TimeoutAction::Approve => "then it is approved without a decision",
-        TimeoutAction::Retry => "then it is asked again",
-        TimeoutAction::Escalate => "then more people are asked",
-        TimeoutAction::Abort => "then the run is aborted",
-        TimeoutAction::Skip => "then it is skipped",
-        TimeoutAction::Default => "then the default answer counts",
-        TimeoutAction::Expire => "then only Retry, Reject and Abort are accepted",
     }
 }
 

@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use signoff_api::{
-    Approval, Moment, Verdict,
-    gate::{GateType, TimeoutAction},
-};
+use signoff_api::{Approval, Moment, Verdict, gate::GateType};
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
 use signoff_expr::text::display;
+use signoff_review::request::consequence;
 
 use crate::session::Me;
 
@@ -43,8 +41,8 @@ pub struct Row {
     pub deadline: Moment,
     /// When decisions are not accepted any more, or `None`.
     pub closes_at: Option<Moment>,
-    /// What the timeout does.
-    pub then: TimeoutAction,
+    /// What the next timeout does, as the end of a sentence that begins with “then”.
+    pub then: String,
     /// The recorded approvals.
     pub have: i32,
     /// The needed approvals.
@@ -99,7 +97,7 @@ impl Row {
             since,
             deadline,
             closes_at: approval.closes_at(),
-            then: request.timeout.action.unwrap_or_default(),
+            then: consequence(request, &status),
             have: status.tally.map_or(0, |tally| tally.have),
             needed: status.tally.map_or(request.threshold(), |tally| tally.needed),
             needs_more: request.quorums.len() > 1 || first.is_some_and(|own| !own.required_from.is_empty()),

@@ -31,7 +31,7 @@ async fn a_refusal_of_the_cluster_policies_is_told_and_the_others_are_shown() {
     let own = refusable(list(&client, Some("finance"), own_card).await).unwrap();
     let page = render(cluster, own);
     for said in [
-        "You must not list ClusterApprovalPolicies",
+        "You may not list ClusterApprovalPolicies",
         "approvals is forbidden",
         "may connect to: &#60;b&#62;.example.com",
         "kubectl get approvalpolicies pay --namespace finance -o yaml",
