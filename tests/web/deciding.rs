@@ -82,7 +82,7 @@ impl Alice {
             Hand::Keyboard => {
                 // A second Enter decides nothing: the focus is at the heading.
                 assert_ne!(self.page.focused().await.unwrap(), format!("button {verdict}"));
-                self.page.tab_to(role("button", verdict)).await.unwrap();
+                self.page.tab_to(&format!("button {verdict}"), 12).await.unwrap();
                 self.page.press("Enter").await.unwrap();
             }
         }

@@ -59,8 +59,5 @@ async fn what_is_no_refusal_is_an_error() {
 #[test]
 fn no_policies_are_said_to_be_none() {
     let page = render(Listed::default(), Listed::default());
-    assert!(
-        page.contains("There is no ClusterApprovalPolicy.")
-            && page.contains("There is no ApprovalPolicy that you may list.")
-    );
+    assert!(page.contains("There is no ClusterApprovalPolicy.") && page.contains("No ApprovalPolicy is shown."));
 }
