@@ -126,7 +126,6 @@ pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide 
     };
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(usize::MAX);
     let has_level = level < request.timeout.escalation.len();
-    let can_escalate = !request.escalate_to.is_empty() || has_level;
     let button =
         |verdict: Verdict, label, class| Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class };
     let buttons = [
@@ -138,6 +137,9 @@ pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide 
     ];
     let is_chosen = |at: usize| form == "escalate" && typed.all("to").any(|chosen| chosen == at.to_string());
     let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
+    // Whoever is asked already cannot be asked further.
+    let further = |(_, one): &(usize, &Subject)| !approval.approvers().contains(one);
+    let targets: Vec<_> = request.escalate_to.iter().enumerate().filter(further).map(shown).collect();
     Decide {
         form,
         plain: buttons.into_iter().filter(|one| allowed.iter().any(|verdict| verdict.name() == one.verdict)).collect(),
@@ -148,9 +150,9 @@ pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide 
         modify: if takes(Verdict::Modify) { editors(Verdict::Modify, "modify") } else { Vec::new() },
         retry: if takes(Verdict::Retry) { editors(Verdict::Retry, "retry") } else { Vec::new() },
         defer: takes(Verdict::Defer).then(|| field("guidance", String::new())),
-        escalate: (takes(Verdict::Escalate) && can_escalate).then(|| Escalate {
+        escalate: (takes(Verdict::Escalate) && (has_level || !targets.is_empty())).then(|| Escalate {
             has_level,
-            targets: request.escalate_to.iter().enumerate().map(shown).collect(),
+            targets,
             comes_to: foreseen(Verdict::Escalate),
         }),
     }
