@@ -38,7 +38,7 @@ pub async fn events(
     Ok(Sse::new(changes(feed, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
 }
 
-fn changes(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
+pub(super) fn changes(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
     let (version, ended) = (feed.changes(), feed.ending());
     stream::unfold((feed, place, version, ended, true), async |(feed, mut place, mut version, mut ended, is_first)| {
         if !is_first {

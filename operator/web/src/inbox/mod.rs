@@ -275,3 +275,6 @@ pub async fn places(
     }
     Ok((jar.add(cookie::cookie(TYPED.to_owned(), names.join(","))), Redirect::to("/")).into_response())
 }
+
+#[cfg(test)]
+mod tests;

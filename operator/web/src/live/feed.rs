@@ -203,7 +203,7 @@ impl Feed {
     }
 
     /// Keeps the name of what cannot be read, and not what it was before; returns whether a reader sees a difference.
-    pub(super) fn put_unreadable(&self, meta: &ObjectMeta) -> bool {
+    pub(crate) fn put_unreadable(&self, meta: &ObjectMeta) -> bool {
         let shown = |text: Option<&String>| display(text.map_or("", String::as_str), 253);
         let one = Unreadable { namespace: shown(meta.namespace.as_ref()), name: shown(meta.name.as_ref()) };
         let uid = meta.uid.clone().unwrap_or_else(|| format!("{}/{}", one.namespace, one.name));
@@ -222,8 +222,24 @@ impl Feed {
         held.rows.remove(uid).is_some() || was_unreadable
     }
 
-    pub(super) fn changed(&self) {
+    pub(crate) fn changed(&self) {
         self.version.send_modify(|version| *version = Some(version.unwrap_or(0) + 1));
+    }
+}
+
+#[cfg(test)]
+impl Feed {
+    /// A feed of all namespaces that is complete with these, and ends with nothing.
+    pub(crate) fn sample(me: Me, readable: &[Approval], unreadable: &[ObjectMeta]) -> Self {
+        let feed = Self::new(me, Vec::new(), None);
+        for approval in readable {
+            feed.put(&SharedRows::default(), approval);
+        }
+        for meta in unreadable {
+            feed.put_unreadable(meta);
+        }
+        feed.changed();
+        feed
     }
 }
 

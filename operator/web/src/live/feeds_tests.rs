@@ -95,10 +95,6 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn has_ended(feed: &Feed) -> bool {
-    feed.has_ended()
-}
-
 #[tokio::test]
 async fn a_refused_namespace_does_not_make_each_request_open_a_feed() {
     let (server, feeds) = (Server::new(false), Feeds::new(10));
@@ -108,7 +104,7 @@ async fn a_refused_namespace_does_not_make_each_request_open_a_feed() {
     let second = feeds.of(&caller, &names(&["a", "secret"])).await.unwrap();
     assert!(Arc::ptr_eq(&first, &second));
     let third = feeds.of(&caller, &names(&["a", "b"])).await.unwrap();
-    assert!(!Arc::ptr_eq(&first, &third) && has_ended(&first), "other namespaces are another feed");
+    assert!(!Arc::ptr_eq(&first, &third) && first.has_ended(), "other namespaces are another feed");
     assert_eq!(feeds.count(), 1);
 }
 
@@ -131,7 +127,18 @@ async fn two_requests_at_once_share_one_feed() {
     };
     let (first, second, ()) = tokio::join!(feeds.of(&caller, &asked), feeds.of(&caller, &asked), open);
     let (first, second) = (first.unwrap(), second.unwrap());
-    assert!(Arc::ptr_eq(&first, &second) && !has_ended(&first));
+    assert!(Arc::ptr_eq(&first, &second) && !first.has_ended());
+    // Both asked where they may list before either had a feed.
+    let caller = server.caller("u", "bob");
+    let started = AtomicUsize::new(0);
+    let start = |_| {
+        started.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(std::future::pending::<()>()).abort_handle()
+    };
+    let first = feeds.admit(&caller, &asked, Some(asked.clone()), start).unwrap();
+    let second = feeds.admit(&caller, &asked, Some(asked.clone()), start).unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(started.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
@@ -140,12 +147,12 @@ async fn a_feed_that_is_over_before_its_list_is_complete_is_opened_again() {
     let caller = server.caller("t", "alice");
     // Each ends a feed: its list begins a second time.
     server.expires.store(2, Ordering::SeqCst);
-    assert!(!has_ended(&feeds.of(&caller, &[]).await.unwrap()));
+    assert!(!feeds.of(&caller, &[]).await.unwrap().has_ended());
     feeds.end(&caller.token);
     server.expires.store(usize::MAX, Ordering::SeqCst);
     let caller = server.caller("t", "alice");
-    let Err(PageError::Away(why)) = feeds.of(&caller, &[]).await else { panic!("it is not complete") };
-    assert!(why.contains("begin anew 3 times"), "{why}");
+    let refused = feeds.of(&caller, &[]).await;
+    assert!(matches!(refused, Err(PageError::Away(why)) if why.contains("begin anew 3 times")));
 }
 
 #[tokio::test]
@@ -180,9 +187,9 @@ async fn one_person_has_a_few_feeds_and_the_oldest_goes() {
         own.push(feeds.of(&server.caller(&format!("a{at}"), "alice"), &[]).await.unwrap());
         tokio::time::advance(Duration::from_millis(10)).await;
     }
-    let ended: Vec<_> = own.iter().map(|feed| has_ended(feed)).collect();
+    let ended: Vec<_> = own.iter().map(|feed| feed.has_ended()).collect();
     assert!(ended[0] && !ended[1..].contains(&true), "{ended:?}");
-    assert!(!has_ended(&other));
+    assert!(!other.has_ended());
     assert_eq!(feeds.count(), OWN + 1);
 }
 
@@ -197,7 +204,7 @@ async fn where_there_are_too_many_one_that_nobody_reads_goes_first() {
     let read = all[0].changes();
     feeds.of(&server.caller("b", "b"), &[]).await.unwrap();
     let fourth = feeds.of(&server.caller("d", "d"), &[]).await.unwrap();
-    let ended: Vec<_> = all.iter().map(|feed| has_ended(feed)).collect();
+    let ended: Vec<_> = all.iter().map(|feed| feed.has_ended()).collect();
     assert_eq!(ended, [false, false, true], "a is read, and b was used after c");
     let more = (all[1].changes(), fourth.changes());
     let refused = feeds.of(&server.caller("e", "e"), &[]).await;
@@ -239,7 +246,7 @@ async fn a_page_that_ends_opens_no_more_feeds() {
     let caller = server.caller("t", "alice");
     let feed = feeds.of(&caller, &[]).await.unwrap();
     feeds.end_all();
-    assert!(has_ended(&feed));
+    assert!(feed.has_ended());
     assert!(matches!(feeds.of(&caller, &[]).await, Err(PageError::Away(_))));
     assert_eq!(feeds.count(), 0);
 }
