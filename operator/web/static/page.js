@@ -49,40 +49,74 @@
     return renewing;
   }
 
+  const TRIES = 10;
   let source = null;
+  let retry = 0;
   function live() {
-    const element = document.querySelector("[data-live]");
+    clearTimeout(retry);
     source?.close();
     source = null;
+    const element = document.querySelector("[data-live]");
     if (!element || !window.EventSource) return;
-    source = new EventSource(element.dataset.live);
+    const address = element.dataset.live;
     const base = document.title.replace(/^\(\d+\) /, "");
-    let shown = element.dataset.count === undefined ? null : Number(element.dataset.count);
-    let version = null;
-    source.addEventListener("inbox", (event) => {
-      const said = JSON.parse(event.data);
-      const count = document.getElementById("waiting");
-      if (count) {
-        count.textContent = said.waiting;
-        count.dataset.count = said.waiting;
-      }
-      document.title = said.waiting > 0 ? `(${said.waiting}) ${base}` : base;
-      const isNew = version === null ? said.waiting !== shown : said.version !== version;
-      version = said.version;
-      if (!isNew) return;
-      const more = said.waiting - shown;
-      const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
-      tell(what, "Show", () => renew("#content").then(() => { live(); document.getElementById("content")?.focus(); }));
-    });
-    // The parts that change under no finger are renewed at once; a form is never touched.
-    source.addEventListener("changed", () => {
-      for (const part of document.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
-    });
-    source.addEventListener("error", () => {
-      if (source && source.readyState === EventSource.CLOSED) {
-        tell("This page is not live any more: the session may have ended.", "Reload", () => location.reload());
-      }
-    });
+    const shown = Number(element.dataset.count ?? 0);
+    let version = element.dataset.version;
+    let tries = 0;
+    const end = () => tell("This page is not live any more: the session may have ended.", "Reload", () => location.reload());
+    const open = () => {
+      const own = new EventSource(address);
+      source = own;
+      own.addEventListener("open", () => { tries = 0; });
+      own.addEventListener("inbox", (event) => {
+        const said = JSON.parse(event.data);
+        const count = document.getElementById("waiting");
+        if (count) {
+          count.textContent = said.waiting;
+          count.dataset.count = said.waiting;
+        }
+        document.title = said.waiting > 0 ? `(${said.waiting}) ${base}` : base;
+        if (said.version === version) return;
+        version = said.version;
+        // What waits is again what this page shows.
+        if (version === element.dataset.version) {
+          document.getElementById("news")?.replaceChildren();
+          return;
+        }
+        const more = said.waiting - shown;
+        const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
+        tell(what, "Show", () => renew("#content").then(() => { live(); document.getElementById("content")?.focus(); }));
+      });
+      // The parts that change under no finger are renewed at once; a form is never touched.
+      own.addEventListener("changed", () => {
+        for (const part of document.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
+      });
+      // The browser comes back by itself unless it was refused: then this does, a few times, with growing pauses.
+      own.addEventListener("error", async () => {
+        if (own.readyState !== EventSource.CLOSED || own !== source) return;
+        if (tries >= TRIES || await hasEnded(address)) {
+          if (own === source) end();
+          return;
+        }
+        if (own !== source) return;
+        tries += 1;
+        retry = setTimeout(open, 1000 * Math.min(60, 2 ** tries));
+      });
+    };
+    open();
+  }
+
+  // An EventSource does not say why it was refused: the same address does.
+  async function hasEnded(address) {
+    const stop = new AbortController();
+    try {
+      const { status } = await fetch(address, { signal: stop.signal, cache: "no-store" });
+      return status === 401;
+    } catch {
+      return false;
+    } finally {
+      stop.abort();
+    }
   }
 
   // A request that changed under an open form is to be read again.

@@ -13,37 +13,48 @@ use axum::{
 };
 use futures::{Stream, stream};
 
-use super::{Places, asked};
-use crate::{error::PageError, live::Feed, session::Caller, state::PageState};
+use super::{Places, asked, fingerprint::fingerprint};
+use crate::{
+    error::PageError,
+    live::{Feed, Place},
+    session::Caller,
+    state::PageState,
+};
 
 /// How often a quiet stream says that it lives.
 const BEAT: Duration = Duration::from_secs(25);
 
-/// Streams the number of requests that wait for the caller, as often as it or one of them changes.
+/// Streams the number of requests that wait for the caller and the fingerprint of the list, as often as something changes.
 ///
 /// # Errors
-/// As every request.
+/// As every request; too many streams.
 pub async fn events(
     State(state): State<PageState>,
     caller: Caller,
     Places(places): Places,
 ) -> Result<Response, PageError> {
+    let place = state.feeds.place(&caller)?;
     let feed = state.feeds.of(&caller, &places).await?;
-    Ok(Sse::new(changes(feed)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+    Ok(Sse::new(changes(feed, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
 }
 
-fn changes(feed: Arc<Feed>) -> impl Stream<Item = Result<Event, Infallible>> {
+pub(super) fn changes(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
     let (version, ended) = (feed.changes(), feed.ending());
-    stream::unfold((feed, version, ended, true), async |(feed, mut version, mut ended, is_first)| {
+    stream::unfold((feed, place, version, ended, true), async |(feed, mut place, mut version, mut ended, is_first)| {
         if !is_first {
             tokio::select! {
                 changed = version.changed() => changed.ok()?,
                 _ = ended.wait_for(Option::is_some) => return None,
+                () = place.over() => return None,
             }
         }
         version.mark_unchanged();
-        let data = serde_json::json!({"waiting": asked(&feed).len(), "version": *version.borrow()});
-        let event = Event::default().event("inbox").data(data.to_string());
-        Some((Ok(event), (feed, version, ended, false)))
+        let event = Event::default().event("inbox").data(said(&feed).to_string());
+        Some((Ok(event), (feed, place, version, ended, false)))
     })
+}
+
+fn said(feed: &Feed) -> serde_json::Value {
+    let asked = asked(feed);
+    serde_json::json!({"waiting": asked.len(), "version": fingerprint(&asked, &feed.unreadable())})
 }

@@ -1,8 +1,9 @@
 //! `/`: what waits for the reader, grouped by run, most urgent first.
 //!
-//! It must not hide what it cannot list: it says which namespaces are looked at.
+//! It must not hide what it cannot list: it says which namespaces are looked at, and what cannot be read.
 
 mod events;
+mod fingerprint;
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -22,7 +23,7 @@ use signoff_review::clock::distance;
 use crate::{
     error::PageError,
     history::{self, Latest},
-    live::{Feed, Row, Standing, Waiting},
+    live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting},
     page::{self, Instant, Shell},
     scope::is_namespace,
     session::{Caller, cookie, now},
@@ -70,6 +71,10 @@ struct Inbox {
     decided: Vec<Line>,
     others: usize,
     asked: usize,
+    /// What the list is compared with when something changes.
+    version: String,
+    /// What this version cannot read.
+    unreadable: Vec<Unreadable>,
     shown_from: usize,
     shown_to: usize,
     next: Option<usize>,
@@ -115,7 +120,7 @@ pub async fn page(
 ) -> Result<Response, PageError> {
     let feed = state.feeds.of(&caller, &places).await?;
     let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), part.page);
-    if inbox.asked == 0 && !inbox.looks_nowhere {
+    if inbox.asked == 0 && inbox.unreadable.is_empty() && !inbox.looks_nowhere {
         inbox.latest = history::latest(&caller.client, feed.namespaces.as_deref()).await;
     }
     Ok(page::html(&inbox))
@@ -125,6 +130,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
     let at = now();
     let asked = asked(feed);
     let all = feed.rows();
+    let unreadable = feed.unreadable();
     let mut decided: Vec<_> =
         all.iter().filter(|one| matches!(one.standing, Standing::Decided(_))).map(|one| line(one, at)).collect();
     decided.sort_by_key(|line| line.row.deadline);
@@ -147,6 +153,8 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         decided,
         others,
         asked: asked.len(),
+        version: fingerprint::fingerprint(&asked, &unreadable),
+        unreadable,
         shown_from,
         shown_to,
         next: (part < last).then_some(part + 1),
@@ -257,3 +265,6 @@ pub async fn places(
     }
     Ok((jar.add(cookie::cookie(TYPED.to_owned(), names.join(","))), Redirect::to("/")).into_response())
 }
+
+#[cfg(test)]
+mod tests;

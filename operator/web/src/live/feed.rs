@@ -1,64 +1,64 @@
 //! The open Approvals that one token may see, followed while somebody looks.
 //!
-//! **Invariant:** a feed holds what the API server has sent to its own token, and nothing else. It ends with the session, at
-//! sign-out, after ten minutes, and after five minutes without a reader; whoever looks then opens a new one.
+//! **Invariant:** a feed holds what the API server has sent to its own token, and nothing else. It ends at sign-out, after ten
+//! minutes, after five minutes without a reader, and within half a minute of its session; whoever looks then opens a new one.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use kube::Client;
-use signoff_api::Approval;
-use signoff_cluster::{
-    metrics::RequestMetrics,
-    watch::{WatchEvent, follow_selected},
-};
-use signoff_review::seen::still_open;
-use tokio::{
-    sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
-    time::Instant,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use signoff_api::{Approval, Moment};
+use signoff_expr::text::display;
+use tokio::{sync::watch, task::AbortHandle, time::Instant};
 
 use super::row::{Row, Standing, Waiting};
-use crate::{
-    error::PageError,
-    scope::{NAMESPACES, scope},
-    session::{Caller, Me, TokenId, now},
-};
+use crate::{error::PageError, session::Me};
 
 /// The longest life of a watch: it is not authorised again meanwhile.
-pub const LONGEST: Duration = Duration::from_secs(600);
-/// The time without a reader after which a feed ends.
-const IDLE: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(600);
+/// The shortest life of a watch: a token in its leeway is still accepted, and what is over at once would be opened in a loop.
+const SHORTEST: Duration = Duration::from_secs(30);
 /// The time that a reader waits for the list.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Events on their way from a watch.
-const QUEUE: usize = 64;
+/// The names that are kept of Approvals that cannot be read.
+pub const UNREADABLE: usize = 100;
 
 /// One copy of the facts of each version of an object, by uid and version, for all who see it.
-type SharedRows = Mutex<HashMap<(String, String), Weak<Row>>>;
-
-/// All feeds.
-pub struct Feeds {
-    most: usize,
-    open: Mutex<HashMap<TokenId, Arc<Feed>>>,
-    rows: Arc<SharedRows>,
-}
+pub(super) type SharedRows = Mutex<HashMap<(String, String), Weak<Row>>>;
 
 /// The open Approvals that one token may see.
 pub struct Feed {
-    me: Me,
-    rows: Mutex<HashMap<String, Waiting>>,
-    /// Counts the changes; `None` before the list is complete; closed when the feed ends.
+    pub(super) me: Me,
+    held: Mutex<Held>,
+    /// Counts the changes; `None` before the list is complete.
     version: watch::Sender<Option<u64>>,
     ended: watch::Sender<Option<Ended>>,
+    opened: Instant,
     used: Mutex<Instant>,
+    /// The namespaces that the reader asked for, whether they may be listed or not.
+    asked: Vec<String>,
     /// The namespaces that are followed, or `None` for all.
     pub namespaces: Option<Vec<String>>,
     task: Mutex<Option<AbortHandle>>,
+}
+
+/// What the API server has sent, by uid.
+#[derive(Default)]
+struct Held {
+    rows: HashMap<String, Waiting>,
+    unreadable: BTreeMap<String, Unreadable>,
+}
+
+/// An Approval that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unreadable {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
 }
 
 /// Why a feed has ended.
@@ -70,79 +70,23 @@ pub enum Ended {
     Broken(String),
 }
 
-impl Feeds {
-    /// Returns no feeds. `most`: how many may be open at once.
-    #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self { most, open: Mutex::default(), rows: Arc::default() }
-    }
-
-    /// Returns the feed of a caller, complete with its list.
-    ///
-    /// # Errors
-    /// Too many feeds; and as every request.
-    pub async fn of(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
-        let found = lock(&self.open).get(&caller.token).filter(|feed| feed.serves(namespaces)).cloned();
-        let feed = match found {
-            Some(feed) => feed,
-            None => self.open(caller, namespaces).await?,
-        };
-        *lock(&feed.used) = Instant::now();
-        feed.complete().await?;
-        Ok(feed)
-    }
-
-    /// Ends the feed of a token.
-    pub fn end(&self, token: &TokenId) {
-        if let Some(feed) = lock(&self.open).remove(token) {
-            feed.end(Ended::Over);
-        }
-    }
-
-    /// Ends all feeds: the page ends.
-    pub fn end_all(&self) {
-        for (_, feed) in lock(&self.open).drain() {
-            feed.end(Ended::Over);
-        }
-    }
-
-    /// Returns the number of open feeds.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        lock(&self.open).len()
-    }
-
-    async fn open(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
-        let scope = scope::<Approval>(&caller.client, namespaces).await?;
-        let feed = Arc::new(Feed::new(caller.me.clone(), scope.clone()));
-        {
-            let mut open = lock(&self.open);
-            open.retain(|_, feed| feed.ended.borrow().is_none());
-            if open.len() >= self.most && !open.contains_key(&caller.token) {
-                return Err(PageError::TooMany(format!(
-                    "{} people look at this page, and it follows no more (--max-live): try again in a few minutes, or use kubectl approve list",
-                    self.most
-                )));
-            }
-            if let Some(before) = open.insert(caller.token.clone(), Arc::clone(&feed)) {
-                before.end(Ended::Over);
-            }
-        }
-        let left = caller.ends.since(now()).min(LONGEST);
-        let task = tokio::spawn(follow(caller.client.clone(), scope, Arc::clone(&feed), Arc::clone(&self.rows), left));
-        *lock(&feed.task) = Some(task.abort_handle());
-        Ok(feed)
-    }
+/// Returns how long a watch may last for a session that ends then.
+#[must_use]
+pub fn life(ends: Moment, at: Moment) -> Duration {
+    ends.since(at).clamp(SHORTEST, LONGEST)
 }
 
 impl Feed {
-    fn new(me: Me, namespaces: Option<Vec<String>>) -> Self {
+    pub(super) fn new(me: Me, asked: Vec<String>, namespaces: Option<Vec<String>>) -> Self {
+        let at = Instant::now();
         Self {
             me,
-            rows: Mutex::default(),
+            held: Mutex::default(),
             version: watch::Sender::new(None),
             ended: watch::Sender::new(None),
-            used: Mutex::new(Instant::now()),
+            opened: at,
+            used: Mutex::new(at),
+            asked,
             namespaces,
             task: Mutex::default(),
         }
@@ -151,7 +95,15 @@ impl Feed {
     /// Returns everything that is open, in no order.
     #[must_use]
     pub fn rows(&self) -> Vec<Waiting> {
-        lock(&self.rows).values().cloned().collect()
+        lock(&self.held).rows.values().cloned().collect()
+    }
+
+    /// Returns what this version cannot read, by name; not more than [`UNREADABLE`].
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        let mut all: Vec<_> = lock(&self.held).unreadable.values().cloned().collect();
+        all.sort();
+        all
     }
 
     /// Returns the number of changes so far, and those to come.
@@ -167,37 +119,63 @@ impl Feed {
     }
 
     /// Marks it as looked at.
-    pub fn touch(&self) {
+    pub(super) fn touch(&self) {
         *lock(&self.used) = Instant::now();
     }
 
-    /// Whether it still runs, and follows what a reader with these namespaces asks for.
-    fn serves(&self, namespaces: &[String]) -> bool {
-        let follows = |name: &String| self.namespaces.as_ref().is_none_or(|followed| followed.contains(name));
-        self.ended.borrow().is_none() && namespaces.iter().take(NAMESPACES).all(follows)
+    pub(super) fn used(&self) -> Instant {
+        *lock(&self.used)
     }
 
-    async fn complete(&self) -> Result<(), PageError> {
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    pub(super) fn has_reader(&self) -> bool {
+        self.version.receiver_count() > 0
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Whether it still runs, and follows what a reader who asks for these namespaces may see.
+    pub(super) fn serves(&self, asked: &[String]) -> bool {
+        !self.has_ended() && (self.namespaces.is_none() || self.asked == asked)
+    }
+
+    /// Waits for the list. Returns whether it is complete: if not, the feed was over before, and another is to be opened.
+    pub(super) async fn complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());
         let listed = async {
+            // A list that is complete can be shown, even if the feed has ended since.
             tokio::select! {
-                _ = version.wait_for(Option::is_some) => Ok(()),
-                _ = ended.wait_for(Option::is_some) => Err(()),
+                biased;
+                _ = version.wait_for(Option::is_some) => None,
+                why = ended.wait_for(Option::is_some) => Some(why.map(|why| why.clone())),
             }
         };
-        let slow =
-            || PageError::Away(format!("the API server has not listed the Approvals within {PATIENCE:?}: try again"));
         match tokio::time::timeout(PATIENCE, listed).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(())) => Err(match self.ended.borrow().clone() {
-                Some(Ended::Broken(why)) => PageError::Away(format!("the Approvals cannot be followed: {why}")),
-                _ => slow(),
-            }),
-            Err(_) => Err(slow()),
+            Ok(None) => Ok(true),
+            Ok(Some(Ok(Some(Ended::Broken(why))))) => {
+                Err(PageError::Away(format!("the Approvals cannot be followed: {why}")))
+            }
+            Ok(Some(_)) => Ok(false),
+            Err(_) => Err(PageError::Away(format!(
+                "the API server has not listed the Approvals within {PATIENCE:?}: try again"
+            ))),
         }
     }
 
-    fn end(&self, why: Ended) {
+    /// Keeps the task that follows: it ends with the feed, also if that has ended meanwhile.
+    pub(super) fn runs(&self, task: AbortHandle) {
+        *lock(&self.task) = Some(task);
+        if self.has_ended() {
+            self.stop();
+        }
+    }
+
+    pub(super) fn end(&self, why: Ended) {
         self.ended.send_if_modified(|ended| {
             let is_first = ended.is_none();
             if is_first {
@@ -205,21 +183,63 @@ impl Feed {
             }
             is_first
         });
+        self.stop();
+    }
+
+    fn stop(&self) {
         if let Some(task) = lock(&self.task).take() {
             task.abort();
         }
     }
 
     /// Puts a row in, and returns whether a reader sees a difference.
-    fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
+    pub(super) fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
         let standing = Standing::of(approval, &self.me);
         let row = interned(shared, Row::of(approval));
-        let before = lock(&self.rows).insert(row.uid.clone(), Waiting { row: Arc::clone(&row), standing });
-        before.is_none_or(|before| before.standing != standing || *before.row != *row)
+        let mut held = lock(&self.held);
+        let was_unreadable = held.unreadable.remove(&row.uid).is_some();
+        let before = held.rows.insert(row.uid.clone(), Waiting { row: Arc::clone(&row), standing });
+        was_unreadable || before.is_none_or(|before| before.standing != standing || *before.row != *row)
     }
 
-    fn changed(&self) {
+    /// Keeps the name of what cannot be read, and not what it was before; returns whether a reader sees a difference.
+    pub(crate) fn put_unreadable(&self, meta: &ObjectMeta) -> bool {
+        let shown = |text: Option<&String>| display(text.map_or("", String::as_str), 253);
+        let one = Unreadable { namespace: shown(meta.namespace.as_ref()), name: shown(meta.name.as_ref()) };
+        let uid = meta.uid.clone().unwrap_or_else(|| format!("{}/{}", one.namespace, one.name));
+        let mut held = lock(&self.held);
+        let was_readable = held.rows.remove(&uid).is_some();
+        let is_kept = held.unreadable.len() < UNREADABLE || held.unreadable.contains_key(&uid);
+        let is_new = is_kept && held.unreadable.insert(uid, one.clone()).is_none_or(|before| before != one);
+        was_readable || is_new
+    }
+
+    /// Takes an object out, and returns whether a reader sees a difference.
+    pub(super) fn remove(&self, meta: &ObjectMeta) -> bool {
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let mut held = lock(&self.held);
+        let was_unreadable = held.unreadable.remove(uid).is_some();
+        held.rows.remove(uid).is_some() || was_unreadable
+    }
+
+    pub(crate) fn changed(&self) {
         self.version.send_modify(|version| *version = Some(version.unwrap_or(0) + 1));
+    }
+}
+
+#[cfg(test)]
+impl Feed {
+    /// A feed of all namespaces that is complete with these, and ends with nothing.
+    pub(crate) fn sample(me: Me, readable: &[Approval], unreadable: &[ObjectMeta]) -> Self {
+        let feed = Self::new(me, Vec::new(), None);
+        for approval in readable {
+            feed.put(&SharedRows::default(), approval);
+        }
+        for meta in unreadable {
+            feed.put_unreadable(meta);
+        }
+        feed.changed();
+        feed
     }
 }
 
@@ -238,77 +258,7 @@ fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
     row
 }
 
-/// Follows the open Approvals until the feed's time is over.
-async fn follow(client: Client, scope: Option<Vec<String>>, feed: Arc<Feed>, shared: Arc<SharedRows>, left: Duration) {
-    let places: Vec<Option<String>> = scope.map_or_else(|| vec![None], |all| all.into_iter().map(Some).collect());
-    if places.is_empty() {
-        feed.changed();
-    }
-    let over = Instant::now() + left;
-    let lists = places.len();
-    let mut done = 0;
-    let (sender, mut events) = mpsc::channel(QUEUE);
-    // The watches end with this task.
-    let mut watches = JoinSet::new();
-    for place in places {
-        let to = sender.clone();
-        watches.spawn(follow_selected::<Approval>(
-            client.clone(),
-            place,
-            Some(still_open()),
-            to,
-            RequestMetrics::default(),
-        ));
-    }
-    let why = loop {
-        let idle = *lock(&feed.used) + IDLE;
-        let event = tokio::select! {
-            event = events.recv(), if lists > 0 => event,
-            () = tokio::time::sleep_until(over.min(idle)) => {
-                if Instant::now() >= over {
-                    break Ended::Over;
-                }
-                if feed.version.receiver_count() > 0 {
-                    feed.touch();
-                } else if *lock(&feed.used) + IDLE <= Instant::now() {
-                    break Ended::Over;
-                }
-                continue;
-            }
-        };
-        match event {
-            Some(WatchEvent::Listing | WatchEvent::Unreadable { .. }) => {}
-            Some(WatchEvent::Listed(approval)) => {
-                feed.put(&shared, &approval);
-            }
-            Some(WatchEvent::ListDone(_)) => {
-                done += 1;
-                if done == lists {
-                    feed.changed();
-                }
-                // A second list means that something may have been missed: whoever looks begins anew.
-                if done > lists {
-                    break Ended::Over;
-                }
-            }
-            Some(WatchEvent::Applied(approval)) => {
-                if feed.put(&shared, &approval) {
-                    feed.changed();
-                }
-            }
-            Some(WatchEvent::Deleted(meta)) => {
-                if lock(&feed.rows).remove(meta.uid.as_deref().unwrap_or_default()).is_some() {
-                    feed.changed();
-                }
-            }
-            Some(WatchEvent::Broken { why, .. }) => break Ended::Broken(why),
-            None => break Ended::Over,
-        }
-    };
-    feed.end(why);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

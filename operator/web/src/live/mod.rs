@@ -4,9 +4,12 @@
 //! not authorise a running watch again. Their number is bounded.
 
 mod feed;
+mod feeds;
+mod follow;
 mod row;
 mod streams;
 
-pub use feed::{Feed, Feeds};
+pub use feed::{Feed, UNREADABLE, Unreadable};
+pub use feeds::Feeds;
 pub use row::{Row, Standing, Waiting};
 pub use streams::{Place, Streams};

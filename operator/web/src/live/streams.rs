@@ -1,4 +1,4 @@
-//! The streams that follow one run each: how many there may be, and until when.
+//! The streams that tell a browser of changes: how many there may be, and until when.
 //!
 //! **Invariant:** a stream ends with its session, at sign-out and after ten minutes, and none is opened beyond the bounds.
 
@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-use super::feed::LONGEST;
+use super::feed::life;
 use crate::{
     error::PageError,
     session::{Caller, TokenId, now},
@@ -42,8 +42,7 @@ impl Streams {
     /// # Errors
     /// There are too many streams.
     pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
-        let left = caller.ends.since(now()).min(LONGEST);
-        self.of(&caller.token, Instant::now() + left)
+        self.of(&caller.token, Instant::now() + life(caller.ends, now()))
     }
 
     fn of(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
@@ -54,13 +53,13 @@ impl Streams {
         let own = open.get(token).map_or(0, watch::Sender::receiver_count);
         if own >= OWN {
             let why = format!(
-                "this session follows {OWN} runs already: close one of them, or reload this page to see its state"
+                "this session follows {OWN} such pages already: close one of them, or reload this page to see its state"
             );
             return Err(PageError::TooMany(why));
         }
         if all >= self.most {
             let why = format!(
-                "this page follows {all} runs, and no more (--max-live): reload it to see the state of this one"
+                "{all} such pages are followed already, and no more can be (--max-live): reload this one to see its state"
             );
             return Err(PageError::TooMany(why));
         }

@@ -7,6 +7,7 @@ use axum_extra::extract::PrivateCookieJar;
 use http::request::Parts;
 use kube::Client;
 use signoff_api::Moment;
+use tokio::time::Instant;
 
 use super::{Me, Session, TokenId, cookie, now, who};
 use crate::{connection::Identity, error::PageError, state::PageState};
@@ -22,6 +23,8 @@ pub struct Caller {
     pub client: Client,
     /// When the session ends.
     pub ends: Moment,
+    /// When the request came: a sign-out after it counts for it too.
+    pub arrived: Instant,
 }
 
 impl FromRequestParts<PageState> for Caller {
@@ -40,6 +43,7 @@ impl Caller {
     /// # Errors
     /// The session does not hold, the API server does not accept it, or cannot be reached.
     pub(crate) async fn of(session: &Session, state: &PageState) -> Result<Self, PageError> {
+        let arrived = Instant::now();
         let (identity, ends) = state.sessions.verify(session, now()).await?;
         let token = TokenId::of(&session.token);
         // A page that is reloaded with a dead token asks nobody.
@@ -61,6 +65,6 @@ impl Caller {
                 signoff_expr::text::display(&me.user, 200)
             )));
         }
-        Ok(Self { me, token, client, ends })
+        Ok(Self { me, token, client, ends, arrived })
     }
 }

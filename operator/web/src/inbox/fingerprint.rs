@@ -1,0 +1,54 @@
+//! The version of what an inbox shows, to compare a page with what waits now, whichever feed either came from.
+//!
+//! It must not say what waits: it is a hash.
+
+use sha2::{Digest, Sha256};
+
+use crate::live::{Unreadable, Waiting};
+
+/// The hexadecimal digits of a fingerprint: enough to tell two lists of one reader apart.
+const DIGITS: usize = 16;
+
+/// Returns the fingerprint of what waits for a reader, in whatever order, and of what cannot be read.
+pub fn fingerprint(asked: &[Waiting], unreadable: &[Unreadable]) -> String {
+    let asked = asked.iter().map(|one| format!("{}\0{}\0{:?}\n", one.row.uid, one.row.version, one.standing));
+    let unreadable = unreadable.iter().map(|one| format!("{}/{}\n", one.namespace, one.name));
+    let mut all: Vec<String> = asked.chain(unreadable).collect();
+    all.sort_unstable();
+    let mut hex = hex::encode(Sha256::digest(all.concat()));
+    hex.truncate(DIGITS);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use signoff_review::sample;
+
+    use super::*;
+    use crate::live::{Row, Standing};
+
+    fn waiting(uid: &str, version: &str) -> Waiting {
+        let row = Row { uid: uid.to_owned(), version: version.to_owned(), ..Row::of(&sample::approval()) };
+        Waiting { row: Arc::new(row), standing: Standing::Asked }
+    }
+
+    #[test]
+    fn a_fingerprint_is_the_same_for_the_same_list_and_another_for_each_difference() {
+        let (a, b) = (waiting("a", "1"), waiting("b", "1"));
+        let shown = fingerprint(&[a.clone(), b.clone()], &[]);
+        assert_eq!(shown.len(), DIGITS);
+        assert_eq!(shown, fingerprint(&[b.clone(), waiting("a", "1")], &[]), "whatever the order");
+        let odd = Unreadable { namespace: "finance".to_owned(), name: "odd".to_owned() };
+        let decided = Waiting { standing: Standing::Other, ..b.clone() };
+        let others = [
+            fingerprint(&[], &[]),
+            fingerprint(std::slice::from_ref(&a), &[]),
+            fingerprint(&[a.clone(), waiting("b", "2")], &[]),
+            fingerprint(&[a.clone(), decided], &[]),
+            fingerprint(&[a, b], &[odd]),
+        ];
+        assert!(!others.contains(&shown), "{others:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! What an inbox shows of a feed, and what its stream tells.
+//!
+//! It must not ask an API server: the feeds are given.
+
+#![allow(clippy::unwrap_used)]
+use std::{convert::Infallible, time::Duration};
+
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use secrecy::SecretString;
+use signoff_api::Approval;
+use signoff_review::sample;
+
+use super::*;
+use crate::{
+    live::{Feeds, Place},
+    session::TokenId,
+};
+
+fn caller() -> Caller {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, Infallible>(http::Response::builder().status(500).body(axum::body::Body::empty()).unwrap())
+    });
+    Caller {
+        me: sample::me("alice@example.com", &[]),
+        token: TokenId::of(&SecretString::from("t")),
+        client: signoff_cluster::client::connect_service(service, "default"),
+        ends: now().after(Duration::from_secs(3600)),
+        arrived: tokio::time::Instant::now(),
+    }
+}
+
+fn approval() -> Approval {
+    let mut approval = sample::approval();
+    approval.metadata.uid = Some("a".to_owned());
+    approval.metadata.resource_version = Some("1".to_owned());
+    approval.spec.request.deadline = now().after(Duration::from_secs(7200));
+    approval.spec.request.closes_at = Some(approval.spec.request.deadline);
+    approval
+}
+
+fn odd(name: &str) -> ObjectMeta {
+    let text = |text: &str| Some(text.to_owned());
+    ObjectMeta { uid: text(name), name: text(name), namespace: text("finance"), ..ObjectMeta::default() }
+}
+
+fn rendered(caller: &Caller, feed: &Feed) -> String {
+    inbox(caller, feed, "", 0).render().unwrap()
+}
+
+/// What is said next, or `None` at the end of the stream.
+async fn next(body: &mut axum::body::Body) -> Option<serde_json::Value> {
+    let frame = tokio::time::timeout(Duration::from_secs(5), body.frame()).await.unwrap()?;
+    let text = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();
+    assert!(text.starts_with("event: inbox\n"), "{text}");
+    Some(serde_json::from_str(text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap()).unwrap())
+}
+
+fn stream(feed: &Arc<Feed>, place: Place) -> axum::body::Body {
+    axum::response::sse::Sse::new(events::changes(Arc::clone(feed), place)).into_response().into_body()
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named_with_the_command_that_shows_it() {
+    let caller = caller();
+    let one = rendered(&caller, &Feed::sample(caller.me.clone(), &[], &[odd("new-1")]));
+    assert!(one.contains("1 Approval cannot be read by this version"), "{one}");
+    assert!(one.contains("<code>kubectl get approval new-1 -n finance -o yaml</code>"), "{one}");
+    assert!(!one.contains("All decided."), "{one}");
+    let many: Vec<_> = (0..7).map(|at| odd(&format!("new-{at}"))).collect();
+    let many = rendered(&caller, &Feed::sample(caller.me.clone(), &[approval()], &many));
+    assert!(many.contains("7 Approvals cannot be read by this version") && many.contains("and others"), "{many}");
+    assert!(many.contains("1 request waits for your decision."), "the others are shown: {many}");
+    let none = rendered(&caller, &Feed::sample(caller.me.clone(), &[], &[]));
+    assert!(!none.contains("cannot be read") && none.contains("All decided."), "{none}");
+}
+
+#[tokio::test]
+async fn a_stream_says_the_version_of_the_page_whichever_feed_tells_it_and_ends_at_sign_out() {
+    let (caller, feeds) = (caller(), Feeds::new(10));
+    let shown = rendered(&caller, &Feed::sample(caller.me.clone(), &[approval()], &[]));
+    let other = Arc::new(Feed::sample(caller.me.clone(), &[approval()], &[]));
+    let mut body = stream(&other, feeds.place(&caller).unwrap());
+    let first = next(&mut body).await.unwrap();
+    assert_eq!(first["waiting"], 1);
+    let version = first["version"].as_str().unwrap();
+    assert!(shown.contains(&format!("data-version=\"{version}\"")), "{version}: {shown}");
+    other.changed();
+    assert_eq!(next(&mut body).await.unwrap(), first, "nothing is different for this reader");
+    other.put_unreadable(&odd("a"));
+    other.changed();
+    let second = next(&mut body).await.unwrap();
+    assert_eq!(second["waiting"], 0);
+    assert_ne!(second["version"], first["version"]);
+    feeds.end(&caller.token);
+    assert_eq!(next(&mut body).await, None);
+}
+
+#[tokio::test]
+async fn the_streams_of_one_session_are_bounded_and_an_ended_one_frees_its_place() {
+    let (caller, feeds) = (caller(), Feeds::new(100));
+    let feed = Arc::new(Feed::sample(caller.me.clone(), &[], &[]));
+    let mut open: Vec<_> =
+        (0..8).map(|_| Box::pin(events::changes(Arc::clone(&feed), feeds.place(&caller).unwrap()))).collect();
+    assert!(open[0].next().await.is_some());
+    assert!(matches!(feeds.place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
+    open.pop();
+    assert!(feeds.place(&caller).is_ok());
+}

@@ -1,0 +1,191 @@
+//! All feeds: one for each token that looks, opened, shared, bounded and ended.
+//!
+//! **Invariant:** a feed belongs to one token, none outlives the sign-out of its token, and their number is bounded in all and for
+//! each person.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex},
+};
+
+use lru::LruCache;
+use signoff_api::Approval;
+use tokio::{task::AbortHandle, time::Instant};
+
+use super::{
+    feed::{Ended, Feed, SharedRows, life, lock},
+    follow::follow,
+    streams::{Place, Streams},
+};
+use crate::{
+    error::PageError,
+    scope::{NAMESPACES, scope},
+    session::{Caller, TokenId, now},
+};
+
+/// The most feeds of one person: each has a token of its own.
+const OWN: usize = 8;
+/// How often a feed that was over before its list was complete is opened again.
+const TRIES: usize = 3;
+/// The sign-outs that are remembered: the request of each may still be on its way.
+const SIGN_OUTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+
+/// All feeds.
+pub struct Feeds {
+    most: usize,
+    open: Mutex<Open>,
+    rows: Arc<SharedRows>,
+    /// The streams that tell of them.
+    streams: Streams,
+}
+
+struct Open {
+    feeds: HashMap<TokenId, Arc<Feed>>,
+    /// When a token was signed out.
+    signed_out: LruCache<TokenId, Instant>,
+    /// Whether the page ends.
+    is_closed: bool,
+}
+
+impl Feeds {
+    /// Returns no feeds. `most`: how many may be open at once.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        let open = Open { feeds: HashMap::new(), signed_out: LruCache::new(SIGN_OUTS), is_closed: false };
+        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most) }
+    }
+
+    /// Returns the feed of a caller, complete with its list.
+    ///
+    /// # Errors
+    /// Too many feeds; and as every request.
+    pub async fn of(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
+        let asked = distinct(namespaces);
+        for _ in 0..TRIES {
+            let known = lock(&self.open).feeds.get(&caller.token).filter(|feed| feed.serves(&asked)).cloned();
+            let feed = match known {
+                Some(feed) => feed,
+                None => self.open(caller, &asked).await?,
+            };
+            feed.touch();
+            if feed.complete().await? {
+                return Ok(feed);
+            }
+        }
+        Err(PageError::Away(format!(
+            "the list of the Approvals had to begin anew {TRIES} times before it was complete: try again"
+        )))
+    }
+
+    /// Returns a place for a stream that tells of a feed.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
+        self.streams.place(caller)
+    }
+
+    /// Ends the feed of a token, and refuses those that requests from before would still open.
+    pub fn end(&self, token: &TokenId) {
+        let mut open = lock(&self.open);
+        open.signed_out.put(token.clone(), Instant::now());
+        open.end(token);
+        self.streams.end(token);
+    }
+
+    /// Ends all feeds: the page ends.
+    pub fn end_all(&self) {
+        let mut open = lock(&self.open);
+        open.is_closed = true;
+        for (_, feed) in open.feeds.drain() {
+            feed.end(Ended::Over);
+        }
+        self.streams.end_all();
+    }
+
+    /// Returns the number of open feeds.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        lock(&self.open).feeds.len()
+    }
+
+    async fn open(&self, caller: &Caller, asked: &[String]) -> Result<Arc<Feed>, PageError> {
+        let scope = scope::<Approval>(&caller.client, asked).await?;
+        self.admit(caller, asked, scope, |feed| {
+            let left = life(caller.ends, now());
+            tokio::spawn(follow(caller.client.clone(), feed, Arc::clone(&self.rows), left)).abort_handle()
+        })
+    }
+
+    /// Puts a new feed in, or returns the one that another request has put in meanwhile.
+    fn admit(
+        &self,
+        caller: &Caller,
+        asked: &[String],
+        scope: Option<Vec<String>>,
+        start: impl FnOnce(Arc<Feed>) -> AbortHandle,
+    ) -> Result<Arc<Feed>, PageError> {
+        let mut open = lock(&self.open);
+        if open.is_closed {
+            return Err(PageError::Away("this page is being restarted: try again in a moment".to_owned()));
+        }
+        if open.signed_out.peek(&caller.token).is_some_and(|at| *at >= caller.arrived) {
+            return Err(PageError::SignIn);
+        }
+        open.feeds.retain(|_, feed| !feed.has_ended());
+        if let Some(other) = open.feeds.get(&caller.token).filter(|feed| feed.serves(asked)) {
+            return Ok(Arc::clone(other));
+        }
+        open.end(&caller.token);
+        open.make_room(&caller.me.user, self.most)?;
+        let feed = Arc::new(Feed::new(caller.me.clone(), asked.to_vec(), scope));
+        feed.runs(start(Arc::clone(&feed)));
+        open.feeds.insert(caller.token.clone(), Arc::clone(&feed));
+        Ok(feed)
+    }
+}
+
+impl Open {
+    fn end(&mut self, token: &TokenId) {
+        if let Some(feed) = self.feeds.remove(token) {
+            feed.end(Ended::Over);
+        }
+    }
+
+    /// Ends the oldest feed of a person who has too many, and one that nobody reads where there are too many in all.
+    fn make_room(&mut self, user: &str, most: usize) -> Result<(), PageError> {
+        let own = || self.feeds.iter().filter(|(_, feed)| feed.me.user == user);
+        if own().count() >= OWN
+            && let Some(oldest) = own().min_by_key(|(_, feed)| feed.opened()).map(|(token, _)| token.clone())
+        {
+            self.end(&oldest);
+        }
+        if self.feeds.len() < most {
+            return Ok(());
+        }
+        let silent = self.feeds.iter().filter(|(_, feed)| !feed.has_reader()).min_by_key(|(_, feed)| feed.used());
+        let Some(silent) = silent.map(|(token, _)| token.clone()) else {
+            return Err(PageError::TooMany(format!(
+                "{most} people look at this page, and it follows no more (--max-live): try again in a few minutes, or use kubectl approve list"
+            )));
+        };
+        self.end(&silent);
+        Ok(())
+    }
+}
+
+/// The namespaces that count of those that were named.
+fn distinct(namespaces: &[String]) -> Vec<String> {
+    let mut asked: Vec<String> = Vec::new();
+    for name in namespaces {
+        if asked.len() < NAMESPACES && !asked.contains(name) {
+            asked.push(name.clone());
+        }
+    }
+    asked
+}
+
+#[cfg(test)]
+#[path = "feeds_tests.rs"]
+mod tests;
