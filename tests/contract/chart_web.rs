@@ -198,6 +198,12 @@ fn values_that_do_not_fit_together_are_refused_with_what_to_do() {
         (&[oidc, "web.oidc.clientId=x", "web.oidc.usernameClaim=email"], "web.oidc.usernameClaim: with web.auth"),
         (&["serviceAccount.name=signoff-web"], "must not hold the operator's rights"),
         (&["web.ingress.enabled=true", "web.ingress.tls.secretName=signoff-web-tls"], "choose another name"),
+        (
+            &["web.cookieKey.existingSecret=cookies"],
+            "web.cookieKey.existingSecret: the policy signoff-identity protects",
+        ),
+        (&["web.oidc.clientSecret.existingSecret=client"], "such as signoff-web-client"),
+        (&["web.oidc.caConfigMap.name=ca"], "web.oidc.caConfigMap.name: the policy signoff-identity"),
         (&["web.httpRoute.enabled=true"], "an HTTPRoute needs a Gateway"),
         (&["web.impersonation.groups={system:masters}"], "/web/impersonation/groups"),
         (&["web.maxSession=1d"], "/web/maxSession"),

@@ -66,6 +66,11 @@ app.kubernetes.io/component: web
 {{- if eq .Values.serviceAccount.name "signoff-web" }}
 {{- fail "serviceAccount.name: signoff-web is the service account of the page, which must not hold the operator's rights; choose another name" }}
 {{- end }}
+{{- range $value, $name := dict "web.cookieKey.existingSecret" $web.cookieKey.existingSecret "web.oidc.clientSecret.existingSecret" $web.oidc.clientSecret.existingSecret "web.oidc.caConfigMap.name" $web.oidc.caConfigMap.name }}
+{{- if and $name (not (hasPrefix "signoff-web" $name)) }}
+{{- fail (printf "%s: the policy signoff-identity protects only what is named signoff-web..., and whoever writes %s decides who is signed in; choose another name, such as signoff-web-%s" $value $name $name) }}
+{{- end }}
+{{- end }}
 {{- if and $web.ingress.enabled (hasPrefix "signoff-web" $web.ingress.tls.secretName) }}
 {{- fail "web.ingress.tls.secretName: the policy signoff-identity lets only administrators write Secrets named signoff-web...; choose another name, such as inbox-tls" }}
 {{- end }}

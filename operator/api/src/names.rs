@@ -79,6 +79,16 @@ pub fn is_label(name: &str) -> bool {
     name.len() <= 63 && name.bytes().all(inner) && ends(name.bytes().next()) && ends(name.bytes().next_back())
 }
 
+/// Whether a text can be the name of an object: DNS labels with dots between them. What else a text has could be another path of the
+/// API server.
+#[must_use]
+pub fn is_object(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(fits) && !part.starts_with('-') && !part.ends_with('-');
+    name.len() <= 253 && name.split('.').all(is_part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

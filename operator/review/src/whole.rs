@@ -30,6 +30,14 @@ pub enum Error {
     /// The request does not say where it is.
     #[error("the request does not say where the whole of {REVIEW} is: ask its requester")]
     Nowhere,
+    /// The request, or the run, has a name that no object has: it would be another path of the API server.
+    #[error(
+        "the whole of {what} cannot be read: the name of its run is no name of an object; do not decide this request, and tell the administrators of Signoff"
+    )]
+    NoRun {
+        /// The text.
+        what: &'static str,
+    },
     /// The API server did not give it.
     #[error("{}", unreadable(.what, .error))]
     Unreadable {
@@ -119,6 +127,9 @@ pub async fn value(
     digest: &Digest,
     what: &'static str,
 ) -> Result<Vec<u8>, Error> {
+    if !names::is_object(&run.name) {
+        return Err(Error::NoRun { what });
+    }
     let blobs = Api::<Blob>::namespaced(client.clone(), namespace);
     let unreadable = |error| Error::Unreadable { what, error };
     let usual = names::blob(&run.name, &run.uid, digest);

@@ -59,10 +59,7 @@ pub fn is_namespace(name: &str) -> bool {
 /// Whether a text can be the name of an object.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_part =
-        |part: &str| !part.is_empty() && part.chars().all(fits) && !part.starts_with('-') && !part.ends_with('-');
-    name.len() <= 253 && name.split('.').all(is_part)
+    signoff_api::names::is_object(name)
 }
 
 #[cfg(test)]

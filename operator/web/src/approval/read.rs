@@ -16,7 +16,7 @@ use signoff_review::{
     whole::{self, Whole},
 };
 
-use crate::{error::PageError, session::Caller, state::PageState};
+use crate::{error::PageError, scope::is_name, session::Caller, state::PageState};
 
 /// What was read, at one moment.
 pub struct Read {
@@ -64,8 +64,12 @@ pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
 }
 
-/// Nothing where it cannot be read: nothing is decided by it.
+/// Nothing where it cannot be read: nothing is decided by it. The name is what a request says, and another text than the name of an
+/// object would be another path.
 async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
+    if !is_name(workflow) {
+        return RunNow::default();
+    }
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Workflow>(&()));
     api.get(workflow).await.map(RunNow::of).unwrap_or_default()
 }
@@ -85,4 +89,22 @@ async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Mo
         all.push((verdict, foreseen::reached(&approval.spec.request, counted.as_ref(), &entry)));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::history::tests::{forbidden, server};
+
+    #[tokio::test]
+    async fn a_run_whose_name_is_another_path_is_not_asked_for() {
+        let (client, asked) = server(|_| forbidden());
+        for name in ["", "..", "../../../api/v1/secrets/x", "a/b", "a?watch=true", "A"] {
+            run(&client, "finance", name).await;
+            assert!(asked.lock().unwrap().is_empty(), "{name}");
+        }
+        run(&client, "finance", "refund-4711").await;
+        assert_eq!(asked.lock().unwrap().len(), 1);
+    }
 }

@@ -6,6 +6,9 @@ mod export;
 mod filter;
 mod read;
 mod row;
+mod turns;
+
+use std::sync::LazyLock;
 
 use askama::Template;
 use axum::{
@@ -17,15 +20,18 @@ use kube::Client;
 use signoff_api::{Approval, Moment};
 use signoff_review::clock;
 
-use self::{filter::Filter, read::Found, row::Row};
+use self::{filter::Filter, read::Found, row::Row, turns::Turns};
 use crate::{
     error::PageError,
     inbox::Places,
     page::{self, Instant, Shell},
     scope::scope,
-    session::{Caller, now},
+    session::{Caller, TokenId, now},
     state::PageState,
 };
+
+/// The turns of this page's readers.
+static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
 
 /// The most rows on one page.
 const PAGE: usize = 50;
@@ -67,6 +73,7 @@ pub async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, part) = Filter::read(&query.unwrap_or_default());
+    let _turn = TURNS.wait(&caller.token).await?;
     let (filter, found, namespaces) = look(&caller.client, filter, &places).await?;
     Ok(page::html(&history(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
 }
@@ -82,6 +89,7 @@ pub async fn csv(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, _) = Filter::read(&query.unwrap_or_default());
+    let _turn = TURNS.wait(&caller.token).await?;
     let (filter, found, _) = look(&caller.client, filter, &places).await?;
     if filter.is_wrong() {
         return Err(PageError::Bad("the filter cannot be read: see the history, which says what is wrong".to_owned()));
@@ -196,8 +204,14 @@ pub struct Latest {
 }
 
 /// Returns the last decision in namespaces that the caller may list, or `None` if it is not known: one page is read of each list,
-/// 500 Approvals at most in all, and of more the last one is not known.
-pub async fn latest(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
+/// 500 Approvals at most in all, and of more the last one is not known. Nor is it while others read their histories: it is worth no
+/// wait.
+pub async fn latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
+    latest_in(&TURNS, &caller.token, &caller.client, namespaces).await
+}
+
+async fn latest_in(turns: &Turns, token: &TokenId, client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
+    let _turn = turns.now(token)?;
     let selector = Filter::default().selector();
     let found = read::read(client, namespaces, &selector, read::PAGE, |row| row.at.is_some()).await;
     match found {

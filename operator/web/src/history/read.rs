@@ -10,7 +10,6 @@ use kube::{
 };
 use signoff_api::Approval;
 use signoff_cluster::error::status_code;
-use tokio::sync::Semaphore;
 
 use super::row::{self, Row};
 use crate::{error::PageError, scope};
@@ -21,9 +20,6 @@ pub const MOST: usize = 5_000;
 pub const PAGE: usize = 500;
 /// The time that a reader waits.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// One response can have many megabytes, so only so many readers are served at once, and the others wait.
-static READERS: Semaphore = Semaphore::const_new(8);
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +34,7 @@ pub struct Found {
     pub unreadable: Vec<String>,
 }
 
-/// Reads the Approvals that have ended. `namespaces`: where, or `None` for the whole cluster. `selector`: a field selector.
+/// Reads the Approvals that have ended, for whoever has a turn. `namespaces`: where, or `None` for the whole cluster. `selector`: a field selector.
 ///
 /// # Errors
 /// As every request; and a list that takes longer than a minute.
@@ -49,10 +45,7 @@ pub async fn read(
     most: usize,
     takes: impl Fn(&Row) -> bool,
 ) -> Result<Found, PageError> {
-    let all = async {
-        let _turn = READERS.acquire().await.map_err(|error| PageError::Internal(error.to_string()))?;
-        read_all(client, namespaces, selector, most, takes).await
-    };
+    let all = read_all(client, namespaces, selector, most, takes);
     tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
         Err(PageError::Away(format!("the API server has not listed the Approvals within {PATIENCE:?}: try again")))
     })

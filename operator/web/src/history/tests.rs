@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use axum::body::to_bytes;
+use futures::FutureExt;
 use http::{Request, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -175,6 +176,12 @@ async fn the_file_is_an_attachment_that_says_when_it_is_not_everything() {
     assert!(header(&file(&found, at).unwrap(), CONTENT_DISPOSITION).contains("2026-11-25-incomplete.csv"));
 }
 
+/// The last decision, as one reads it whom nobody disturbs.
+async fn latest_of(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
+    let token = TokenId::of(&secrecy::SecretString::from("t".to_owned()));
+    latest_in(&Turns::default(), &token, client, namespaces).await
+}
+
 type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A client of an API server that answers with the function, and the addresses that it was asked for.
@@ -247,7 +254,7 @@ async fn reading_ends_at_its_bound_and_says_so() {
     });
     let found = read::read(&client, None, "", 1000, |row| row.name == "7").await.unwrap();
     assert_eq!((found.rows.len(), found.read, found.has_more, asked.lock().unwrap().len()), (2, 1000, true, 2));
-    assert_eq!(latest(&client, None).await, None, "of more than one page the last decision is not known");
+    assert_eq!(latest_of(&client, None).await, None, "of more than one page the last decision is not known");
 }
 
 #[tokio::test]
@@ -267,12 +274,27 @@ async fn the_last_decision_is_found_within_one_page() {
     let (client, asked) = server(|_| {
         list_of(vec![approval_json("a", "2026-11-22T09:40:00Z"), approval_json("b", "2026-11-22T09:50:00Z")], None)
     });
-    let latest = latest(&client, Some(&["finance".to_owned()])).await.unwrap();
+    let latest = latest_of(&client, Some(&["finance".to_owned()])).await.unwrap();
     assert_eq!((latest.name.as_str(), latest.word.as_str(), latest.gate.as_str()), ("b", "Approved", "review"));
     assert!(latest.ago.ends_with(" ago"));
     assert_eq!(asked.lock().unwrap().len(), 1);
     let (refusing, _) = server(|_| forbidden());
-    assert_eq!(super::latest(&refusing, None).await, None);
+    assert_eq!(latest_of(&refusing, None).await, None);
+}
+
+#[tokio::test]
+async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
+    let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
+    let turns = Turns::default();
+    let token = |text: &str| TokenId::of(&secrecy::SecretString::from(text.to_owned()));
+    let others: Vec<_> = std::iter::successors(Some(0), |at| Some(at + 1))
+        .map_while(|at: u32| turns.now(&token(&at.to_string())))
+        .collect();
+    let said = latest_in(&turns, &token("own"), &client, None).now_or_never();
+    assert_eq!(said, Some(None), "at once, and without a request");
+    assert!(asked.lock().unwrap().is_empty());
+    drop(others);
+    assert!(latest_in(&turns, &token("own"), &client, None).await.is_some());
 }
 
 #[tokio::test]

@@ -121,7 +121,7 @@ pub async fn page(
     let feed = state.feeds.of(&caller, &places).await?;
     let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), part.page);
     if inbox.asked == 0 && inbox.unreadable.is_empty() && !inbox.looks_nowhere {
-        inbox.latest = history::latest(&caller.client, feed.namespaces.as_deref()).await;
+        inbox.latest = history::latest(&caller, feed.namespaces.as_deref()).await;
     }
     Ok(page::html(&inbox))
 }

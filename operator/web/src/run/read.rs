@@ -24,6 +24,25 @@ const APPROVALS: u32 = 500;
 /// The most segments that are read for one page, and their bytes: the latest ones.
 const SEGMENTS: (usize, i64) = (16, 8 * 1024 * 1024);
 
+/// How much of a journal is still read.
+pub struct Room(usize, i64);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(SEGMENTS.0, SEGMENTS.1)
+    }
+}
+
+impl Room {
+    /// Takes what a segment needs, if it is there.
+    pub fn takes(&mut self, segment: &Segment) -> bool {
+        let left = (self.0.checked_sub(1), self.1.checked_sub(segment.size.max(0)));
+        let (Some(segments), Some(bytes @ 0..)) = left else { return false };
+        *self = Self(segments, bytes);
+        true
+    }
+}
+
 /// A run as it was read.
 pub struct Read {
     /// The Workflow; records of segments that were read are in `status.steps`, the others stay in `status.segments`.
@@ -104,10 +123,9 @@ pub async fn workflow(client: &Client, address: &Address) -> Result<Workflow, Pa
 async fn complete(client: &Client, address: &Address, workflow: &mut Workflow) {
     let run = reference(workflow);
     let Some(status) = &mut workflow.status else { return };
-    let mut room = SEGMENTS;
+    let mut room = Room::default();
     while let Some(segment) = status.segments.last() {
-        room = (room.0.saturating_sub(1), room.1 - segment.size);
-        if room.0 == 0 || room.1 < 0 {
+        if !room.takes(segment) {
             return;
         }
         let Some(mut records) = segment_records(client, address, &run, segment).await else { return };

@@ -2,16 +2,25 @@
 //!
 //! **Invariant:** only what the run names leaves, only with the digest that it names, and never as something a browser runs.
 
+use std::time::Duration;
+
 use axum::{
     extract::Path,
     response::{IntoResponse, Response},
 };
 use http::{HeaderName, header};
+use kube::Client;
 use signoff_api::{Digest, Workflow, journal::StepRecord};
 use signoff_review::whole;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{address::Address, read, texts};
 use crate::{error::PageError, session::Caller};
+
+/// The readers at once: each holds a part of a journal, or a value.
+static READERS: Semaphore = Semaphore::const_new(4);
+/// The time that a reader waits for others.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest name of a file.
 const NAME: usize = 80;
@@ -25,14 +34,40 @@ pub async fn value(
     Path((namespace, name, digest)): Path<(String, String, String)>,
 ) -> Result<Response, PageError> {
     let address = Address::of(&namespace, &name)?;
-    let workflow = read::workflow(&caller.client, &address).await?;
-    let file = named(&caller, &address, &workflow, &digest).await;
-    let Some((digest, file)) = file else {
-        return Err(PageError::NotFound("the run names no such value: see its page".to_owned()));
-    };
+    let (file, found) = fetch(&caller.client, &address, &digest, &READERS).await?;
+    Ok((headers(&file), found).into_response())
+}
+
+/// Reads a value, and returns it after the name of its file.
+async fn fetch(
+    client: &Client,
+    address: &Address,
+    digest: &str,
+    readers: &Semaphore,
+) -> Result<(String, Vec<u8>), PageError> {
+    let unknown = || PageError::NotFound("the run names no such value: see its page".to_owned());
+    if !is_digest(digest) {
+        return Err(unknown());
+    }
+    let _turn = turn(readers).await?;
+    let workflow = read::workflow(client, address).await?;
+    let (digest, file) = named(client, address, &workflow, digest).await.ok_or_else(unknown)?;
     let run = read::reference(&workflow);
-    let found = whole::value(&caller.client, &address.namespace, &run, &digest, "the value").await;
-    Ok((headers(&file), found.map_err(problem)?).into_response())
+    let found = whole::value(client, &address.namespace, &run, &digest, "the value").await;
+    Ok((file, found.map_err(problem)?))
+}
+
+async fn turn(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
+    let turn = tokio::time::timeout(PATIENCE, readers.acquire()).await;
+    turn.ok().and_then(Result::ok).ok_or_else(|| {
+        PageError::Away(format!("others read so many values now that yours had no turn within {PATIENCE:?}: try again"))
+    })
+}
+
+/// Whether a text can be a digest: nothing is read for another one.
+fn is_digest(text: &str) -> bool {
+    let digits = text.strip_prefix("sha256:").map(str::as_bytes);
+    digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
 fn problem(error: whole::Error) -> PageError {
@@ -43,7 +78,7 @@ fn problem(error: whole::Error) -> PageError {
             PageError::NotFound(_) => PageError::NotFound(said),
             other => other,
         },
-        whole::Error::Mismatch { .. } | whole::Error::Nowhere => PageError::Mismatch(said),
+        whole::Error::Mismatch { .. } | whole::Error::Nowhere | whole::Error::NoRun { .. } => PageError::Mismatch(said),
     }
 }
 
@@ -58,7 +93,7 @@ fn headers(file: &str) -> [(HeaderName, String); 4] {
 }
 
 /// Returns the digest if the run names it, and the name of its file.
-async fn named(caller: &Caller, address: &Address, workflow: &Workflow, digest: &str) -> Option<(Digest, String)> {
+async fn named(client: &Client, address: &Address, workflow: &Workflow, digest: &str) -> Option<(Digest, String)> {
     let status = workflow.status.as_ref()?;
     let results = status.outputs_ref.iter().map(|value| ("result.txt", value));
     let files = status.artifacts.iter().map(|one| (one.path.as_str(), &one.content));
@@ -78,9 +113,10 @@ async fn named(caller: &Caller, address: &Address, workflow: &Workflow, digest: 
         return Some(of(found));
     }
     let run = read::reference(workflow);
-    // One part of the journal is held at a time.
-    for segment in status.segments.iter().rev() {
-        let records = read::segment_records(&caller.client, address, &run, segment).await;
+    // One part of the journal is held at a time, and no more of them are read than the page of the run shows.
+    let mut room = read::Room::default();
+    for segment in status.segments.iter().rev().take_while(|segment| room.takes(segment)) {
+        let records = read::segment_records(client, address, &run, segment).await;
         if let Some(found) = records.as_deref().and_then(in_records) {
             return Some(of(found));
         }
@@ -98,7 +134,72 @@ fn file_name(run: &str, path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
+    use crate::history::tests::server;
+
+    fn digest(of: usize) -> String {
+        Digest::of_bytes(of.to_string().as_bytes()).to_string()
+    }
+
+    /// Asks for a value of a run whose journal has this many parts of this many bytes, none of which can be read; returns how many
+    /// requests there were, and how many were for parts.
+    async fn asked(text: &str, parts: usize, size: i64) -> (usize, usize) {
+        let segments: Vec<_> =
+            (0..parts).map(|at| json!({"digest": digest(at), "size": size, "records": 1, "through": at})).collect();
+        let run = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "refund", "namespace": "finance", "uid": "u"},
+            "spec": {"requestedBy": "dana@example.com", "steps": []}, "status": {"segments": segments},
+        });
+        let (client, asked) = server(move |address| match address {
+            one if one.contains("/blobs/") => crate::history::tests::forbidden(),
+            _ => (200, run.clone()),
+        });
+        let address = Address::of("finance", "refund").unwrap();
+        let said = fetch(&client, &address, text, &Semaphore::new(1)).await;
+        assert!(matches!(said, Err(PageError::NotFound(_))), "{said:?}");
+        let asked = asked.lock().unwrap();
+        (asked.len(), asked.iter().filter(|one| one.contains("/blobs/")).count())
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_for_what_is_no_digest() {
+        let upper = digest(1).to_uppercase().replace("SHA256", "sha256");
+        for text in ["", "sha256:", "sha256:abc", &digest(1)[7..], &format!("{}0", digest(1)), &upper, "sha256:../../x"]
+        {
+            assert_eq!(asked(text, 1, 1).await, (0, 0), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_of_a_journal_is_read_than_the_page_shows() {
+        assert_eq!(asked(&digest(999), 3, 1).await.1, 3);
+        assert_eq!(asked(&digest(999), 40, 1).await.1, 16);
+        assert_eq!(asked(&digest(999), 40, 3 << 20).await.1, 2, "8 MiB");
+    }
+
+    #[tokio::test]
+    async fn no_value_is_asked_for_of_a_run_whose_name_is_another_path() {
+        let (client, asked) = server(|_| crate::history::tests::forbidden());
+        for name in ["", "..", "../../../api/v1/secrets/x?", "a/b", "a?watch=true", "A"] {
+            let run = signoff_api::approval::WorkflowRef { name: name.to_owned(), uid: "u".to_owned() };
+            let said = whole::value(&client, "finance", &run, &Digest::of_bytes(b"x"), "the context").await;
+            assert!(matches!(said, Err(whole::Error::NoRun { .. })), "{name}");
+        }
+        assert!(asked.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_has_one_of_a_few_turns_and_does_not_wait_for_ever() {
+        let readers = Semaphore::new(1);
+        let held = turn(&readers).await.unwrap();
+        assert!(matches!(turn(&readers).await, Err(PageError::Away(_))));
+        drop(held);
+        assert!(turn(&readers).await.is_ok());
+    }
 
     #[test]
     fn the_name_of_a_file_is_only_a_name() {

@@ -95,6 +95,10 @@ pub fn seconds(from_now: i64) -> i64 {
 pub struct Idp {
     pub keys: Vec<SigningKey>,
     pub is_away: bool,
+    /// Whether it takes what is sent and does not answer.
+    pub is_silent: bool,
+    /// How often it was asked while it was silent.
+    pub unanswered: usize,
     pub asked_for_keys: usize,
     pub asked_for_tokens: usize,
     codes: HashMap<String, BTreeMap<String, String>>,
@@ -190,7 +194,16 @@ impl World {
         let idp = Arc::new(Mutex::new(Idp { keys: vec![FIRST], ..Idp::default() }));
         let asked = Arc::clone(&idp);
         let fetch = Fetch::through(move |request| {
-            let answer = asked.lock().unwrap().answer(&request);
+            let mut idp = asked.lock().unwrap();
+            if idp.is_silent {
+                idp.unanswered += 1;
+                return async {
+                    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+                    Err(FetchError("operation timed out".to_owned()))
+                }
+                .boxed();
+            }
+            let answer = idp.answer(&request);
             async move { answer }.boxed()
         });
         let sessions = Sessions::of(&settings, Some(Issuer::new(&settings, fetch).unwrap()));

@@ -65,6 +65,7 @@ impl TokenId {
 pub struct Sessions {
     max: std::time::Duration,
     auth: Auth,
+    takes_tokens: bool,
     issuer: Option<(Arc<Issuer>, Names)>,
     /// How often strangers may ask.
     pub limits: Limits,
@@ -94,6 +95,7 @@ impl Sessions {
         Self {
             max: settings.max_session.duration(),
             auth: settings.auth,
+            takes_tokens: settings.takes_tokens(),
             issuer,
             limits: Limits::new(settings.proxies),
         }
@@ -133,7 +135,8 @@ impl Sessions {
                 Ok((identity, end.min(verified.expires)))
             }
             // A token that somebody pasted is for the API server to judge. What it says about its end only shortens the session.
-            (_, None) if self.auth == Auth::PassThrough => {
+            // Where no tokens are taken any more, the sessions of those that were pasted before are over too.
+            (_, None) if self.takes_tokens => {
                 let expires = jwt::claims(session.token.expose_secret()).and_then(|all| jwt::instant(&all, "exp"));
                 if expires.is_some_and(|expires| now >= expires.after(oidc::LEEWAY)) {
                     return Err(PageError::SignIn);

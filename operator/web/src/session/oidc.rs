@@ -22,7 +22,10 @@ use openidconnect::{
 use secrecy::{ExposeSecret, SecretString};
 use signoff_api::Moment;
 use signoff_expr::text::display;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::Instant,
+};
 use url::Url;
 
 use super::{
@@ -38,8 +41,11 @@ pub const LEEWAY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(3);
 /// The time between two looks for a key that is not known.
 const BETWEEN: Duration = Duration::from_secs(60);
-/// The age at which the keys are read again, so that one that was withdrawn does not count for ever.
+/// The age at which the keys are read again, beside the requests: a provider that does not answer delays nobody whose key is known.
 const OLD: Duration = Duration::from_secs(3600);
+/// The age at which keys count no longer, so that a withdrawn one does not live on while the provider cannot be reached. From then on
+/// nobody is signed in until it answers.
+const OVER: Duration = Duration::from_secs(24 * 3600);
 /// How a token may be signed: never with a secret that both sides have.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
@@ -81,7 +87,7 @@ pub struct Issuer {
     fetch: Fetch,
     found: RwLock<Option<Arc<Provider>>>,
     /// Held while the provider is asked: one asks, and the others take its answer.
-    asked: Mutex<Asked>,
+    asked: Arc<Mutex<Asked>>,
 }
 
 /// What discovery found.
@@ -94,6 +100,12 @@ struct Provider {
 struct Asked {
     failed: Option<(Instant, String)>,
     again: Option<Instant>,
+}
+
+impl Asked {
+    fn was_a_moment_ago(&self) -> bool {
+        self.again.is_some_and(|at| at.elapsed() < BETWEEN)
+    }
 }
 
 type Client =
@@ -125,7 +137,7 @@ impl Issuer {
             redirect: RedirectUrl::from_url(redirect),
             fetch,
             found: RwLock::default(),
-            asked: Mutex::default(),
+            asked: Arc::default(),
         })
     }
 
@@ -169,7 +181,12 @@ impl Issuer {
     ///
     /// # Errors
     /// The provider refuses the code, cannot be reached, or its token does not hold.
-    pub async fn finish(&self, code: String, flow: Flow, now: Moment) -> Result<(SecretString, Verified), Unverified> {
+    pub async fn finish(
+        self: &Arc<Self>,
+        code: String,
+        flow: Flow,
+        now: Moment,
+    ) -> Result<(SecretString, Verified), Unverified> {
         let provider = self.provider().await?;
         let client = self.client(&provider);
         let request = client
@@ -201,13 +218,18 @@ impl Issuer {
     ///
     /// # Errors
     /// It does not hold, or the keys of the provider are not known and cannot be read.
-    pub async fn verify(&self, token: &SecretString, nonce: &str, now: Moment) -> Result<Verified, Unverified> {
-        let mut provider = self.provider().await?;
+    pub async fn verify(
+        self: &Arc<Self>,
+        token: &SecretString,
+        nonce: &str,
+        now: Moment,
+    ) -> Result<Verified, Unverified> {
+        let provider = self.provider().await?;
         let text = token.expose_secret();
         let wrong = |why: &str| Unverified::Wrong(why.to_owned());
         let typed: CoreIdToken = text.parse().map_err(|_| wrong("it is no id_token"))?;
         if provider.at.elapsed() >= OLD {
-            provider = self.newer_than(&provider).await.unwrap_or(provider);
+            self.renew(&provider);
         }
         let mut checked = self.check(&provider, &typed, nonce, now);
         if is_of_unknown_key(&checked)
@@ -260,7 +282,8 @@ impl Issuer {
     }
 
     fn known(&self) -> Option<Arc<Provider>> {
-        self.found.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let found = self.found.read().unwrap_or_else(PoisonError::into_inner).clone();
+        found.filter(|provider| provider.at.elapsed() < OVER)
     }
 
     fn remember(&self, provider: Provider) -> Arc<Provider> {
@@ -296,15 +319,29 @@ impl Issuer {
         }
     }
 
-    /// Asks for the keys again, unless that was done a moment ago.
+    /// Has the keys read again, and does not wait for them. While somebody asks already, nobody else does.
+    fn renew(self: &Arc<Self>, old: &Arc<Provider>) {
+        let Ok(asked) = Arc::clone(&self.asked).try_lock_owned() else { return };
+        if asked.was_a_moment_ago() {
+            return;
+        }
+        let (issuer, old) = (Arc::clone(self), Arc::clone(old));
+        tokio::spawn(async move { issuer.ask_again(asked, &old).await });
+    }
+
+    /// Waits for keys that are newer, unless they were asked for a moment ago.
     async fn newer_than(&self, old: &Arc<Provider>) -> Option<Arc<Provider>> {
-        let mut asked = self.asked.lock().await;
+        let asked = Arc::clone(&self.asked).lock_owned().await;
+        self.ask_again(asked, old).await
+    }
+
+    async fn ask_again(&self, mut asked: OwnedMutexGuard<Asked>, old: &Arc<Provider>) -> Option<Arc<Provider>> {
         if let Some(known) = self.known()
             && !Arc::ptr_eq(&known, old)
         {
             return Some(known);
         }
-        if asked.again.is_some_and(|at| at.elapsed() < BETWEEN) {
+        if asked.was_a_moment_ago() {
             return None;
         }
         asked.again = Some(Instant::now());

@@ -134,6 +134,88 @@ async fn a_new_key_is_looked_for_once_a_minute_and_a_withdrawn_one_ends_its_sess
 }
 
 #[tokio::test(start_paused = true)]
+async fn old_keys_are_read_again_once_and_nobody_waits_for_that_but_an_unknown_key() {
+    use std::time::Duration;
+    let (world, mut browser) = (world(), Browser::default());
+    browser.sign_in(&world).await;
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    world.idp.lock().unwrap().is_silent = true;
+    let begun = tokio::time::Instant::now();
+    for _ in 0..5 {
+        assert!(browser.is_signed_in(&world).await);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits");
+    assert_eq!(world.idp.lock().unwrap().unanswered, 1, "one asks for all");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    {
+        let mut idp = world.idp.lock().unwrap();
+        (idp.is_silent, idp.keys) = (false, vec![SECOND]);
+    }
+    assert!(browser.is_signed_in(&world).await, "the new keys are on their way");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!browser.is_signed_in(&world).await, "its key was withdrawn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_day_ago_do_not_count_while_the_provider_is_silent() {
+    use std::time::Duration;
+    let (world, mut browser) = (world(), Browser::default());
+    browser.sign_in(&world).await;
+    world.idp.lock().unwrap().is_silent = true;
+    tokio::time::advance(Duration::from_secs(24 * 3600 - 1)).await;
+    assert!(browser.is_signed_in(&world).await);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let response = browser.get(&world, "/sign-in").await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    world.idp.lock().unwrap().is_silent = false;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(browser.is_signed_in(&world).await, "it answers again");
+}
+
+#[tokio::test]
+async fn what_another_site_asks_for_uses_up_no_sign_ins() {
+    let (world, mut browser) = (world(), Browser::default());
+    let back = browser.begin(&world).await;
+    for at in 0..300 {
+        let answer = Browser::default().get(&world, &format!("/sign-in/callback?code=a&state={at}")).await;
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{at}");
+    }
+    assert_eq!(location(&browser.get(&world, &back).await), "/", "the same address signs in");
+    let mut last = StatusCode::OK;
+    for _ in 0..300 {
+        last = Browser::default().post(&world, "/sign-in/start", "").await.status();
+    }
+    assert_eq!(last, StatusCode::TOO_MANY_REQUESTS);
+    let mut begun = Browser { cookies: browser.cookies.clone(), ..Browser::default() };
+    let (jar, flow) = (axum_extra::extract::PrivateCookieJar::new(world.state.key.clone()), "s");
+    let flow = super::flow::Flow {
+        state: flow.to_owned(),
+        nonce: "n".to_owned(),
+        verifier: "v".to_owned(),
+        since: super::now(),
+    };
+    let jar = axum::response::IntoResponse::into_response((super::flow::add(jar, flow, super::now()), ""));
+    let line = jar.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+    let (name, value) = line.split(';').next().unwrap().split_once('=').unwrap();
+    begun.cookies.insert(name.to_owned(), value.to_owned());
+    let answer = begun.get(&world, "/sign-in/callback?code=a&state=s").await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS, "one that was begun is counted");
+    assert!(begun.cookies.contains_key(name), "and can be ended later");
+}
+
+#[tokio::test]
+async fn where_no_tokens_are_taken_sessions_of_pasted_ones_are_over() {
+    let session =
+        super::Session { token: secrecy::SecretString::from("good".to_owned()), nonce: None, since: super::now() };
+    for (flags, holds) in [(&[][..], true), (&["--no-token-sign-in"][..], false)] {
+        let world = World::new(flags);
+        world.knows("good", "alice");
+        let said = world.state.sessions.verify(&session, super::now()).await;
+        assert_eq!(said.is_ok(), holds, "{flags:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_is_away_is_told_and_asked_again_later() {
     let (world, mut browser) = (world(), Browser::default());
     world.idp.lock().unwrap().is_away = true;

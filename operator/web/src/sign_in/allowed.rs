@@ -13,10 +13,26 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
 use super::failed;
 use crate::{error::PageError, session::Network, state::PageState};
 
-/// A request of an address that has not asked too often.
-pub struct Allowed;
+/// The address of a request, which is not counted yet: for a page that another site can have asked for.
+pub struct Uncounted(Network);
 
-impl FromRequestParts<PageState> for Allowed {
+impl Uncounted {
+    /// Counts the request.
+    ///
+    /// # Errors
+    /// The address has asked too often.
+    pub fn count(&self, state: &PageState) -> Result<(), Response> {
+        state.sessions.limits.count(self.0).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
+            let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response
+        })
+    }
+}
+
+impl FromRequestParts<PageState> for Uncounted {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
@@ -24,14 +40,17 @@ impl FromRequestParts<PageState> for Allowed {
         let Some(ConnectInfo(peer)) = peer else {
             return Err(PageError::Internal("the address of a client is not known".to_owned()).into_response());
         };
-        let limits = &state.sessions.limits;
-        let address = limits.address(peer.ip(), &parts.headers);
-        limits.count(Network::from(address)).map(|()| Self).map_err(|wait| {
-            let seconds = wait.as_secs() + 1;
-            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
-            let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-            response
-        })
+        Ok(Self(Network::from(state.sessions.limits.address(peer.ip(), &parts.headers))))
+    }
+}
+
+/// A request of an address that has not asked too often.
+pub struct Allowed;
+
+impl FromRequestParts<PageState> for Allowed {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
+        Uncounted::from_request_parts(parts, state).await?.count(state).map(|()| Self)
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! It must not end a sign-in that another browser began, nor one twice.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
@@ -11,7 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
 use signoff_expr::text::display;
 
-use super::allowed::Allowed;
+use super::allowed::{Allowed, Uncounted};
 use crate::{
     error::PageError,
     session::{Caller, Issuer, Session, Unverified, flow, now},
@@ -30,9 +32,9 @@ pub struct Answer {
     iss: Option<String>,
 }
 
-fn issuer(state: &PageState) -> Result<&Issuer, PageError> {
+fn issuer(state: &PageState) -> Result<&Arc<Issuer>, PageError> {
     let none = || PageError::NotFound("this page has no identity provider: sign in with a token".to_owned());
-    state.sessions.issuer().map(AsRef::as_ref).ok_or_else(none)
+    state.sessions.issuer().ok_or_else(none)
 }
 
 fn away(state: &PageState, why: &str) -> Response {
@@ -59,13 +61,14 @@ pub async fn start(
     Ok(response)
 }
 
-/// Ends a sign-in.
+/// Ends a sign-in. Only one that this browser has begun is counted: another site can send browsers here, with an image, but without
+/// their cookies.
 ///
 /// # Errors
 /// There is no identity provider, or the request is no answer of one.
 pub async fn end(
     State(state): State<PageState>,
-    _allowed: Allowed,
+    from: Uncounted,
     jar: PrivateCookieJar,
     answer: Result<Query<Answer>, QueryRejection>,
 ) -> Result<Response, PageError> {
@@ -78,6 +81,10 @@ pub async fn end(
         let why = "This sign-in has ended already, was begun in another browser, or took longer than 10 minutes: sign in again.";
         return Ok(sign_in::refused(&state, why));
     };
+    // The sign-in stays in the cookie, so that a reload goes on with it.
+    if let Err(too_many) = from.count(&state) {
+        return Ok(too_many);
+    }
     let refused = |jar: PrivateCookieJar, why: &str| Ok((jar, sign_in::refused(&state, why)).into_response());
     if answer.iss.is_some_and(|iss| iss != issuer.url().as_str()) {
         return refused(jar, "Another identity provider has answered: sign in again.");

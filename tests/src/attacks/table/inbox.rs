@@ -8,6 +8,7 @@ use crate::attacks::{Actor, Object, Row, Scene, Way};
 
 const SIGN_IN: &str = "decide where people sign in";
 const SECRETS: &str = "/api/v1/namespaces/signoff-system/secrets";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/signoff-system/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/signoff-system/services";
 const ENDPOINTS: &str = "/api/v1/namespaces/signoff-system/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/signoff-system/endpointslices";
@@ -21,6 +22,10 @@ pub(super) fn rows() -> Vec<Row> {
 
 fn secret(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"cookie-key": "mine"}})
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"ca.crt": "mine"}})
 }
 
 fn service(name: &str) -> Value {
@@ -62,6 +67,13 @@ fn made() -> Vec<Row> {
             secret("signoff-web-new-{case}"),
             own,
             secret("mine-{case}"),
+        ),
+        row(
+            "chooses the CA of the page's issuer",
+            CONFIG_MAPS,
+            config_map("signoff-web-ca-new-{case}"),
+            own,
+            config_map("mine-{case}"),
         ),
         row("makes a Service of the page's name", SERVICES, service("signoff-web-{case}"), own, service("mine-{case}")),
         row(
@@ -126,6 +138,13 @@ fn changed() -> Vec<Row> {
         .honest(same, json!({"data": {"cookie-key": "bWluZQ=="}}))
         .by(ClusterAdmin),
         row(
+            "changes the CA of the issuer",
+            there(CONFIG_MAPS, config_map("signoff-web-ca-{case}")),
+            json!({"data": {"ca.crt": "another"}}),
+        )
+        .honest(same, json!({"data": {"ca.crt": "another"}}))
+        .by(ClusterAdmin),
+        row(
             "has the Service of the page select others",
             of_service("signoff-web-to-{case}"),
             json!({"spec": {"selector": {"app": "mine"}}}),
@@ -152,6 +171,7 @@ fn changed() -> Vec<Row> {
         .by(SLICER)
         .way(Way::Replace),
         deleted("deletes the cookie key", there(SECRETS, secret("signoff-web-gone-{case}"))),
+        deleted("deletes the CA of the issuer", there(CONFIG_MAPS, config_map("signoff-web-ca-gone-{case}"))),
         deleted("deletes an Ingress", there(INGRESSES, ingress("signoff-web-gone-{case}"))),
         deleted("deletes a slice of the page", there(SLICES, slice("gone-{case}", "signoff-web"))).by(GarbageCollector),
     ]
