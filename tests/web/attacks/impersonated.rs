@@ -3,6 +3,7 @@
 
 use serde_json::json;
 use signoff_tests::browser::{Look, Page, css, label, role};
+use signoff_tests::cargo::root;
 use signoff_tests::control_plane::{Cluster, Seen, Witness, named};
 
 use super::visitor::{Visitor, asked, only_reads};
@@ -84,15 +85,16 @@ async fn an_impersonating_page_sends_the_names_of_exactly_one_session_whatever_a
         for page in ["/", &path(&approval), "/history", "/policies", &format!("/n/{}/w/one", runs.name())] {
             assert_eq!(visitor.send("GET", page, &smuggled, None).await.status, 200, "{page}");
         }
-        let fields = super::visitor::form(&super::visitor::approve(&approval));
+        let fields = super::visitor::approve(&approval);
         let ours = [("origin", visitor.url.as_str()), ("sec-fetch-site", "same-origin"), super::visitor::FORM];
         let headers = [&smuggled[..], &ours].concat();
-        let said = visitor.send("POST", &format!("{}/decide", path(&approval)), &headers, Some(fields)).await;
+        let said = visitor.decide_with(&format!("{}/decide", path(&approval)), &fields[..2], &headers).await;
         assert_eq!(said.status, 303, "{}", said.text);
         let seen = asked(&harness.witness);
         assert!(seen.len() > 8 && seen.iter().any(|seen| seen.method == http::Method::PATCH));
         seen.iter().for_each(|seen| is_as(seen, &own, person));
-        assert_eq!(runs.decision(&approval, person).await["verdict"], "Approve");
+        let decision = runs.decision(&approval, person).await;
+        assert_eq!((&decision["verdict"], &decision["channel"]), (&json!("Approve"), &json!("web")));
     }
     assert_eq!(runs.stored(&approval).await.spec.decisions.len(), 2);
 }
@@ -128,4 +130,43 @@ async fn an_impersonating_page_speaks_for_no_agent_and_nobody_of_the_system_and_
     }
     only_reads(&harness.witness);
     assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
+}
+
+#[tokio::test]
+async fn with_the_rights_of_the_chart_alone_the_page_decides_as_its_user_and_the_vote_says_by_which_way() {
+    let cluster = Cluster::web().unwrap();
+    let runs = Runs::of(&cluster, "constrained").await;
+    // Constrained impersonation: the account of the page has this role and nothing else.
+    let chart = root().join("charts/signoff").display().to_string();
+    let values = "web.enabled=true,web.url=https://signoff.example.com,web.auth=impersonation,\
+                  web.oidc.issuer=https://login.example.com,web.oidc.clientId=signoff";
+    let words = ["template", "signoff", &chart, "--namespace", runs.name(), "--set", values];
+    let only = ["--show-only", "templates/web-rbac.yaml"];
+    let rights = cluster.helm(words.iter().chain(&only).copied()).run().await.unwrap().ok().unwrap();
+    cluster.kubectl(["apply", "-f", "-"]).input(rights).run().await.unwrap().ok().unwrap();
+    let account = ["create", "serviceaccount", "signoff-web", "--namespace", runs.name()];
+    cluster.kubectl(account).run().await.unwrap().ok().unwrap();
+    let own = cluster.account_token(runs.name(), "signoff-web").await.unwrap();
+    let witness = Witness::start(&cluster).await.unwrap();
+    let harness = Harness::set_with(|options| {
+        options.kubeconfig = witness.kubeconfig(Some(&own)).unwrap();
+        options.arguments = ["--auth=impersonation", "--username-prefix=-"].map(str::to_owned).to_vec();
+        options.arguments.push(format!("--namespace={}", runs.name()));
+    });
+    let harness = harness.await.unwrap();
+    let approval = runs.gate("one", json!({"approvers": [user("alice")]})).await;
+    let page = at_the_issuer(&harness, "alice@example.com", "").await;
+    let alice = visitor(&harness, &page).await;
+    for shown in ["/", &path(&approval), "/history", &format!("/n/{}/w/one", runs.name())] {
+        assert_eq!(alice.get(shown).await.status, 200, "{shown}");
+    }
+    let said = alice.approve(&approval).await;
+    assert_eq!(said.status, 303, "{}", said.text);
+    let decision = runs.decision(&approval, "alice").await;
+    assert_eq!((&decision["verdict"], &decision["channel"]), (&json!("Approve"), &json!("web")));
+    runs.result("one").await;
+    page.goto(&harness.at(&path(&approval))).await.unwrap();
+    page.wait(css("ul.votes li.mine")).await.unwrap();
+    assert!(page.text(css("ul.votes li.mine")).await.unwrap().contains("by web"), "the API server vouches for the way");
+    page.close().await.unwrap();
 }

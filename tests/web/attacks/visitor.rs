@@ -94,12 +94,17 @@ impl Visitor {
 
     /// Sends a decision, and confirms what is shown then. Returns the last answer.
     pub(crate) async fn decide(&self, path: &str, fields: &[(&str, &str)]) -> Said {
-        let address = format!("{path}/decide");
-        let shown = self.post(&address, fields).await;
+        let headers = [("origin", self.url.as_str()), ("sec-fetch-site", "same-origin"), FORM];
+        self.decide_with(&format!("{path}/decide"), fields, &headers).await
+    }
+
+    /// As [`Self::decide`], at any address and with any headers.
+    pub(crate) async fn decide_with(&self, at: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Said {
+        let shown = self.send("POST", at, headers, Some(form(fields))).await;
         let mark = "name=\"confirmed\" value=\"";
         let Some((_, rest)) = shown.text.split_once(mark) else { return shown };
         let name = rest.split('"').next().unwrap();
-        self.post(&address, &[fields, &[("confirmed", name)]].concat()).await
+        self.send("POST", at, headers, Some(form(&[fields, &[("confirmed", name)]].concat()))).await
     }
 
     /// Sends anything, with the cookies.

@@ -17,18 +17,14 @@ use crate::{error::PageError, session::Network, state::PageState};
 pub struct Uncounted(Network);
 
 impl Uncounted {
-    /// Counts the request.
-    ///
-    /// # Errors
-    /// The address has asked too often.
-    pub fn count(&self, state: &PageState) -> Result<(), Response> {
-        state.sessions.limits.count(self.0).map_err(|wait| {
-            let seconds = wait.as_secs() + 1;
-            let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
-            let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-            response
-        })
+    /// Counts the request, and returns the refusal of an address that has asked too often.
+    pub fn count(&self, state: &PageState) -> Option<Response> {
+        let wait = state.sessions.limits.count(self.0).err()?;
+        let seconds = wait.as_secs() + 1;
+        let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
+        let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        Some(response)
     }
 }
 
@@ -51,6 +47,7 @@ impl FromRequestParts<PageState> for Allowed {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Response> {
-        Uncounted::from_request_parts(parts, state).await?.count(state).map(|()| Self)
+        let address = Uncounted::from_request_parts(parts, state).await?;
+        address.count(state).map_or(Ok(Self), Err)
     }
 }

@@ -82,7 +82,7 @@ pub async fn end(
         return Ok(sign_in::refused(&state, why));
     };
     // The sign-in stays in the cookie, so that a reload goes on with it.
-    if let Err(too_many) = from.count(&state) {
+    if let Some(too_many) = from.count(&state) {
         return Ok(too_many);
     }
     let refused = |jar: PrivateCookieJar, why: &str| Ok((jar, sign_in::refused(&state, why)).into_response());
