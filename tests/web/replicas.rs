@@ -83,11 +83,15 @@ async fn a_page_that_is_asked_to_end_ends_its_streams_and_answers_what_it_has_be
     let alice = Visitor::of(&harness, "alice").await;
     let mut stream = alice.begin("GET", "/events", &[], None).await;
     assert!(stream.chunk().await.unwrap().is_some());
+    let decide = format!("{}/decide", path(&approval));
+    let fields = [("digest", approval.spec.request.digest.as_str()), ("verdict", "Approve")];
+    let shown = alice.post(&decide, &fields).await;
+    let confirmed = [&fields[..], &[("confirmed", shown.confirmed().unwrap())]].concat();
     let (witness, web) = (&harness.witness, harness.web);
     witness.forget();
     witness.delay(std::time::Duration::from_millis(300));
     let begun = async {
-        let said = alice.approve(&approval).await;
+        let said = alice.post(&decide, &confirmed).await;
         assert_eq!(said.status, 303, "{}", said.text);
     };
     let stop = async {

@@ -39,6 +39,12 @@ impl Said {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
+
+    /// The name of the decision that is to be confirmed.
+    pub(crate) fn confirmed(&self) -> Option<&str> {
+        let (_, rest) = self.text.split_once("name=\"confirmed\" value=\"")?;
+        rest.split('"').next()
+    }
 }
 
 impl Visitor {
@@ -101,9 +107,7 @@ impl Visitor {
     /// As [`Self::decide`], at any address and with any headers.
     pub(crate) async fn decide_with(&self, at: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Said {
         let shown = self.send("POST", at, headers, Some(form(fields))).await;
-        let mark = "name=\"confirmed\" value=\"";
-        let Some((_, rest)) = shown.text.split_once(mark) else { return shown };
-        let name = rest.split('"').next().unwrap();
+        let Some(name) = shown.confirmed() else { return shown };
         self.send("POST", at, headers, Some(form(&[fields, &[("confirmed", name)]].concat()))).await
     }
 

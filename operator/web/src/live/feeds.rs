@@ -53,7 +53,7 @@ impl Feeds {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let open = Open { feeds: HashMap::new(), signed_out: LruCache::new(SIGN_OUTS), is_closed: false };
-        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most) }
+        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(OWN)) }
     }
 
     /// Returns the feed of a caller, complete with its list.
