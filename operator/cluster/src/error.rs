@@ -55,6 +55,16 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Returns the cause of an error, which the others only wrap.
+#[must_use]
+pub fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
 /// Returns the message of the API server, cut to 1,000 characters because it quotes what it refuses. Where RBAC refuses, it also
 /// names the role that contains the right.
 #[must_use]

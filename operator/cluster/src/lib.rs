@@ -14,6 +14,7 @@
 //! * [`requests`], [`status_writer`]: requests, and fenced writes of a status
 //! * [`lease`]: which operator acts
 //! * [`events`], [`write_priority`]: Kubernetes Events, which give way to writes of a status
+//! * [`logging`]: the log of a program
 //! * [`error`], [`metrics`]: the errors and the counters of all of these
 
 pub mod client;
@@ -21,6 +22,7 @@ pub mod error;
 pub mod events;
 pub mod kinds;
 pub mod lease;
+pub mod logging;
 pub mod metrics;
 pub mod requests;
 pub mod status_writer;

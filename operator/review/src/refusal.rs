@@ -37,7 +37,7 @@ impl std::fmt::Display for Refusal {
             Self::Closed { why, .. } | Self::Decided(why) | Self::Verdict(why) => why,
             Self::NoReason => "this gate requires a reason with at least one letter or digit",
             Self::NoTargets { has_level: true } => {
-                "this gate has no subjects to be named (escalateTo is empty): name nobody, to ask its next level"
+                "this gate has no subjects to be named (escalateTo is empty): leave the names out, to ask its next level"
             }
             Self::NoTargets { has_level: false } => {
                 "this gate has no approvers to escalate to (escalateTo): give another verdict"

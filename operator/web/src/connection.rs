@@ -80,7 +80,7 @@ impl Connection {
         match (self.auth, identity) {
             (Auth::PassThrough, Identity::Bearer(token)) => {
                 // The API server would take it for an anonymous request.
-                anyhow::ensure!(!token.expose_secret().is_empty(), "an empty token is nobody's");
+                anyhow::ensure!(!token.expose_secret().is_empty(), "the token is empty: paste one");
                 let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))?;
                 value.set_sensitive(true);
                 headers.insert(AUTHORIZATION, value);

@@ -133,7 +133,7 @@ impl Settings {
             );
         }
         if is_impersonating && self.oidc.issuer.is_none() {
-            return Some("--auth impersonation needs an issuer that says who somebody is: add --oidc-issuer and --oidc-client-id".to_owned());
+            return Some("--auth impersonation needs an identity provider that authenticates the users: add --oidc-issuer and --oidc-client-id".to_owned());
         }
         if self.no_token_sign_in && self.oidc.issuer.is_none() {
             return Some(

@@ -115,6 +115,23 @@ pub enum ApprovalPhase {
 }
 
 impl ApprovalPhase {
+    /// All phases.
+    pub const ALL: [Self; 13] = [
+        Self::Pending,
+        Self::Overdue,
+        Self::Approved,
+        Self::Rejected,
+        Self::Modified,
+        Self::Responded,
+        Self::Deferred,
+        Self::Skipped,
+        Self::Aborted,
+        Self::Retried,
+        Self::Expired,
+        Self::Cancelled,
+        Self::Superseded,
+    ];
+
     /// Whether the phase is final, so that votes are no longer counted.
     #[must_use]
     pub fn is_end(self) -> bool {

@@ -117,7 +117,7 @@ fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
     approval.spec.request.timeout.escalation = vec![Level { after: None, to: vec![Subject::group("directors")] }];
     assert_eq!(
         said(&approval).unwrap(),
-        "this gate has no subjects to be named (escalateTo is empty): name nobody, to ask its next level"
+        "this gate has no subjects to be named (escalateTo is empty): leave the names out, to ask its next level"
     );
     approval.spec.request.escalate_to = vec![Subject::group("sre")];
     assert_eq!(said(&approval), None, "the API server names those of the gate");

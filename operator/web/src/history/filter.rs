@@ -157,7 +157,7 @@ impl Filter {
             // A timeout leads to a verdict too.
             Some(Wanted::Verdict(verdict)) => [ApprovalPhase::of(verdict), ApprovalPhase::Expired].contains(phase),
         };
-        let others: Vec<_> = PHASES
+        let others: Vec<_> = ApprovalPhase::ALL
             .iter()
             .filter(|phase| !leads(phase))
             .map(|phase| format!("status.phase!={}", phase.name()))
@@ -192,23 +192,6 @@ impl Filter {
         choices().into_iter().map(|choice| (choice.name(), self.wanted == Some(choice))).collect()
     }
 }
-
-/// All phases.
-const PHASES: [ApprovalPhase; 13] = [
-    ApprovalPhase::Pending,
-    ApprovalPhase::Overdue,
-    ApprovalPhase::Approved,
-    ApprovalPhase::Rejected,
-    ApprovalPhase::Modified,
-    ApprovalPhase::Responded,
-    ApprovalPhase::Deferred,
-    ApprovalPhase::Skipped,
-    ApprovalPhase::Aborted,
-    ApprovalPhase::Retried,
-    ApprovalPhase::Expired,
-    ApprovalPhase::Cancelled,
-    ApprovalPhase::Superseded,
-];
 
 /// What can be chosen: Escalate never ends a request.
 fn choices() -> Vec<Wanted> {

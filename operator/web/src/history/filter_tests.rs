@@ -108,7 +108,7 @@ fn a_verdict_narrows_the_phases_that_are_read() {
     assert_eq!(filter("").selector(), "status.phase!=Pending,status.phase!=Overdue");
     let read = |query: &str| {
         let selector = filter(query).selector();
-        PHASES
+        ApprovalPhase::ALL
             .iter()
             .filter(|phase| !selector.contains(&format!("!={}", phase.name())))
             .map(|phase| phase.name())

@@ -98,12 +98,12 @@ impl Row {
     #[must_use]
     pub fn how(&self) -> Option<&'static str> {
         match (self.source, self.phase) {
-            (_, ApprovalPhase::Cancelled) => Some("nobody: its run ended"),
+            (_, ApprovalPhase::Cancelled) => Some("no decision: the run ended"),
             (_, ApprovalPhase::Superseded) => {
-                Some("nobody: its votes could not be verified any more, so the gate asked again")
+                Some("no decision: the votes could not be verified any more, so the gate asked again")
             }
             (Source::Human, _) => self.deciders.is_empty().then_some("people who are not named"),
-            (Source::Timeout, _) => Some("nobody: the deadline passed"),
+            (Source::Timeout, _) => Some("no decision: the deadline passed"),
             (Source::Grant, _) => Some("a grant of an earlier approval"),
             (Source::Policy, _) => Some("the operator"),
         }

@@ -47,11 +47,11 @@ fn each_phase_and_source_has_a_word_a_shape_and_an_origin() {
         ("Aborted", Some("Abort"), "Human", alice, "Aborted", "no", None),
         ("Retried", Some("Retry"), "Human", alice, "Asked again", "again", None),
         ("Approved", Some("Approve"), "Human", &[], "Approved", "yes", Some("people who are not named")),
-        ("Expired", Some("Reject"), "Timeout", &[], "Rejected", "no", Some("nobody: the deadline passed")),
-        ("Expired", Some("Approve"), "Timeout", &[], "Approved", "yes", Some("nobody: the deadline passed")),
+        ("Expired", Some("Reject"), "Timeout", &[], "Rejected", "no", Some("no decision: the deadline passed")),
+        ("Expired", Some("Approve"), "Timeout", &[], "Approved", "yes", Some("no decision: the deadline passed")),
         ("Approved", Some("Approve"), "Grant", &[], "Approved", "yes", Some("a grant of an earlier approval")),
         ("Aborted", Some("Abort"), "Policy", &[], "Aborted", "no", Some("the operator")),
-        ("Cancelled", None, "Policy", &[], "Cancelled", "none", Some("nobody: its run ended")),
+        ("Cancelled", None, "Policy", &[], "Cancelled", "none", Some("no decision: the run ended")),
         (
             "Superseded",
             None,
@@ -59,7 +59,7 @@ fn each_phase_and_source_has_a_word_a_shape_and_an_origin() {
             &[],
             "Superseded",
             "none",
-            Some("nobody: its votes could not be verified any more, so the gate asked again"),
+            Some("no decision: the votes could not be verified any more, so the gate asked again"),
         ),
     ];
     for (phase, verdict, source, by, word, shape, how) in cases {

@@ -7,6 +7,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::Context;
 use futures::{FutureExt, future::BoxFuture};
 use openidconnect::{AsyncHttpClient, HttpRequest, HttpResponse};
+use signoff_cluster::error::innermost;
 
 /// The time for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -86,15 +87,6 @@ async fn exchange(client: reqwest::Client, request: HttpRequest) -> Result<HttpR
     *response.status_mut() = answer.status();
     *response.headers_mut() = answer.headers().clone();
     Ok(response)
-}
-
-/// The cause of an error, which the others only wrap.
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 #[cfg(test)]

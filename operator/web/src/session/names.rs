@@ -90,7 +90,7 @@ impl Names {
 fn usable(kind: &str, name: String) -> Result<String, String> {
     if name.starts_with("system:") {
         return Err(format!(
-            "the {kind} {} is refused: this page acts as nobody of the system (system:…); the administrators of the identity provider can rename it, or those of this page set a prefix",
+            "the {kind} {} is refused: this page never impersonates users or groups of Kubernetes itself (system:…); the administrators of the identity provider can rename it, or those of this page set a prefix",
             shown(&name)
         ));
     }
@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn names_of_the_system_and_of_agents_and_names_that_a_header_changes_are_refused() {
         for (name, why) in [
-            ("system:admin", "nobody of the system"),
-            ("system:masters", "nobody of the system"),
+            ("system:admin", "users or groups of Kubernetes itself"),
+            ("system:masters", "users or groups of Kubernetes itself"),
             ("bob via agent", "those of agents"),
             ("", "no text in its claim sub"),
             (" alice", "begins or ends with a space"),
@@ -168,7 +168,8 @@ mod tests {
         }
         assert!(user(&["--username-prefix", "-"], &json!({"sub": 7})).contains("no text in its claim sub"));
         assert!(
-            user(&["--username-prefix", "sys"], &json!({"sub": "tem:x"})).contains("nobody of the system"),
+            user(&["--username-prefix", "sys"], &json!({"sub": "tem:x"}))
+                .contains("users or groups of Kubernetes itself"),
             "{}",
             "whole"
         );

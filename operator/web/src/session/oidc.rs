@@ -21,6 +21,7 @@ use openidconnect::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use signoff_api::Moment;
+use signoff_cluster::error::innermost;
 use signoff_expr::text::display;
 use tokio::{
     sync::{Mutex, OwnedMutexGuard},
@@ -29,7 +30,7 @@ use tokio::{
 use url::Url;
 
 use super::{
-    fetch::{Fetch, FetchError, innermost},
+    fetch::{Fetch, FetchError},
     flow::Flow,
     jwt::{self, Claims},
 };
@@ -44,7 +45,7 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// The age at which the keys are read again, beside the requests: a provider that does not answer delays nobody whose key is known.
 const OLD: Duration = Duration::from_secs(3600);
 /// The age at which keys count no longer, so that a withdrawn one does not live on while the provider cannot be reached. From then on
-/// nobody is signed in until it answers.
+/// its sessions are refused until it answers.
 const OVER: Duration = Duration::from_secs(24 * 3600);
 /// How a token may be signed: never with a secret that both sides have.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [

@@ -46,10 +46,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-review",
         ],
     ),
-    (
-        "signoff-web",
-        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-review"],
-    ),
 ];
 
 /// The crates that may use all others: they are no part of the product.

@@ -3,6 +3,7 @@
 //! It must not turn a failure into success, and prints nothing itself.
 
 use kube::core::Status;
+use signoff_cluster::error::innermost;
 use signoff_review::answer::{missing_role, sentence};
 
 /// The error of a command.
@@ -112,14 +113,6 @@ impl std::fmt::Display for Server {
         f.write_str(self.url.trim_end_matches('/'))?;
         self.context.as_ref().map_or(Ok(()), |context| write!(f, " (context {context})"))
     }
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 mod arguments;
 mod check;
 mod cluster;
-mod logging;
 mod serve;
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
@@ -22,7 +21,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use arguments::{Arguments, Command, GuardCommand};
+use arguments::{Arguments, Command, GuardCommand, LogFormat};
 use cluster::Connection;
 
 /// With the allocator of the C library the operator uses about a third more processor time (docs/benchmarks.md).
@@ -41,7 +40,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     if let Some(Command::Guard(GuardCommand::Check { service_account })) = &arguments.command {
         return check::check(&arguments, service_account).await;
     }
-    logging::start(arguments.log_format)?;
+    let started = signoff_cluster::logging::start(arguments.log_format == LogFormat::Json);
+    started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 

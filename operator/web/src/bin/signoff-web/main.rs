@@ -3,7 +3,6 @@
 //! It must not decide anything that a test of the page should know of.
 
 mod health;
-mod logging;
 
 use std::{net::SocketAddr, pin::pin, time::Duration};
 
@@ -16,7 +15,7 @@ use signoff_web::{
     live::{Feeds, Streams},
     server,
     session::Sessions,
-    settings::Settings,
+    settings::{LogFormat, Settings},
     state::{PageState, Parts},
 };
 use tokio::{
@@ -44,7 +43,8 @@ async fn main() -> anyhow::Result<()> {
     if let Some(problem) = settings.problem() {
         anyhow::bail!(problem);
     }
-    logging::start(settings.log_format)?;
+    let started = signoff_cluster::logging::start(settings.log_format == LogFormat::Json);
+    started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
     let key = match &settings.cookie_key_file {
         Some(path) => {
             let bytes =

@@ -1,25 +1,21 @@
-//! The log on standard error. `RUST_LOG` says how much of it there is.
+//! The log of a program that reaches the API server, on standard error. `RUST_LOG` says how much of it there is.
 //!
 //! It must not log to standard output, which belongs to whoever pipes.
 
 use std::io::IsTerminal;
 
-use anyhow::anyhow;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use signoff_web::settings::LogFormat;
-
-/// Starts the log.
-pub fn start(format: LogFormat) -> anyhow::Result<()> {
+/// Starts the log of this process. `is_json`: one JSON object for each line, for programs.
+///
+/// # Errors
+/// The process has a log already.
+pub fn start(is_json: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let filter = filter(&std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default());
     // Colours are for people at a terminal: in a file or at a collector they are noise.
     let colours = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    let started = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-    started.map_err(|why| anyhow!("the log cannot be opened: {why}"))
+    if is_json { builder.json().flatten_event(true).try_init() } else { builder.try_init() }
 }
 
 /// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs itself in a
