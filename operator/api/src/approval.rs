@@ -3,6 +3,7 @@
 //! **Invariant:** the operator writes `spec.request` once and `status`; each user writes only their own entry of
 //! `spec.decisions`. No one writes both.
 
+mod action;
 mod decision;
 mod for_gate;
 mod status;
@@ -20,6 +21,7 @@ use crate::{
     verdict::Verdict,
 };
 
+pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use decision::{Answer, Decision, Grant};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
@@ -154,6 +156,13 @@ pub struct ApprovalRequest {
     /// The reviewed step and its response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Review>,
+    /// The call of a tool, or the question of an agent, that is asked about. `reviews` has the arguments of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<Action>,
+    /// What the agent wrote beside the call: its own words and no fact; the first 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8192))]
+    pub says: Option<String>,
     /// The form that Respond fills in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,

@@ -29,6 +29,24 @@ pub enum GateType {
     ErrorEscalation,
     /// A step before it starts.
     StepStart,
+    /// A call of a tool.
+    ToolExecution,
+    /// A call of a tool that the gate lists.
+    SpecificTools,
+    /// A call of a tool that is not known to change nothing.
+    DestructiveActions,
+    /// A call of a tool for which a condition holds.
+    Custom,
+    /// A question of an agent.
+    Question,
+}
+
+impl GateType {
+    /// Whether the gate asks about calls of tools.
+    #[must_use]
+    pub fn is_of_calls(self) -> bool {
+        matches!(self, Self::ToolExecution | Self::SpecificTools | Self::DestructiveActions | Self::Custom)
+    }
 }
 
 /// A user, a group or a service account that can decide.

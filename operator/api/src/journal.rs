@@ -16,15 +16,31 @@ use crate::{
 
 /// The newest format of a journal that this version reads. It writes the oldest format that can represent the journal, so
 /// that an older version can continue the run where possible.
-pub const VERSION: i32 = 2;
+pub const VERSION: i32 = 3;
 
 /// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
 
-/// Returns the format of a journal with these segments: 1 if all records are in `steps`, otherwise 2.
+/// Returns the format of a journal with these records and segments: 3 if an agent called a tool, otherwise 2 if there are
+/// segments, otherwise 1.
 #[must_use]
-pub fn version(segments: &[Segment]) -> i32 {
-    if segments.is_empty() { 1 } else { VERSION }
+pub fn version<'r>(mut records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
+    match (records.any(StepRecord::calls_tools), segments.is_empty()) {
+        (true, _) => VERSION,
+        (false, false) => 2,
+        (false, true) => 1,
+    }
+}
+
+/// The fact of a turn of an agent with the number of its calls.
+pub const FACT_CALLS: &str = "calls";
+
+impl StepRecord {
+    /// Whether this is a turn of an agent that called tools.
+    #[must_use]
+    pub fn calls_tools(&self) -> bool {
+        self.kind == StepKind::Agent && self.facts.contains_key(FACT_CALLS)
+    }
 }
 
 /// One attempt at one activity.

@@ -17,6 +17,7 @@ pub mod pattern;
 pub mod pod;
 pub mod policy;
 pub mod step;
+pub mod tool;
 pub mod values;
 pub mod verdict;
 pub mod workflow;

@@ -16,7 +16,8 @@ use crate::{
     pod::{PodGc, SecretKey},
     policy::AddedStep,
     step::{HitlStep, Step},
-    values::{Json, Moment, Span},
+    tool::{AgentLimits, Preset, Tool},
+    values::{Json, JsonObject, Moment, Span},
 };
 
 /// The largest number of values of a run whose Blob does not have its usual name.
@@ -62,6 +63,12 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub providers: Vec<Provider>,
+    /// The tools: steps that agents can call, such as
+    /// `{name: send-letter, step: letter, description: "Send a letter.", effects: irreversible}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub tools: Vec<Tool>,
     /// The agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -188,10 +195,10 @@ pub struct Scripted {
     pub replies: Vec<ScriptedReply>,
 }
 
-/// One scripted reply: a text or an error.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+/// One scripted reply: a text, calls of tools or both; or an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.text) != has(self.error)").message("a scripted reply is either text or error"))]
+#[x_kube(validation = kube::core::Rule::new("(has(self.text) || has(self.calls)) != has(self.error)").message("a scripted reply is either text, calls or both, or an error"))]
 pub struct ScriptedReply {
     /// The text that must occur in the last message. Default: matches every message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,10 +208,27 @@ pub struct ScriptedReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub text: Option<String>,
+    /// The tools that the model calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub calls: Vec<ScriptedCall>,
     /// The error with which the model fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub error: Option<String>,
+}
+
+/// One call of a tool in a scripted reply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScriptedCall {
+    /// The name of the tool.
+    #[schemars(length(min = 1, max = 64))]
+    pub tool: String,
+    /// The arguments. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<JsonObject>,
 }
 
 /// An agent: a model with instructions.
@@ -234,6 +258,15 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_tokens: Option<i32>,
+    /// The tools that the agent may call: names of `spec.tools`, globs such as `crm-*`, and the built-in `ask-human`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 64), pattern("^[A-Za-z0-9_*.-]+$")))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub tools: Vec<String>,
+    /// The limits of one step of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<AgentLimits>,
 }
 
 /// The result of a run.
@@ -285,6 +318,20 @@ pub struct Gate {
     #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub steps: Vec<String>,
+    /// Several gates at once, instead of `type`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// `specificTools`: the tools whose calls the gate asks about, by name or glob; `!name` leaves out what a glob matches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 65), pattern("^!?[A-Za-z0-9_*.-]+$")))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub tools: Vec<String>,
+    /// `toolExecution` and `destructiveActions`: the tools that run without this gate, by name or glob; `!name` is always asked
+    /// about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 65), pattern("^!?[A-Za-z0-9_*.-]+$")))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub allowed_tools: Vec<String>,
     /// A CEL condition. The gate asks unless it is false; it also asks if the condition cannot be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
@@ -313,6 +360,16 @@ pub enum SpecGateType {
     ErrorEscalation,
     /// A step before it starts, with exactly what will run.
     StepStart,
+    /// Every call of a tool.
+    ToolExecution,
+    /// The calls of the tools that the gate lists.
+    SpecificTools,
+    /// The calls of tools that are not known to change nothing.
+    DestructiveActions,
+    /// The calls of tools for which the condition of the gate holds.
+    Custom,
+    /// The questions of agents: calls of `ask-human`.
+    Question,
 }
 
 /// The state of a run. Written by the operator only.
@@ -338,7 +395,7 @@ pub struct WorkflowStatus {
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The format of the journal: 2 if `segments` contain a part of it, otherwise 1.
+    /// The format of the journal: 3 if an agent called a tool, otherwise 2 if `segments` contain a part of it, otherwise 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.

@@ -96,7 +96,7 @@ fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     status.phase = transition.end.as_ref().map_or(transition.phase, End::phase);
     status.pending = if transition.end.is_some() { Vec::new() } else { transition.pending.clone() };
     status.observed_generation = workflow.metadata.generation;
-    status.journal_version = Some(journal::version(transition.journal.segments()));
+    status.journal_version = Some(journal::version(transition.journal.records().iter(), transition.journal.segments()));
     status.message = match &transition.end {
         Some(end) => Some(text::display(end.message(), 1024)),
         None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),

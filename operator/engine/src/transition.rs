@@ -215,6 +215,20 @@ pub struct AgentCall {
     pub temperature: Option<f64>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<i32>,
+    /// The tools that the model may call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolOffer>,
+}
+
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ToolOffer {
+    /// The name on the wire, of letters, digits, `_` and `-`, at most 64 characters; unique.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its arguments, of type object.
+    pub parameters: Value,
 }
 
 /// One message of a conversation. Its `Debug` shows the length only.
@@ -222,8 +236,39 @@ pub struct AgentCall {
 pub struct Message {
     /// The role of the sender.
     pub role: Role,
-    /// The text.
+    /// The text. Of a [`Role::Tool`] message: the result of a call.
     pub text: String,
+    /// The calls that the model made with this message; only of [`Role::Assistant`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ToolCall>,
+    /// The id of the call that this message answers; exactly in a [`Role::Tool`] message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<String>,
+}
+
+impl Message {
+    /// Returns a message without calls.
+    #[must_use]
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, text: text.into(), calls: Vec::new(), answers: None }
+    }
+
+    /// Returns the result of a call.
+    #[must_use]
+    pub fn result(call: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { answers: Some(call.into()), ..Self::text(Role::Tool, text) }
+    }
+}
+
+/// A call of a tool, as the model made it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ToolCall {
+    /// The id that the model gave it. Its result goes back under the same id.
+    pub id: String,
+    /// The name of the tool on the wire.
+    pub tool: String,
+    /// The arguments: JSON text.
+    pub arguments: String,
 }
 
 impl std::fmt::Debug for Message {
@@ -239,6 +284,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// The result of a call of a tool.
+    Tool,
 }
 
 /// One container, rendered.

@@ -32,6 +32,10 @@ pub fn heading(type_: GateType, review: &Review) -> String {
     let is_part = review.path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
     match type_ {
         GateType::StepStart => format!("What will run (step {path})"),
+        GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {
+            "The arguments of the call".to_owned()
+        }
+        GateType::Question => "What the agent asks".to_owned(),
         GateType::FinalResponse => "What will be published".to_owned(),
         GateType::PlanApproval => "The plan".to_owned(),
         GateType::ErrorEscalation => format!("How step {path} failed"),

@@ -34,7 +34,7 @@ fn status(journal: &Journal) -> WorkflowStatus {
         seq: journal.seq(),
         steps: journal.steps(),
         segments: journal.segments().to_vec(),
-        journal_version: Some(journal::version(journal.segments())),
+        journal_version: Some(journal::version(journal.records().iter(), journal.segments())),
         ..WorkflowStatus::default()
     };
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()

@@ -42,7 +42,7 @@ pub(super) fn call<'a>(
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
-    messages.push(Message { role: Role::User, text: prompt(run, invocation, seq, &said)? });
+    messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
     Ok(Start::Call(Call {
         path: key.path.clone(),
         attempt: key.attempt,
@@ -56,6 +56,7 @@ pub(super) fn call<'a>(
             messages,
             temperature: agent.spec.temperature,
             max_tokens: agent.spec.max_tokens,
+            tools: Vec::new(),
         }),
     }))
 }
@@ -118,8 +119,8 @@ fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> R
         let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
         room = left;
-        messages.push(Message { role: Role::Assistant, text: turn.said.clone() });
-        messages.push(Message { role: Role::User, text: heard });
+        messages.push(Message::text(Role::Assistant, turn.said.clone()));
+        messages.push(Message::text(Role::User, heard));
         if agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
             break;
         }

@@ -136,6 +136,8 @@ pub(crate) fn ask<'a>(
         context_ref,
         parameters: gate.subject.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
+        action: None,
+        says: None,
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
         after_reject: gate.after_reject.clone(),

@@ -46,7 +46,7 @@ impl Grown {
             seq: journal.seq(),
             steps: journal.steps(),
             segments: journal.segments().to_vec(),
-            journal_version: Some(journal::version(journal.segments())),
+            journal_version: Some(journal::version(journal.records().iter(), journal.segments())),
             ..WorkflowStatus::default()
         };
         let spec = serde_json::to_vec(&self.workflow.spec).unwrap().len();

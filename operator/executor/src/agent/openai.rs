@@ -130,6 +130,7 @@ fn call(base_url: &str, request: &TurnRequest) -> Result<HttpRequest, CallError>
         role: match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
+            Role::Tool => "tool",
         },
         content: &message.text,
     });

@@ -62,7 +62,7 @@ mod tests {
             provider: ProviderConfig::Scripted { replies: vec![] },
             model: "any".into(),
             system: Some("be kind".into()),
-            messages: messages.iter().map(|(role, text)| Message { role: *role, text: (*text).into() }).collect(),
+            messages: messages.iter().map(|(role, text)| Message::text(*role, *text)).collect(),
             max_tokens: None,
             temperature: None,
             timeout: Duration::from_secs(1),

@@ -22,9 +22,9 @@ fn request(base_url: String) -> TurnRequest {
         model: "small".into(),
         system: Some("You write short, polite letters.".into()),
         messages: vec![
-            Message { role: Role::User, text: "hello".into() },
-            Message { role: Role::Assistant, text: "hi".into() },
-            Message { role: Role::User, text: PROMPT.into() },
+            Message::text(Role::User, "hello"),
+            Message::text(Role::Assistant, "hi"),
+            Message::text(Role::User, PROMPT),
         ],
         max_tokens: Some(100),
         temperature: Some(0.5),

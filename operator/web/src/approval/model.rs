@@ -238,6 +238,10 @@ pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached) 
 fn kind(type_: GateType) -> &'static str {
     match type_ {
         GateType::StepStart => "before a step runs",
+        GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {
+            "before an agent calls a tool"
+        }
+        GateType::Question => "an agent asks",
         GateType::FinalResponse => "before the result is published",
         GateType::PlanApproval => "before a plan is carried out",
         GateType::ErrorEscalation => "after a step failed",

@@ -78,6 +78,11 @@ fn gate(type_: GateType) -> &'static str {
         GateType::OutputValidation => "the answer of a step",
         GateType::ErrorEscalation => "steps that failed",
         GateType::StepStart => "steps before they start",
+        GateType::ToolExecution => "calls of tools",
+        GateType::SpecificTools => "calls of listed tools",
+        GateType::DestructiveActions => "calls of tools that may change something",
+        GateType::Custom => "calls of tools that a condition selects",
+        GateType::Question => "questions of agents",
     }
 }
 

@@ -1,0 +1,93 @@
+//! The action of a request: the call of a tool, or the question of an agent, as facts for those who decide.
+//!
+//! **Invariant:** the operator computes every field; the words of the model are in `ApprovalRequest::says` and in the arguments.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{digest::Digest, gate::GateType, tool::Effects};
+
+/// A call of a tool, or a question of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Action {
+    /// What the request is about.
+    pub kind: ActionKind,
+    /// The agent that calls or asks.
+    #[schemars(length(min = 1, max = 63))]
+    pub agent: String,
+    /// The name of the tool.
+    #[schemars(length(min = 1, max = 64))]
+    pub tool: String,
+    /// What the call can change. Unknown counts as `irreversible`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
+    /// What would be called, rendered from the arguments: `POST https://bank.example/refunds`, `image busybox:1.36`, `agent critic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub target: Option<String>,
+    /// The digest of the definition of the tool and its step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Digest>,
+    /// How often the call is made at most. Another attempt follows only on a known failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 21))]
+    pub attempts: Option<i32>,
+    /// The gates that ask, and the reason of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub gates: Vec<AskingGate>,
+    /// The other calls of the same turn, in the order of the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub siblings: Vec<SiblingCall>,
+    /// The calls that the run made before this turn, the newest last: the tool and what became of the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 256)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub done: Vec<String>,
+}
+
+/// The kinds of actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ActionKind {
+    /// A call of a tool.
+    ToolCall,
+    /// A question of an agent. An answer approves nothing.
+    Question,
+}
+
+/// A gate that asks about an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AskingGate {
+    /// The name of the gate.
+    #[schemars(length(min = 1, max = 95))]
+    pub name: String,
+    /// The type of the gate.
+    #[serde(rename = "type")]
+    pub type_: GateType,
+    /// The approval policy that added the gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub source: Option<String>,
+    /// Why the gate asks, in words for users.
+    #[schemars(length(min = 1, max = 512))]
+    pub because: String,
+}
+
+/// Another call of the same turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SiblingCall {
+    /// The path of the call in the journal.
+    #[schemars(length(min = 1, max = 512))]
+    pub path: String,
+    /// The tool, as the model named it.
+    #[schemars(length(min = 1, max = 64))]
+    pub tool: String,
+}

@@ -1,0 +1,91 @@
+//! The tools of agents: a tool is a step of the Workflow, with a description and a schema of its parameters for the model.
+//!
+//! The step says what runs; the tool says what a model is told about it.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::values::JsonObject;
+
+/// A tool: a step that agents can call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tool {
+    /// The name by which agents, gates and models know the tool, unique in the list.
+    #[schemars(length(min = 1, max = 64), pattern("^[A-Za-z0-9_-]+$"))]
+    pub name: String,
+    /// The step of `spec.steps` that runs: an `http`, `pod`, `agent` or `set` step. It runs only as this tool, and its templates
+    /// read `args`, `inputs` and `run`.
+    #[schemars(length(min = 1, max = 63))]
+    pub step: String,
+    /// What the tool does, for the model.
+    #[schemars(length(min = 1, max = 1024))]
+    pub description: String,
+    /// The JSON Schema of the arguments, of type object. Default: no arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<JsonObject>,
+    /// What a call can change. Default: unknown, which counts as `irreversible`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
+}
+
+impl Tool {
+    /// Returns what a call can change.
+    #[must_use]
+    pub fn effects(&self) -> Effects {
+        self.effects.unwrap_or(Effects::Irreversible)
+    }
+}
+
+/// What a call of a tool can change, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Effects {
+    /// Nothing.
+    Read,
+    /// Something that can be changed back.
+    Write,
+    /// Something that cannot be changed back.
+    Irreversible,
+}
+
+impl Effects {
+    /// Returns the name as it is stored in objects.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Irreversible => "irreversible",
+        }
+    }
+}
+
+/// The limits of an agent in one step. They hold for everything that its tools call, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentLimits {
+    /// The largest number of turns of the model in one step. Default: 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub turns: Option<i32>,
+    /// The largest number of calls in one step, with those of agents that it calls. Default: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub calls: Option<i32>,
+}
+
+/// A combination of gates in front of tools; each gate has the `hitl` of the entry, and the name `<name>.<gate>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Preset {
+    /// `destructiveActions`.
+    Minimal,
+    /// `minimal`, and `specificTools` for `web_search`, `send_email` and `api_call`.
+    Standard,
+    /// `toolExecution` and `finalResponse`.
+    Strict,
+    /// `strict`, and `planApproval` where the pattern has a plan.
+    Paranoid,
+}
