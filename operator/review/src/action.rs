@@ -60,9 +60,8 @@ pub fn facts_after(action: &Action) -> Vec<Fact> {
         facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
     }
     if is_call || !action.siblings.is_empty() {
-        let siblings = action.siblings.iter().map(|one| {
-            format!("{} ({})", one_line(&one.tool, 64), one_line(&one.path, 512))
-        });
+        let siblings =
+            action.siblings.iter().map(|one| format!("{} ({})", one_line(&one.tool, 64), one_line(&one.path, 512)));
         facts.push(("Same turn", or_none(siblings.collect(), "no other calls")));
     }
     if is_call || !action.done.is_empty() {
