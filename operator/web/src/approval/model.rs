@@ -7,6 +7,7 @@ use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval
 use signoff_engine::approval::eligibility::{ineligible, next_attempt};
 use signoff_expr::text::display;
 use signoff_review::{
+    action::{self, Fact, SAYS},
     clock::distance,
     decisions,
     foreseen::Reached,
@@ -54,6 +55,14 @@ pub struct ApprovalPage {
     broken: Option<String>,
     warnings: Vec<(String, String)>,
     subject: Option<Text>,
+    /// Whether an agent asks: an answer approves nothing.
+    is_question: bool,
+    /// The facts of the action before what is reviewed, and after it.
+    before: Vec<Fact>,
+    after: Vec<Fact>,
+    /// The agent's own words.
+    says: Option<String>,
+    says_title: &'static str,
     own: String,
     approvers: String,
     further: Vec<String>,
@@ -144,6 +153,11 @@ impl ApprovalPage {
             version: metadata.resource_version.clone().unwrap_or_default(),
             warnings: all_warnings.into_iter().map(|(label, text)| (label.to_owned(), text)).collect(),
             subject: subject(request, &read.whole),
+            is_question: action::is_question(request),
+            before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
+            after: request.action.as_ref().map(action::facts_after).unwrap_or_default(),
+            says: action::says(request).map(|words| display(words, LONGEST)),
+            says_title: SAYS,
             own: first.map_or_else(|| "none: it cannot be decided".to_owned(), |own| quorum::own(own, &status)),
             approvers: quorum::subjects(approval.approvers()),
             further: request.quorums.iter().skip(1).map(quorum::further).collect(),
@@ -207,8 +221,11 @@ pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
 
-/// Returns what a decision is about, in a line: of a call its method and address, of a container its image, else the gate.
+/// Returns what a decision is about, in a line: of a call of a tool the tool and its target, of a step its method and address, of a container its image, else the gate.
 pub fn target(request: &ApprovalRequest) -> String {
+    if let Some(line) = action::line(request) {
+        return one_line(&line, 300);
+    }
     let call = request.reviews.as_ref().filter(|_| request.gate.type_ == GateType::StepStart);
     let field = |name: &str| {
         let mut lines = call?.response.lines();
@@ -266,7 +283,13 @@ fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<T
     let review = request.reviews.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
     let is_cut = whole::is_review_cut(request);
-    Some(text(heading(request.gate.type_, review), &review.response, found, is_cut, &review.digest.to_string(), whole))
+    let title = heading(request.gate.type_, review);
+    let mut text = text(title, &review.response, found, is_cut, &review.digest.to_string(), whole);
+    let indented = action::arguments(request, found.unwrap_or(&review.response));
+    if text.cut.is_none() && indented.chars().count() <= LONGEST {
+        text.shown = display(&indented, LONGEST);
+    }
+    Some(text)
 }
 
 fn context(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {

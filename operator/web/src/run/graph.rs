@@ -61,7 +61,10 @@ pub const ENDS: (usize, usize) = (0, 1);
 impl Graph {
     /// Returns the graph of a run.
     pub fn of(workflow: &Workflow, address: &Address) -> Self {
-        let flow = Flow::of(workflow);
+        // A step of a tool is no part of the order: its records hang beneath the agent that calls it.
+        let mut order = workflow.clone();
+        order.spec.steps.retain(|step| !workflow.spec.tools.iter().any(|tool| tool.step == step.name));
+        let flow = Flow::of(&order);
         let mut graph = Self::default();
         graph.add("", "begin");
         graph.add("", "end");
@@ -145,7 +148,8 @@ impl Graph {
                 None => {
                     let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
                     let at = self.add(&id, kind);
-                    if let Some(parent) = id.rsplit_once('/').and_then(|(parent, _)| places.get(parent)) {
+                    let parent = id.rsplit_once('/').map(|(parent, _)| parent.strip_suffix("/.call").unwrap_or(parent));
+                    if let Some(parent) = parent.and_then(|parent| places.get(parent)) {
                         self.connect(*parent, at, None);
                     }
                     places.insert(id, at);
@@ -171,9 +175,15 @@ fn is_open(state: State) -> bool {
     matches!(state, State::Record(StepPhase::Pending | StepPhase::Started | StepPhase::Waiting))
 }
 
-/// Returns the node of a record: its path without visits, and one for all workers.
+/// Returns the node of a record: its path without visits; one for all workers, all turns of an agent, and all calls of a tool.
 fn place(path: &str) -> String {
-    let base = base(path);
+    let numbered = |name: &str, prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    let path = base(path);
+    let names = path.split('/').filter(|name| !numbered(name, ".turn-"));
+    let names = names.map(|name| if numbered(name, ".call-") { ".call" } else { name });
+    let base = names.collect::<Vec<_>>().join("/");
     let (worker, rest) = base.split_once('/').map_or((base.as_str(), None), |(worker, rest)| (worker, Some(rest)));
     let is_worker =
         worker.strip_prefix(".worker-").is_some_and(|number| number.chars().all(|digit| digit.is_ascii_digit()));

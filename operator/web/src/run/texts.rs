@@ -5,6 +5,7 @@
 use serde_json::Value;
 use signoff_api::journal::{BlobRef, StepKind, StepRecord};
 use signoff_expr::text::display;
+use signoff_review::run::turn::Turn;
 
 use super::address::Address;
 
@@ -48,7 +49,14 @@ impl Link {
 /// Returns the short texts of a record.
 pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
     let mut texts = Vec::new();
-    if let Some(response) = &record.response {
+    if let Some(turn) = Turn::of(record) {
+        if !turn.text.trim().is_empty() {
+            texts.push(Fenced::new("Text of a model beside its calls (not checked)", &turn.text));
+        }
+        if !turn.calls.is_empty() {
+            texts.push(Fenced::new("Calls, as the model made them (not checked)", &turn.lines()));
+        }
+    } else if let Some(response) = &record.response {
         let text = match &response.0 {
             Value::String(text) => text.clone(),
             other => serde_json::to_string_pretty(other).unwrap_or_default(),

@@ -150,6 +150,10 @@ pub struct List {
     /// List only Approvals with these labels, such as signoff.dev/workflow=refund-4711
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
+    /// List only the pending Approvals of this Workflow, also those that wait for others; the calls of one turn of an agent
+    /// together
+    #[arg(long, value_name = "NAME", value_parser = name, conflicts_with_all = ["all", "all_namespaces"])]
+    pub run: Option<String>,
     /// The output.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -16,7 +16,7 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
-use signoff_review::{edit::parameters_to_edit, seen::Seen, voter::Me, whole};
+use signoff_review::{action, edit::parameters_to_edit, seen::Seen, voter::Me, whole};
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload},
@@ -61,7 +61,8 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
         Some(review) => Some(review.response.clone()),
         None => None,
     };
-    let before = as_yaml(parameters_to_edit(&schema, reviewed.as_deref()))?;
+    let before = parameters_to_edit(&schema, reviewed.as_deref());
+    let before = if action::call(request).is_some() { as_json(before)? } else { as_yaml(before)? };
     dialog::complete(&mut args, request)?;
     let file = EditedFile::create("parameters.yaml")
         .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
@@ -170,6 +171,18 @@ fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<Deci
     let decision = DecisionArgs { payload, ..args.clone() };
     decide::usable(&seen.approval, &payload::entry(&decision, None, &seen.approval, me)?, clock::now())?;
     Ok(decision)
+}
+
+/// Returns the arguments of a call as they were shown: JSON, which is YAML too where that reads it as the same.
+fn as_json(parameters: Map<String, Value>) -> Result<String, Failure> {
+    let value = Value::Object(parameters);
+    let json = crate::output::json(&value)?;
+    match serde_saphyr::from_str::<Value>(&json) {
+        Ok(read) if read == value => Ok(json),
+        _ => Err(Failure::Other(
+            "the arguments cannot be edited here: YAML does not read them as the same; use --from-file".to_owned(),
+        )),
+    }
 }
 
 fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {

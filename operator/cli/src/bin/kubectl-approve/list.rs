@@ -2,9 +2,12 @@
 //!
 //! **Invariant:** it leaves out only what `signoff_engine::approval::eligibility` says the user cannot decide.
 
+use std::collections::BTreeMap;
+
 use signoff_api::{Approval, Moment, Verdict};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
+    action::{is_question, turn_of},
     seen::{Seen, sort, still_open},
     voter::Me,
 };
@@ -54,10 +57,15 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
         terminal::note(&problem);
     }
     let now = clock::now();
-    if !options.all {
+    if let Some(run) = &options.run {
+        found.retain(|seen| seen.approval.spec.request.workflow.name == *run);
+    } else if !options.all {
         found.retain(|seen| ineligible(&seen.approval, &me.voter(), now).is_none());
     }
     sort(&mut found);
+    if options.run.is_some() {
+        by_turn(&mut found);
+    }
     let output = &options.output;
     if found.is_empty() && matches!(output.output, None | Some(Format::Wide | Format::Name)) {
         return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
@@ -68,10 +76,75 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let namespaces = options.all_namespaces || session.namespaces.len() > 1;
     let wide = output.output == Some(Format::Wide);
     let width = if wide { None } else { terminal::width() };
-    Ok(Page { text: output.table(rows(&found, namespaces, wide, now, width)), note: None })
+    let table = match options.run {
+        Some(_) => calls(&found, &me, now, width),
+        None => rows(&found, namespaces, wide, now, width),
+    };
+    Ok(Page { text: output.table(table), note: None })
+}
+
+/// Brings the calls of each turn together, in the order of the model: a turn stands where its first request stood.
+fn by_turn(found: &mut [Seen]) {
+    let group = |seen: &Seen| turn_of(&seen.approval.spec.request.gate.path).map(|(turn, _)| turn.to_owned());
+    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, turn) in found.iter().map(group).enumerate() {
+        if let Some(turn) = turn {
+            first.entry(turn).or_insert(at);
+        }
+    }
+    let place = |(at, seen): (usize, &Seen)| {
+        let at = group(seen).and_then(|turn| first.get(&turn).copied()).unwrap_or(at);
+        (seen.approval.metadata.name.clone(), at)
+    };
+    let places: BTreeMap<Option<String>, usize> = found.iter().enumerate().map(place).collect();
+    found.sort_by_key(|seen| {
+        let call = turn_of(&seen.approval.spec.request.gate.path).map(|(_, call)| call);
+        (places.get(&seen.approval.metadata.name).copied(), call)
+    });
+}
+
+/// Renders the requests of one run: a line each, with the turn, the tool and the target.
+fn calls(found: &[Seen], me: &Me, now: Moment, width: Option<usize>) -> String {
+    let headers = ["NAME", "TURN", "CALL", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET"];
+    let row = |seen: &Seen| {
+        let request = &seen.approval.spec.request;
+        let path = &request.gate.path;
+        let (turn, call) = match turn_of(path) {
+            Some((turn, call)) => (one_line(turn, 120), call.to_string()),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        let action = request.action.as_ref();
+        let target = match (action, action.and_then(|action| action.target.as_ref())) {
+            (_, Some(target)) => one_line(target, 200),
+            (Some(_), None) if is_question(request) => "(a question)".to_owned(),
+            (Some(_), None) => String::new(),
+            (None, _) => format!("gate {}: {}", one_line(path, 120), one_line(&request.prompt, 48)),
+        };
+        let is_mine = ineligible(&seen.approval, &me.voter(), now).is_none();
+        vec![
+            name(&seen.approval),
+            turn,
+            call,
+            seen.approval.status.as_ref().map(|status| status.phase).unwrap_or_default().name().to_owned(),
+            votes(&seen.approval),
+            clock::distance(seen.approval.deadline(), now),
+            if is_mine { "yes" } else { "no" }.to_owned(),
+            action.map_or_else(|| "-".to_owned(), |action| one_line(&action.tool, 64)),
+            target,
+        ]
+    };
+    fitted(&headers, found.iter().map(row).collect(), width, &["VOTES", "PHASE", "CALL", "TURN", "DEADLINE"])
+}
+
+fn votes(approval: &Approval) -> String {
+    let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
+    format!("{}/{}", tally.have, approval.spec.request.threshold())
 }
 
 fn nothing(session: &Session, options: &List, me: &Me) -> String {
+    if let Some(run) = &options.run {
+        return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), place(session, false));
+    }
     if options.all {
         return format!("There are no approvals in {}.", place(session, options.all_namespaces));
     }
@@ -112,7 +185,6 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     if namespaces {
         cells.push(approval.metadata.namespace.clone().unwrap_or_default());
     }
-    let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
     let age = approval.metadata.creation_timestamp.as_ref().map(|at| clock::length(now.since(Moment::from(at.0))));
     let phase = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let deadline = if phase.is_end() { "-".to_owned() } else { clock::distance(approval.deadline(), now) };
@@ -121,7 +193,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
         one_line(&request.workflow.name, 63),
         one_line(&request.gate.path, 80),
         phase.name().to_owned(),
-        format!("{}/{}", tally.have, request.threshold()),
+        votes(approval),
         deadline,
         age.unwrap_or_default(),
     ]);

@@ -12,7 +12,7 @@ use signoff_api::{
     gate::Question,
 };
 use signoff_review::{
-    decisions, quorum,
+    action, decisions, quorum,
     request::{self, answer_rules},
     seen::Seen,
     voter::Me,
@@ -59,10 +59,26 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
     let mut page = Page::default();
+    let is_question = action::is_question(request);
+    if is_question {
+        // Its first line says that an answer approves nothing.
+        page.text = format!("{}:\n{}\n", action::ASKS, fenced(&request.prompt, LONGEST));
+    }
     facts(&mut page, seen, now);
     warnings(&mut page, &status);
-    page.section("Question", &fenced(&request.prompt, LONGEST));
-    for (title, body) in texts::texts(request, whole, &call.show_full(approval)) {
+    let (mut texts, command) = (Vec::new(), call.show_full(approval));
+    texts.extend(texts::reviewed(request, whole, &command));
+    if let Some(action) = &request.action {
+        page.gap();
+        page.facts(action::facts_before(action));
+        texts.drain(..).for_each(|(title, body): (String, String)| page.section(&title, &body));
+        page.gap();
+        page.facts(action::facts_after(action));
+    }
+    if !is_question {
+        page.section("Question", &fenced(&request.prompt, LONGEST));
+    }
+    for (title, body) in texts.into_iter().chain(texts::context(request, whole, &command)) {
         page.section(&title, &body);
     }
     for question in request.form.iter().flat_map(|form| &form.questions) {
@@ -77,6 +93,9 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
         page.section("Decisions", &decisions(approval, &status, now));
     }
     outcome(&mut page, &status, now);
+    if let Some(words) = action::says(request) {
+        page.section(action::SAYS, &fenced(words, LONGEST));
+    }
     page.gap();
     page.fact("You", &decisions::standing(approval, me, now));
     page.text
@@ -91,6 +110,19 @@ struct Page {
 impl Page {
     fn fact(&mut self, label: &str, text: &str) {
         self.text.push_str(&format!("{:<14}{text}\n", format!("{label}:")));
+    }
+
+    /// Facts of several lines each: those after the first one stand below it.
+    fn facts(&mut self, facts: Vec<action::Fact>) {
+        for (label, lines) in facts {
+            for (at, line) in lines.iter().enumerate() {
+                if at == 0 {
+                    self.fact(label, line);
+                } else {
+                    self.text.push_str(&format!("{:<14}{line}\n", ""));
+                }
+            }
+        }
     }
 
     fn gap(&mut self) {
@@ -118,7 +150,8 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Digest", &format!("{}{holds}", request.digest));
     page.fact("Phase", status.phase.name());
     page.fact("Verdicts", &names(&request.allowed_verdicts));
-    page.fact("Approvers", &quorum::subjects(approval.approvers()));
+    let whom = if action::is_question(request) { "Can answer" } else { "Approvers" };
+    page.fact(whom, &quorum::subjects(approval.approvers()));
     if let Some((own, further)) = request.quorums.split_first() {
         page.fact("Quorum", &quorum::own(own, &status));
         for one in further {

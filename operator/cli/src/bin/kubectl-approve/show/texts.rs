@@ -4,6 +4,7 @@
 
 use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
 use signoff_review::{
+    action::{arguments, call},
     request::{CONTEXT, heading, repeats},
     whole::{self, Whole},
 };
@@ -11,30 +12,41 @@ use signoff_review::{
 use super::LONGEST;
 use crate::sanitize::fenced;
 
-/// Returns the titles and bodies of what the request shows. A context that repeats the reviewed text is left out.
-pub fn texts(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Vec<(String, String)> {
-    let mut sections = Vec::new();
-    if let Some(review) = &request.reviews {
-        let text = Text {
-            shown: &review.response,
-            whole: whole.and_then(|whole| whole.review.as_deref()),
-            reference: review.ref_.as_ref(),
-            is_cut: whole::is_review_cut(request),
-        };
-        sections.push((heading(request.gate.type_, review), text.body(&review.digest, command)));
-    }
-    if let Some(context) = request.context.as_deref().filter(|context| !repeats(request, context)) {
-        let reference = request.context_ref.as_ref();
-        let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
-        let text = Text { shown: context, whole, reference, is_cut };
-        let digest = reference.map_or_else(|| Digest::of_bytes(context.as_bytes()), |whole| whole.digest.clone());
-        sections.push((CONTEXT.to_owned(), text.body(&digest, command)));
-    }
-    sections
+/// A title and a body.
+pub type Section = (String, String);
+
+/// Returns what is reviewed; the arguments of a call are indented.
+pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+    let review = request.reviews.as_ref()?;
+    let text = Text {
+        request,
+        shown: &review.response,
+        whole: whole.and_then(|whole| whole.review.as_deref()),
+        reference: review.ref_.as_ref(),
+        is_cut: whole::is_review_cut(request),
+    };
+    let body = match &text {
+        Text { whole: None, is_cut: false, .. } if call(request).is_some() => {
+            text.body_of_whole(&review.response, &review.digest)
+        }
+        _ => text.body(&review.digest, command),
+    };
+    Some((heading(request.gate.type_, review), body))
+}
+
+/// Returns the context. One that repeats the reviewed text is left out.
+pub fn context(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+    let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
+    let reference = request.context_ref.as_ref();
+    let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
+    let text = Text { request, shown: context, whole, reference, is_cut };
+    let digest = reference.map_or_else(|| Digest::of_bytes(context.as_bytes()), |whole| whole.digest.clone());
+    Some((CONTEXT.to_owned(), text.body(&digest, command)))
 }
 
 /// A text of others, of which the request may hold only a part.
 struct Text<'t> {
+    request: &'t ApprovalRequest,
     shown: &'t str,
     /// The whole, where it was fetched and verified.
     whole: Option<&'t str>,
@@ -46,8 +58,7 @@ impl Text<'_> {
     /// The text, and what is not shown of it, with the command that shows it.
     fn body(&self, digest: &Digest, command: &str) -> String {
         if let Some(whole) = self.whole {
-            let body = fenced(whole, whole.len().max(LONGEST));
-            return format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len());
+            return self.body_of_whole(whole, digest);
         }
         let body = fenced(self.shown, LONGEST);
         if !self.is_cut {
@@ -60,5 +71,12 @@ impl Text<'_> {
             None => "this is the beginning".to_owned(),
         };
         format!("{body}  CUT HERE: {more}, {digest}\n  the whole: {command}\n")
+    }
+
+    /// A text that has the digest.
+    fn body_of_whole(&self, whole: &str, digest: &Digest) -> String {
+        let shown = arguments(self.request, whole);
+        let body = fenced(&shown, shown.len().max(LONGEST));
+        format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len())
     }
 }

@@ -7,7 +7,11 @@ use signoff_api::{
     gate::{Subject, TimeoutAction},
 };
 use signoff_cli::sanitize::{fenced, one_line};
-use signoff_review::clock::distance;
+use signoff_review::{
+    action::{self, is_question},
+    clock::distance,
+    request::heading,
+};
 
 /// The longest text of others on the page, in characters.
 const LONGEST: usize = 20_000;
@@ -15,25 +19,71 @@ const LONGEST: usize = 20_000;
 /// The page. `context` and `reviewed` are the whole ones where the request has only a part.
 pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, now: Moment) -> String {
     let request = &approval.spec.request;
-    let mut page = format!("\n{}\n{}", title(request), fenced(&request.prompt, LONGEST));
-    if let Some(review) = &request.reviews {
-        let title = format!("What step {} made", one_line(&review.path, 512));
-        let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
-        match reviewed {
-            Some(whole) if whole.starts_with(&review.response) => page += &section(&title, whole),
-            // The beginning of each field first: no long field hides another.
-            Some(whole) => page += &(section(&title, &review.response) + &section("All of it", whole)),
-            None => page += &section(&title, &review.response),
+    let mut page = format!("\n{}\n", title(request));
+    let prompt = fenced(&request.prompt, LONGEST);
+    match &request.action {
+        // Its first line says that an answer approves nothing.
+        Some(action) if is_question(request) => {
+            page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts(action::facts_before(action)));
+            page += &self::reviewed(request, reviewed);
+            page += &facts(action::facts_after(action));
         }
-        if is_cut && reviewed.is_none() {
-            page += "  not all of it is here\n";
+        Some(action) => {
+            page += &facts(action::facts_before(action));
+            page += &self::reviewed(request, reviewed);
+            page += &format!("\n{}", facts(action::facts_after(action)));
+            page += &format!("\nQuestion:\n{prompt}");
         }
+        None => page += &(prompt + &self::reviewed(request, reviewed)),
     }
     if let Some(shown) = context.or(request.context.as_deref()) {
         page += &section("Context, in the run's own words (not checked)", shown);
     }
+    if let Some(words) = action::says(request) {
+        page += &section(action::SAYS, words);
+    }
     page += &format!("\n{}\n", terms(approval, now));
     page
+}
+
+/// Returns the text that is reviewed; the arguments of a call are indented.
+fn reviewed(request: &ApprovalRequest, reviewed: Option<&str>) -> String {
+    let Some(review) = &request.reviews else { return String::new() };
+    let title = match request.action {
+        Some(_) => heading(request.gate.type_, review),
+        None => format!("What step {} made", one_line(&review.path, 512)),
+    };
+    let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
+    let mut page = match reviewed {
+        Some(whole) if action::call(request).is_some() => arguments_section(request, &title, whole),
+        Some(whole) if whole.starts_with(&review.response) => section(&title, whole),
+        // The beginning of each field first: no long field hides another.
+        Some(whole) => section(&title, &review.response) + &section("All of it", whole),
+        None if !is_cut && action::call(request).is_some() => arguments_section(request, &title, &review.response),
+        None => section(&title, &review.response),
+    };
+    if is_cut && reviewed.is_none() {
+        page += "  not all of it is here\n";
+    }
+    page
+}
+
+/// The whole arguments of a call.
+fn arguments_section(request: &ApprovalRequest, title: &str, whole: &str) -> String {
+    let shown = action::arguments(request, whole);
+    format!("\n{title}:\n{}  the whole: {} bytes\n", fenced(&shown, shown.len().max(LONGEST)), whole.len())
+}
+
+/// Facts as `Label:  text`; the lines after the first one of a fact stand below it.
+fn facts(facts: Vec<action::Fact>) -> String {
+    let mut text = String::new();
+    for (label, lines) in facts {
+        for (at, line) in lines.iter().enumerate() {
+            let label = if at == 0 { format!("{label}:") } else { String::new() };
+            text += &format!("{label:<14}{line}\n");
+        }
+    }
+    text
 }
 
 fn section(title: &str, text: &str) -> String {

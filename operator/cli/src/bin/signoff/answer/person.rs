@@ -14,7 +14,7 @@ use signoff_cli::{
 };
 use signoff_engine::gate::parameters;
 use signoff_local::GateQuestion;
-use signoff_review::clock;
+use signoff_review::{action, clock, edit::parameters_to_edit};
 use tokio::sync::Mutex;
 
 use super::{
@@ -250,6 +250,11 @@ fn draft(asked: &GateQuestion) -> Option<String> {
         (Some(_), None) => return None,
         (None, None) => "",
     };
+    if let Some(schema) = schema.filter(|_| action::call(request).is_some()) {
+        // JSON, as the arguments were shown.
+        let begin = Value::Object(parameters_to_edit(schema, Some(reviewed)));
+        return signoff_cli::sanitize::json(&begin).ok().map(|json| text + &json);
+    }
     let value = match (schema, serde_json::from_str::<Value>(reviewed)) {
         (Some(_), Ok(Value::Object(fields))) => Value::Object(fields),
         (Some(_), _) => return Some(text + "{}\n"),
