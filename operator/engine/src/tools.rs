@@ -6,3 +6,4 @@ pub(crate) mod arguments;
 pub(crate) mod lists;
 pub(crate) mod names;
 pub(crate) mod question;
+pub(crate) mod rule;
