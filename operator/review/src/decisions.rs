@@ -6,7 +6,7 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
 use signoff_engine::approval::eligibility::ineligible;
 
-use crate::{clock::distance, text::one_line, voter::Me};
+use crate::{action::is_question, clock::distance, text::one_line, voter::Me};
 
 /// Returns what the operator has made of a recorded decision so far: `recorded`, `counted 5m ago` or `invalid: …`.
 pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Moment) -> String {
@@ -54,6 +54,7 @@ pub fn outcome(outcome: &Outcome, now: Moment) -> String {
 pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
     match ineligible(approval, &me.voter(), now) {
+        None if is_question(&approval.spec.request) => format!("{user}, one of those who can answer"),
         None => format!("{user}, one of the approvers"),
         Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
     }

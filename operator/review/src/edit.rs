@@ -15,6 +15,7 @@ pub fn parameters_to_edit(schema: &Value, reviewed: Option<&str>) -> Map<String,
     let only = fields.keys().next().filter(|_| fields.len() == 1).map_or("", String::as_str);
     match (only, structured) {
         ("response", Some(value @ (Value::Object(_) | Value::Array(_)))) => one(only, value),
+        ("arguments", Some(value @ Value::Object(_))) => one(only, value),
         ("response" | "draft", _) => one(only, Value::from(text)),
         ("subtasks", Some(tasks @ Value::Array(_))) => one(only, tasks),
         ("route", _)

@@ -8,6 +8,7 @@
 //! * [`seen`], [`voter`]: an Approval as it was read, where its run stands, and who looks at it
 //! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
+//! * [`action`]: the call of a tool or the question of an agent, as facts
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
@@ -17,6 +18,7 @@
 //! * [`run`]: the tree of a run and its states
 //! * [`successor`]: the Approval that asks again what a superseded one asked
 
+pub mod action;
 pub mod answer;
 pub mod clock;
 pub mod decisions;

@@ -6,6 +6,7 @@ mod gate;
 mod planned;
 mod state;
 mod tree;
+pub mod turn;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use signoff_api::{Workflow, WorkflowStatus, conditions, names};

@@ -6,7 +6,10 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question};
 use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
 
-use crate::text::{one_line, quoted};
+use crate::{
+    action::call,
+    text::{one_line, quoted},
+};
 
 /// Stands for a text that the user must write.
 const BLANK: &str = "…";
@@ -71,6 +74,8 @@ impl CallFlags {
         let mut words = vec!["approve".to_owned(), verdict.name().to_lowercase(), name];
         let payload = match verdict {
             Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip | Verdict::Retry => Vec::new(),
+            // An example of arguments must not replace those that were shown.
+            Verdict::Modify if call(request).is_some() => vec!["--edit".to_owned()],
             Verdict::Modify => schema.as_ref().map(set).unwrap_or_default(),
             Verdict::Respond => answers(request)?,
             Verdict::Defer => ["--guidance", BLANK].map(str::to_owned).to_vec(),

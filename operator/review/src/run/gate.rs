@@ -2,7 +2,7 @@
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 
-use crate::{clock::distance, quorum::subjects, request::consequence, text::one_line};
+use crate::{action, clock::distance, quorum::subjects, request::consequence, text::one_line};
 use signoff_api::{
     Approval, ApprovalStatus, Moment, Verdict,
     approval::{ApprovalPhase, Outcome, Source},
@@ -22,7 +22,10 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
     };
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
-    let mut details = vec![name, format!("asks: {}", one_line(&request.prompt, LONGEST)), quorum(approval, &status)];
+    let mut details = vec![name];
+    details.extend(action::line(request).map(|call| format!("calls {}", one_line(&call, LONGEST))));
+    details.push(format!("asks: {}", one_line(&request.prompt, LONGEST)));
+    details.push(quorum(approval, &status));
     details.extend(request.quorums.iter().skip(1).map(further));
     details.extend(votes(approval, &status));
     details.push(match status.phase {

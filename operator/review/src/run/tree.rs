@@ -10,11 +10,13 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
 
-use super::{gate, planned::planned, state::State};
-use crate::text::one_line;
+use super::{gate, planned::planned, state::State, turn};
+use crate::{action::turn_of, text::one_line};
 
 /// The kind of a row that has steps below it and no record of its own.
 const BRANCH: &str = "branch";
+/// The kind of a row of a call: the step of the tool and its gates are below it.
+const CALL: &str = "call";
 
 /// One row of the tree and the rows below it.
 #[derive(Clone, Debug)]
@@ -83,7 +85,8 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
         );
     }
     let mut roots = take_children(&rows, None);
-    roots.iter_mut().for_each(summarize);
+    roots.iter_mut().for_each(|node| summarize(node, status.phase.is_end()));
+    roots.iter_mut().for_each(|node| name_calls(node, status));
     roots
 }
 
@@ -101,15 +104,32 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
     activities
 }
 
-/// Adds a row, and rows for the branches above it that have none. Returns its index.
+/// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
 fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
     let base = base(path);
     let parent = base.rsplit_once('/').map(|(parent, _)| match rows.iter().rposition(|row| row.base == parent) {
         Some(at) => at,
-        None => add(rows, parent, seq, Node { kind: BRANCH, ..unbegun(parent, State::Pending) }),
+        None => first_turn(rows, parent).unwrap_or_else(|| {
+            let kind = if is_call(parent) { CALL } else { BRANCH };
+            add(rows, parent, seq, Node { kind, ..unbegun(parent, State::Pending) })
+        }),
     });
     rows.push(Placed { base, seq, parent, node });
     rows.len() - 1
+}
+
+/// Returns the row of the agent whose first turn this is: the record of that turn is the agent's own.
+fn first_turn(rows: &[Placed], path: &str) -> Option<usize> {
+    let agent = path.strip_suffix("/.turn-1")?;
+    rows.iter().rposition(|row| row.base == agent)
+}
+
+fn is_call(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with(".call-"))
+}
+
+fn is_turn(node: &Node) -> bool {
+    node.path.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"))
 }
 
 /// Returns a path without the numbers of visits.
@@ -184,19 +204,16 @@ pub fn last_line(text: &str) -> String {
     one_line(line, 1024)
 }
 
-/// Gives a branch the state and the times of the steps in it.
-fn summarize(node: &mut Node) {
-    node.children.iter_mut().for_each(summarize);
-    if node.kind != BRANCH {
-        return;
+/// Gives a branch or a call the state and the times of the steps in it, and an agent those of its turns and calls.
+fn summarize(node: &mut Node, has_ended: bool) {
+    node.children.iter_mut().for_each(|child| summarize(child, has_ended));
+    if node.kind != BRANCH && node.kind != CALL {
+        return summarize_agent(node, has_ended);
     }
-    let has = |phase| move |child: &&Node| child.state == State::Record(phase);
-    let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending];
-    let open = open.into_iter().find_map(|phase| node.children.iter().find(has(phase)));
     let begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
     let unbegun = node.children.iter().find(|child| child.state.is_unbegun());
-    node.state = match (open, begun, unbegun) {
-        (Some(open), ..) => open.state,
+    node.state = match (open(node), begun, unbegun) {
+        (Some(open), ..) => open,
         (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
             State::Record(StepPhase::Started)
         }
@@ -208,4 +225,41 @@ fn summarize(node: &mut Node) {
     node.started = node.children.iter().filter_map(|child| child.started).min();
     let ends = matches!(node.state, State::Record(phase) if phase.is_end()) || matches!(node.state, State::Decided(_));
     node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
+}
+
+/// Gives an agent the state of what is open below it, else of its latest turn: its own record is the first turn.
+fn summarize_agent(node: &mut Node, has_ended: bool) {
+    let agent = StepKind::Agent.name();
+    if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
+        return;
+    }
+    let latest = node.children.iter().rev().find(|child| is_turn(child));
+    let is_next_due = latest.is_none() && node.state.is_uneventful() && !has_ended;
+    node.state = match (open(node), latest) {
+        (Some(open), _) => open,
+        (None, Some(latest)) => latest.state,
+        // The calls have ended, and the turn that reads their results has not begun.
+        (None, None) if is_next_due => State::Record(StepPhase::Started),
+        (None, None) => node.state,
+    };
+    let ends = matches!(node.state, State::Record(phase) if phase.is_end());
+    let last = node.children.iter().filter_map(|child| child.finished).chain(node.finished).max();
+    node.finished = last.filter(|_| ends);
+}
+
+/// Returns the state of what is open directly below a row.
+fn open(node: &Node) -> Option<State> {
+    let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending].map(State::Record);
+    open.into_iter().find(|open| node.children.iter().any(|child| child.state == *open))
+}
+
+/// Says at each call which tool the model named.
+fn name_calls(node: &mut Node, status: &WorkflowStatus) {
+    if node.kind == CALL
+        && let Some((turn, number)) = turn_of(&node.path)
+        && let Some(call) = turn::calls_at(&status.steps, turn).into_iter().nth(number.saturating_sub(1) as usize)
+    {
+        node.details.push(format!("calls {}", one_line(&call.tool, 64)));
+    }
+    node.children.iter_mut().for_each(|child| name_calls(child, status));
 }

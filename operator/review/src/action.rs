@@ -1,0 +1,133 @@
+//! The action of a request, as lines of facts, and the arguments of a call, indented.
+//!
+//! Pure. It must not leave out a fact, nor show the words of the agent among them.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use signoff_api::{
+    ApprovalRequest,
+    approval::{Action, ActionKind, AskingGate},
+    digest::canonical,
+    tool::Effects,
+};
+
+use crate::text::one_line;
+
+/// The heading of the agent's own words.
+pub const SAYS: &str = "The agent's own words (text of a model: no fact, not checked)";
+/// The heading of the prompt of a question.
+pub const ASKS: &str = "An agent asks";
+/// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
+const MOST_INDENTED: usize = 8;
+
+/// A label and its lines.
+pub type Fact = (&'static str, Vec<String>);
+
+/// Whether the request is a question of an agent: an answer approves nothing.
+pub fn is_question(request: &ApprovalRequest) -> bool {
+    request.action.as_ref().is_some_and(|action| action.kind == ActionKind::Question)
+}
+
+/// Returns the call that the request is about, if it is about one.
+pub fn call(request: &ApprovalRequest) -> Option<&Action> {
+    request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
+}
+
+/// Returns the tool and the target of a call, in a line: `refund: POST https://bank.example/refunds`.
+pub fn line(request: &ApprovalRequest) -> Option<String> {
+    let call = call(request)?;
+    let target = call.target.as_ref().map(|target| format!(": {}", one_line(target, 2048)));
+    Some(format!("{}{}", one_line(&call.tool, 64), target.unwrap_or_default()))
+}
+
+/// Returns the facts that stand before the arguments: the tool and its target.
+pub fn facts_before(action: &Action) -> Vec<Fact> {
+    let mut facts = vec![("Agent", vec![one_line(&action.agent, 63)])];
+    facts.push(("Tool", vec![one_line(&action.tool, 64)]));
+    facts.extend(action.target.as_ref().map(|target| ("Target", vec![one_line(target, 2048)])));
+    facts
+}
+
+/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the calls before it, and the
+/// gates that ask. A question has the calls only.
+pub fn facts_after(action: &Action) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let is_call = action.kind == ActionKind::ToolCall;
+    if is_call {
+        facts.push(("Effects", vec![effects(action.effects).to_owned()]));
+        facts.extend(action.attempts.map(|attempts| ("Attempts", vec![self::attempts(attempts)])));
+        facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
+    }
+    if is_call || !action.siblings.is_empty() {
+        let siblings =
+            action.siblings.iter().map(|one| format!("{} ({})", one_line(&one.tool, 64), one_line(&one.path, 512)));
+        facts.push(("Same turn", or_none(siblings.collect(), "no other calls")));
+    }
+    if is_call || !action.done.is_empty() {
+        let done = action.done.iter().map(|one| one_line(one, 256)).collect();
+        facts.push(("Before it", or_none(done, "no calls of tools in this run")));
+    }
+    if !action.gates.is_empty() {
+        facts.push(("Asked by", action.gates.iter().map(gate).collect()));
+    }
+    facts
+}
+
+/// Returns the arguments of a call with line ends and spaces; the text itself where the request is about no call, and
+/// where the indented form would not mean exactly the same text.
+pub fn arguments<'t>(request: &ApprovalRequest, text: &'t str) -> Cow<'t, str> {
+    if call(request).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let pretty = || {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let is_same = canonical(&value).is_ok_and(|bytes| bytes == text.as_bytes());
+        let pretty = serde_json::to_string_pretty(&value).ok().filter(|_| is_same)?;
+        (pretty.len() <= MOST_INDENTED * text.len()).then_some(pretty)
+    };
+    pretty().map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Returns the agent's own words, where it said something.
+pub fn says(request: &ApprovalRequest) -> Option<&str> {
+    request.says.as_deref().filter(|words| !words.trim().is_empty())
+}
+
+/// Splits the path of a record or a gate at its innermost call: the turn of the agent, and the number of the call.
+pub fn turn_of(path: &str) -> Option<(&str, u32)> {
+    let at = path.rfind("/.call-")?;
+    let (turn, rest) = path.split_at(at);
+    let is_turn = turn.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"));
+    let digits = rest.trim_start_matches("/.call-").split(['/', '#']).next()?;
+    Some((turn, digits.parse().ok()?)).filter(|_| is_turn)
+}
+
+fn effects(effects: Option<Effects>) -> &'static str {
+    match effects {
+        Some(Effects::Read) => "read: by its author's word it changes nothing",
+        Some(Effects::Write) => "write: it changes something",
+        Some(Effects::Irreversible) => "irreversible: what it changes cannot be taken back",
+        None => "unknown, which counts as irreversible",
+    }
+}
+
+fn attempts(attempts: i32) -> String {
+    match attempts {
+        1 => "1".to_owned(),
+        more => format!("up to {more}; another one follows only on a known failure"),
+    }
+}
+
+fn gate(gate: &AskingGate) -> String {
+    let source = gate.source.as_ref().map(|source| format!(", added by {}", one_line(source, 253)));
+    format!("{}{}: {}", one_line(&gate.name, 95), source.unwrap_or_default(), one_line(&gate.because, 512))
+}
+
+fn or_none(lines: Vec<String>, none: &str) -> Vec<String> {
+    if lines.is_empty() { vec![none.to_owned()] } else { lines }
+}
+
+#[cfg(test)]
+#[path = "action/tests.rs"]
+mod tests;

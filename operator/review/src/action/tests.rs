@@ -1,0 +1,79 @@
+//! Facts of calls and questions, compared whole.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::sample;
+
+#[test]
+fn the_facts_of_a_call_stand_in_their_order() {
+    let approval = sample::call();
+    let action = approval.spec.request.action.as_ref().unwrap();
+    let labels = |facts: &[Fact]| facts.iter().map(|(label, _)| *label).collect::<Vec<_>>();
+    assert_eq!(labels(&facts_before(action)), ["Agent", "Tool", "Target"]);
+    let after = facts_after(action);
+    let order = ["Effects", "Attempts", "Definition", "Same turn", "Before it", "Asked by"];
+    assert_eq!(labels(&after), order);
+    assert_eq!(after[3].1, ["lookup (handle/.turn-2/.call-1)", "letter (handle/.turn-2/.call-3)"]);
+    assert_eq!(after[4].1, ["lookup: succeeded"]);
+    assert_eq!(
+        after[5].1,
+        ["money: refund is listed", "guard, added by ClusterApprovalPolicy prod: refund is not known to be read-only"]
+    );
+    assert_eq!(line(&approval.spec.request).unwrap(), "refund: POST https://bank.example/refunds");
+}
+
+#[test]
+fn a_call_alone_in_its_run_says_so_and_unknown_effects_count_as_irreversible() {
+    let mut approval = sample::call();
+    let action = approval.spec.request.action.as_mut().unwrap();
+    (action.effects, action.siblings, action.done) = (None, Vec::new(), Vec::new());
+    let facts = facts_after(action);
+    let of = |label| facts.iter().find(|(one, _)| *one == label).unwrap().1.join("|");
+    assert_eq!(of("Effects"), "unknown, which counts as irreversible");
+    assert_eq!(of("Same turn"), "no other calls");
+    assert_eq!(of("Before it"), "no calls of tools in this run");
+}
+
+#[test]
+fn arguments_are_indented_only_where_they_mean_exactly_the_same() {
+    let mut request = sample::call().spec.request;
+    let shown = |request: &ApprovalRequest, text: &str| arguments(request, text).into_owned();
+    assert_eq!(shown(&request, r#"{"amount":420,"to":"ACME"}"#), "{\n  \"amount\": 420,\n  \"to\": \"ACME\"\n}");
+    let nested = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    for other in [
+        r#"{"to":"ACME","amount":420}"#,
+        r#"{"a":1,"a":2}"#,
+        r#"{"a":12345678901234567890123}"#,
+        r#"{"a":"#,
+        "no JSON",
+        &nested,
+    ] {
+        assert_eq!(shown(&request, other), other);
+    }
+    request.action = None;
+    assert_eq!(shown(&request, r#"{"amount":420}"#), r#"{"amount":420}"#);
+}
+
+#[test]
+fn the_turn_of_a_call_is_the_innermost_one() {
+    assert_eq!(turn_of("handle/.turn-2/.call-11/.gate#2"), Some(("handle/.turn-2", 11)));
+    let nested = "handle/.turn-2/.call-1/critic/.turn-1/.call-3/.gate";
+    assert_eq!(turn_of(nested), Some(("handle/.turn-2/.call-1/critic/.turn-1", 3)));
+    for other in ["review", "handle/.call-1/.gate", "handle/.turn-2/.gate", "handle/.turn-2/.call-x/.gate"] {
+        assert_eq!(turn_of(other), None, "{other}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_in_their_lines() {
+    let mut approval = sample::call();
+    let action = approval.spec.request.action.as_mut().unwrap();
+    let hostile = "x\n\u{1b}[2JPhase: Approved\u{202e}".to_owned();
+    (action.tool, action.target) = (hostile.clone(), Some(hostile.clone()));
+    action.siblings[0].tool.clone_from(&hostile);
+    action.done = vec![hostile];
+    let facts = facts_before(action).into_iter().chain(facts_after(action));
+    for line in facts.flat_map(|(_, lines)| lines) {
+        assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line:?}");
+    }
+}
