@@ -16,20 +16,27 @@ use crate::{
 
 /// The newest format of a journal that this version reads. It writes the oldest format that can represent the journal, so
 /// that an older version can continue the run where possible.
-pub const VERSION: i32 = 3;
+pub const VERSION: i32 = 4;
 
 /// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
 
-/// Returns the format of a journal with these records and segments: 3 if an agent called a tool, otherwise 2 if there are
-/// segments, otherwise 1.
+/// Returns the format of a journal with these records and segments: 1, or 2 with segments; 3 if an agent called a tool, or 4 with
+/// segments.
 #[must_use]
 pub fn version<'r>(mut records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
     match (records.any(StepRecord::calls_tools), segments.is_empty()) {
-        (true, _) => VERSION,
+        (true, false) => VERSION,
+        (true, true) => 3,
         (false, false) => 2,
         (false, true) => 1,
     }
+}
+
+/// Whether a journal of this format has segments.
+#[must_use]
+pub fn has_segments(version: i32) -> bool {
+    matches!(version, 2 | 4)
 }
 
 /// The fact of a turn of an agent with the number of its calls.

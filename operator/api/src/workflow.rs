@@ -395,7 +395,7 @@ pub struct WorkflowStatus {
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The format of the journal: 3 if an agent called a tool, otherwise 2 if `segments` contain a part of it, otherwise 1.
+    /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent called a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.

@@ -46,6 +46,7 @@ mod schema;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub use advance::{advance, advance_quarantined};
 pub use crd_rules::prepare;

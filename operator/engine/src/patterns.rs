@@ -6,7 +6,6 @@ mod chain;
 mod dag;
 mod evaluator;
 mod graph;
-mod join;
 mod orchestrator;
 mod parallel;
 mod release;

@@ -16,6 +16,7 @@ mod policy_gates;
 mod references;
 mod spec_steps;
 mod step;
+mod tools;
 mod validated_answers;
 mod validator;
 
@@ -54,7 +55,11 @@ pub(crate) use planned_step::{
     Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedStep,
 };
 pub(crate) use pod::is_quantity;
+pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
+
+/// What a path without counts has before the step of a tool.
+const CALL_SEGMENT: &str = "/.call/";
 
 /// The administrator's settings for all runs.
 #[derive(Clone, Debug)]
@@ -91,6 +96,7 @@ pub struct Plan {
     pub(crate) requested_for: Option<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) agents: BTreeMap<String, PlannedAgent>,
+    pub(crate) tools: PlannedTools,
     /// The gates that policies add before the first step.
     pub(crate) start: Vec<PlannedStep>,
     pub(crate) pattern: PlannedPattern,
@@ -142,6 +148,7 @@ impl Plan {
         let gates = Gates::of(spec);
         let plan = PlanContext { spec, agents: &agents, added: &added, gates: &gates };
         let everywhere = Validator::known_everywhere(spec);
+        let tools = validator.tools(&plan, &everywhere);
         let mut start = validator.policy_gates(&plan, Position::Start, &everywhere);
         let mut pattern = validator.pattern(&plan);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
@@ -174,6 +181,7 @@ impl Plan {
                 requested_for: spec.requested_for.clone(),
                 inputs,
                 agents,
+                tools,
                 start,
                 pattern,
                 end,
@@ -199,7 +207,13 @@ impl Plan {
         let of_revisers = self.revisers.iter().flat_map(|reviser| &reviser.policy_gates);
         let mut all =
             of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
-        all.find(|step| step.path == place)
+        // What a call runs is a step of its tool, whoever calls it.
+        match place.rfind(CALL_SEGMENT).and_then(|at| place.get(at + 1..)) {
+            Some(of_tool) => {
+                self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates()).find(|step| step.path == of_tool)
+            }
+            None => all.find(|step| step.path == place),
+        }
     }
 
     /// Where the step of a record stands among all steps, as declared.

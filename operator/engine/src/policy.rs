@@ -15,7 +15,7 @@ use signoff_api::{
 };
 use url::Url;
 
-pub(crate) use gate::{Contradiction, EffectiveGate, Requester};
+pub(crate) use gate::{Contradiction, EffectiveGate, Requester, caution_rank};
 
 /// The largest number of gates that policies add to a run, before they are copied to each step they guard.
 pub(crate) const MOST_ADDED: usize = 32;
@@ -123,7 +123,7 @@ fn not_allowed(what: &str, source: &str, field: &str, allowed: &[String]) -> Str
 }
 
 /// Whether a glob, in which `*` matches any characters, matches a whole name.
-fn is_like(glob: &str, name: &str) -> bool {
+pub(crate) fn is_like(glob: &str, name: &str) -> bool {
     let mut parts = glob.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };

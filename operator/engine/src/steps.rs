@@ -9,6 +9,7 @@ mod failure;
 mod gate;
 mod gate_before;
 mod http;
+pub(crate) mod join;
 mod output;
 mod pod;
 pub(crate) mod request;
@@ -30,6 +31,7 @@ use crate::{
     },
 };
 
+pub(crate) use agent::{Cleared, ToolTurn};
 use failure::StepFailure;
 pub(crate) use gate::{DecidedGate, decide};
 use gate::{MOST_AGAIN, SubjectAt};
@@ -92,20 +94,53 @@ pub(crate) async fn perform<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
+    let invocation = StepInvocation::new(step_scope, step, &path);
+    let again =
+        || EarlyEnd::Failed(format!("internal error; report this as a bug: step {} is no call of a tool", step.name));
+    perform_as(run, invocation, base, parser).await?.ok_or_else(again)
+}
+
+/// Performs the step of a tool for one call. Returns `None` where the call is to be made once more, if the gates in front of it
+/// allow that. `seen`: the number before which everything is known that its templates see.
+pub(crate) async fn perform_call<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+    seen: i64,
+    cleared: Cleared,
+) -> Result<Option<StepResult>, EarlyEnd> {
+    let (path, _) = run.visit(base);
     let mut invocation = StepInvocation::new(step_scope, step, &path);
+    (invocation.first_asked, invocation.cleared) = (Some(seen), Some(Rc::new(cleared)));
+    perform_as(run, invocation, base, None).await
+}
+
+async fn perform_as<'a>(
+    run: &Run<'a>,
+    mut invocation: StepInvocation<'a>,
+    base: &str,
+    parser: Option<&AnswerParser<'_>>,
+) -> Result<Option<StepResult>, EarlyEnd> {
+    let (step, step_scope, path) = (invocation.step, invocation.step_scope.clone(), invocation.base.clone());
+    let step_scope = &step_scope;
+    let mut turn = agent::Turn::first(&path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
     let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
-        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1),
-        None => step.retry.limit.unwrap_or(0),
+        Some((after, _)) if !step.escalates_unknown_only => {
+            step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1)
+        }
+        _ => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let key = ActivityKey { path: path.clone(), attempt, kind: kind(step) };
+        let key = ActivityKey { path: turn.path.clone(), attempt, kind: kind(step) };
         if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
             run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
-            return Ok(StepResult::Skipped);
+            output::record_end(run, &invocation, &turn, Start::Skipped).await;
+            return Ok(Some(StepResult::Skipped));
         }
         let record = run_attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
@@ -116,13 +151,31 @@ pub(crate) async fn perform<'a>(
             gates = policy_gates.clone();
             continue;
         }
-        let failure = match (record.phase, record.error) {
-            (StepPhase::Skipped, _) => return Ok(StepResult::Skipped),
+        if is_retryable(step, &record) && limit > 0 && invocation.cleared.is_some() {
+            // The same, but the gates in front of the tool approve.
+            return Ok(None);
+        }
+        let failure = match (record.phase, record.error.clone()) {
+            (StepPhase::Skipped, _) => return Ok(Some(StepResult::Skipped)),
+            (StepPhase::Succeeded, _) if record.calls_tools() => {
+                match agent::perform_turn(run, &invocation, &record, &turn).await? {
+                    Ok(done) => {
+                        invocation.continue_with(done, record.seq);
+                        turn = turn.next(run, &path, attempt);
+                        (attempt, limit) = (1, step.retry.limit.unwrap_or(0));
+                        gates = policy_gates.clone();
+                        continue;
+                    }
+                    Err(why) => why,
+                }
+            }
             (StepPhase::Succeeded, _) => {
-                match output::process_answer(run, &invocation, &policy_gates, attempt, parser).await? {
-                    output::AnswerResult::Accepted(text) => return Ok(StepResult::Answered(text)),
+                match output::process_answer(run, &invocation, &policy_gates, (&turn, attempt), parser).await? {
+                    output::AnswerResult::Accepted(text) => return Ok(Some(StepResult::Answered(text))),
                     output::AnswerResult::Again => {
-                        (attempt, limit) = (attempt + 1, 0);
+                        attempt = turn.attempt_after(attempt);
+                        (turn, limit) = (agent::Turn::first(&path), 0);
+                        (invocation.turns, invocation.first_heard) = (Vec::new(), None);
                         gates = gates_of_repeat(&own_gate, &policy_gates, false);
                         continue;
                     }
@@ -133,14 +186,21 @@ pub(crate) async fn perform<'a>(
             (_, Some(error)) => StepFailure::of(error),
             (_, None) => StepFailure::of(crate::replay::activity::error("Failed", "it failed")),
         };
-        match failure::decide(run, step_scope, step, &path, attempt, &failure).await? {
+        match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
+            failure::FailureAction::Again(_) if invocation.cleared.is_some() => return Ok(None),
             failure::FailureAction::Again(change) => {
                 gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
                 invocation.overrides.merge(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
-            failure::FailureAction::Skip => return Ok(StepResult::Skipped),
-            failure::FailureAction::Continue => return Ok(StepResult::Failed(failure.error.message)),
+            failure::FailureAction::Skip => {
+                output::record_end(run, &invocation, &turn, Start::Skipped).await;
+                return Ok(Some(StepResult::Skipped));
+            }
+            failure::FailureAction::Continue => {
+                output::record_end(run, &invocation, &turn, Start::Failed(failure.error.clone())).await;
+                return Ok(Some(StepResult::Failed(failure.error.message)));
+            }
         }
     }
 }
@@ -185,7 +245,8 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         }
         let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        let is_covered = invocation.step.policy_gates.is_empty() || is_failure_certain(&record);
+        let was_asked = invocation.cleared.as_ref().is_some_and(|cleared| cleared.was_asked());
+        let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;
         }
@@ -239,16 +300,23 @@ fn open_or_skip_attempt<'a>(
 /// Returns the input of an attempt that people approved.
 fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &ActivityKey) -> Result<Start, RenderError> {
     let opening = render_input(run, invocation, seq, key)?;
-    let Start::Call(call) = &opening else { return Ok(opening) };
+    let is_permitted = |input: Result<&Digest, &String>| match &invocation.cleared {
+        Some(cleared) => cleared.allows(invocation.step, input),
+        None => !invocation.step.is_tool(),
+    };
+    let changed = || {
+        let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
+        RenderError::Invalid(why.to_owned())
+    };
+    let Start::Call(call) = &opening else {
+        return if invocation.step.is_tool() && invocation.cleared.is_none() { Err(changed()) } else { Ok(opening) };
+    };
+    let input = input_digest(call);
     let approved = match &invocation.approved {
-        Some(approved) => input_digest(call).as_ref() == Ok(approved),
+        Some(approved) => input.as_ref() == Ok(approved),
         None => invocation.step.policy_gates.is_empty(),
     };
-    if approved {
-        return Ok(opening);
-    }
-    let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
-    Err(RenderError::Invalid(why.to_owned()))
+    if approved && is_permitted(input.as_ref()) { Ok(opening) } else { Err(changed()) }
 }
 
 /// Returns the input of an attempt, rendered from the values as of `seq`.

@@ -170,6 +170,8 @@ pub struct Ask {
     pub request: ApprovalRequest,
     /// The digest of what may run once this is approved, where the gate is about that.
     pub binds: Option<Digest>,
+    /// The facts of the gate's record: the tool and the digest of the arguments, where the gate is about a call.
+    pub facts: BTreeMap<String, String>,
 }
 
 /// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in flight.

@@ -32,6 +32,10 @@ pub(crate) enum GateSubject {
     Start(&'static [&'static str]),
     /// A step that failed; what it was given has these fields.
     Failure(&'static [&'static str]),
+    /// A call of a tool, at a gate of this type.
+    Call(GateType),
+    /// A question of an agent.
+    Question,
 }
 
 impl GateSubject {
@@ -44,12 +48,14 @@ impl GateSubject {
             Self::Output => GateType::OutputValidation,
             Self::Failure(_) => GateType::ErrorEscalation,
             Self::Start(_) => GateType::StepStart,
+            Self::Call(type_) => *type_,
+            Self::Question => GateType::Question,
         }
     }
 
     /// Whether there is something that Modify could replace.
     pub(crate) fn is_replaceable(&self) -> bool {
-        !matches!(self, Self::Step(None) | Self::Failure([]))
+        !matches!(self, Self::Step(None) | Self::Failure([]) | Self::Question)
     }
 
     /// Returns the verdicts without a meaning here, with the remedy.
@@ -72,6 +78,13 @@ impl GateSubject {
                 (Verdict::Respond, "no step would read the answer: allow Modify"),
                 (Verdict::Defer, "no earlier step could run again: allow Modify or Reject"),
             ],
+            Self::Call(_) => &[(Verdict::Retry, "the agent decides what it calls next: allow Defer")],
+            Self::Question => &[
+                (Verdict::Approve, "an answer approves nothing: allow Respond"),
+                (Verdict::Modify, "there is nothing to change: allow Respond"),
+                (Verdict::Defer, "the agent waits for an answer: allow Respond or Skip"),
+                (Verdict::Retry, "the agent waits for an answer: allow Respond or Skip"),
+            ],
             Self::Failure(_) => {
                 &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]
             }
@@ -80,11 +93,19 @@ impl GateSubject {
 
     /// Whether a Reject may be borne here: elsewhere there is nothing to go on with.
     pub(crate) fn can_continue_after_reject(&self) -> bool {
-        matches!(self, Self::Step(_) | Self::Result)
+        matches!(self, Self::Step(_) | Self::Result | Self::Call(_) | Self::Question)
     }
 
     /// Returns the verdicts that are allowed by default.
     pub(crate) fn default_verdicts(&self, hitl: &HitlStep) -> Vec<Verdict> {
+        match self {
+            Self::Call(_) => {
+                use Verdict::{Abort, Approve, Defer, Modify, Reject, Skip};
+                return vec![Approve, Modify, Reject, Defer, Skip, Abort];
+            }
+            Self::Question => return vec![Verdict::Respond, Verdict::Skip, Verdict::Abort],
+            _ => {}
+        }
         let questions = || hitl.form.iter().flat_map(|form| &form.questions);
         let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
         let answers = hitl.threshold.unwrap_or(1) == 1 || options;
@@ -123,7 +144,10 @@ impl GateSubject {
         };
         let text = || json!({"type": "string", "minLength": 1});
         let schemas = match self {
-            Self::Step(_) | Self::Result | Self::Final(_) | Self::Output => return None,
+            // What a call takes is said by its tool.
+            Self::Step(_) | Self::Result | Self::Final(_) | Self::Output | Self::Call(_) | Self::Question => {
+                return None;
+            }
             Self::Route(names) => one("route", json!({"enum": names})),
             Self::Subtasks(most) => {
                 let task = json!({"type": "object", "required": ["task"], "properties": {"task": text()}});

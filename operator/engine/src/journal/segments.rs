@@ -10,7 +10,7 @@ use std::{
 
 use signoff_api::{
     Digest, WorkflowStatus,
-    journal::{MAX_SEGMENTS, Segment, StepRecord, VERSION},
+    journal::{self, MAX_SEGMENTS, Segment, StepRecord},
     json_bytes,
 };
 
@@ -71,7 +71,7 @@ pub enum JournalError {
     Missing(BTreeSet<Digest>),
     /// A part of the journal is somewhere, and nothing says where.
     #[error(
-        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments is empty: the field was lost, perhaps because an older CRD without it was installed"
+        "status.journalVersion says that a part of the journal is in segments, and status.segments is empty: the field was lost, perhaps because an older CRD without it was installed"
     )]
     SegmentsLost,
 }
@@ -93,7 +93,7 @@ impl Journal {
     pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, JournalError> {
         if status.segments.is_empty() {
             return match status.journal_version {
-                Some(VERSION) => Err(JournalError::SegmentsLost),
+                Some(version) if journal::has_segments(version) => Err(JournalError::SegmentsLost),
                 _ => Ok(Self::new(status.seq, status.steps.clone())),
             };
         }

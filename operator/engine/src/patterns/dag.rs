@@ -2,7 +2,8 @@
 
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
-use super::{PatternResult, join::Member, join::join_all, last_response};
+use super::{PatternResult, last_response};
+use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedDag, PlannedTask},
     replay::{

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{LazyValue, PLANS_AGAIN, PatternResult, join::Member, join::join_all, parallel::reduce, plain};
+use super::{LazyValue, PLANS_AGAIN, PatternResult, parallel::reduce, plain};
 
+use crate::steps::join::{Member, join_all};
 use crate::{
     plan::PlannedOrchestrator,
     replay::{

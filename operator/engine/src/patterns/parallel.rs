@@ -5,7 +5,8 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use signoff_api::Verdict;
 
-use super::{LazyValue, PatternResult, chain, join::Member, join::join_all, last_response, plain};
+use super::{LazyValue, PatternResult, chain, last_response, plain};
+use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     replay::{

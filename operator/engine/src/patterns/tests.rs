@@ -11,3 +11,4 @@ mod parallel;
 mod pods;
 mod requests;
 mod routing;
+mod tools;

@@ -83,12 +83,19 @@ impl Validator<'_> {
         Some(PlannedGate {
             prompt: prompt?,
             context: context_display,
+            merged: Vec::new(),
             shows: context.before.map(|(step, _)| step.definition()),
-            subject,
             allowed,
             form,
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
-            stops_on_reject: hitl.on_reject.unwrap_or_default() == OnReject::Stop,
+            stops_on_reject: match subject {
+                // The agent is told, and goes on.
+                GateSubject::Call(_) | GateSubject::Question => {
+                    hitl.on_reject == Some(OnReject::Stop) || !ends_on_reject.is_empty()
+                }
+                _ => hitl.on_reject.unwrap_or_default() == OnReject::Stop,
+            },
+            subject,
             spec: hitl,
             policy_quorums,
             persons,

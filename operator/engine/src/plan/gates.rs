@@ -3,6 +3,7 @@
 //! Whom they ask and what may be decided is checked like any other gate.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
 };
@@ -10,6 +11,7 @@ use std::{
 use signoff_api::{
     JsonObject,
     step::OnError,
+    tool::Preset,
     workflow::{Gate, SpecGateType, WorkflowSpec},
 };
 use signoff_expr::{Known, Members};
@@ -29,7 +31,7 @@ const ERROR: [&str; 5] = ["class", "message", "attempt", "exitCode", "log"];
 
 /// The gates of a spec, and what they have met so far.
 pub(super) struct Gates<'a> {
-    list: Vec<(String, &'a Gate)>,
+    list: Vec<(String, Cow<'a, Gate>)>,
     /// The names of the steps that could be asked about.
     met: RefCell<BTreeSet<String>>,
     /// The fields of the gates that ask about something.
@@ -42,7 +44,15 @@ pub(super) struct Gates<'a> {
 
 impl<'a> Gates<'a> {
     pub(super) fn of(spec: &'a WorkflowSpec) -> Self {
-        let list = spec.gates.iter().enumerate().map(|(at, gate)| (format!("spec.gates[{at}]"), gate)).collect();
+        let plans = spec.pattern.as_ref().is_some_and(|p| p.routing.is_some() || p.orchestrator_workers.is_some());
+        let field = |(at, gate)| (format!("spec.gates[{at}]"), gate);
+        let list = spec
+            .gates
+            .iter()
+            .enumerate()
+            .map(field)
+            .flat_map(|(field, gate)| expanded(gate, plans).into_iter().map(move |gate| (field.clone(), gate)));
+        let list = list.collect();
         Self {
             list,
             met: RefCell::default(),
@@ -52,12 +62,17 @@ impl<'a> Gates<'a> {
         }
     }
 
-    fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, &'a Gate)> {
+    pub(super) fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, Cow<'a, Gate>)> {
         self.list.iter().filter(move |(_, gate)| gate.type_ == Some(type_))
     }
 
+    /// The gates in front of tools.
+    pub(super) fn of_calls(&self) -> impl Iterator<Item = &(String, Cow<'a, Gate>)> {
+        self.list.iter().filter(|(_, gate)| gate.type_.is_some_and(is_of_calls))
+    }
+
     /// The gate that is for this step, and whether it names it: by its name, or by its branch and name.
-    fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, &'a Gate), bool)> {
+    fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, Cow<'a, Gate>), bool)> {
         let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
         self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
         let mut naming =
@@ -72,13 +87,56 @@ impl<'a> Gates<'a> {
     }
 }
 
+fn is_of_calls(type_: SpecGateType) -> bool {
+    use SpecGateType::{Custom, DestructiveActions, SpecificTools, ToolExecution};
+    matches!(type_, ToolExecution | SpecificTools | DestructiveActions | Custom)
+}
+
+/// The gates that an entry stands for: itself, or those of its preset. `plans`: whether the run has a plan to approve.
+fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
+    let Some(preset) = gate.preset else { return vec![Cow::Borrowed(gate)] };
+    let one = |name: &str, type_| {
+        let name = format!("{}.{name}", gate.name);
+        Cow::Owned(Gate { name, type_: Some(type_), preset: Some(preset), ..gate.clone() })
+    };
+    let destructive = || one("destructive", SpecGateType::DestructiveActions);
+    let strict = || vec![one("tools", SpecGateType::ToolExecution), one("final", SpecGateType::FinalResponse)];
+    match preset {
+        Preset::Minimal => vec![destructive()],
+        Preset::Standard => {
+            let tools = ["web_search", "send_email", "api_call"].map(str::to_owned).to_vec();
+            let specific = one("specific", SpecGateType::SpecificTools).into_owned();
+            vec![destructive(), Cow::Owned(Gate { tools, allowed_tools: Vec::new(), ..specific })]
+        }
+        Preset::Strict => strict(),
+        Preset::Paranoid => {
+            let plan = plans.then(|| one("plan", SpecGateType::PlanApproval));
+            strict().into_iter().chain(plan).collect()
+        }
+    }
+}
+
 impl Validator<'_> {
     /// Complains about gates that could never ask.
     pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
         self.check_unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
         let pattern = spec.pattern.clone().unwrap_or_default();
         for (field, gate) in &gates.list {
-            self.name(&gate.name, &format!("{field}.name"));
+            match gate.preset {
+                None => self.name(&gate.name, &format!("{field}.name")),
+                Some(_) => self.preset(field, gate),
+            }
+            if !gate.tools.is_empty() && gate.type_ != Some(SpecGateType::SpecificTools) {
+                self.error(
+                    format!("{field}.tools"),
+                    "only specificTools lists tools: leave tools out, or use that type",
+                );
+            }
+            let allows = [Some(SpecGateType::ToolExecution), Some(SpecGateType::DestructiveActions)];
+            if !gate.allowed_tools.is_empty() && gate.preset.is_none() && !allows.contains(&gate.type_) {
+                let message = "only toolExecution and destructiveActions allow tools: leave allowedTools out, or use one of those types";
+                self.error(format!("{field}.allowedTools"), message);
+            }
             if gate.after_attempts.is_some() && gate.type_ != Some(SpecGateType::ErrorEscalation) {
                 self.error(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
             }
@@ -128,7 +186,7 @@ impl Validator<'_> {
                 format!("gate {first} asks about step {step} already: name a step in one gate of a type only");
             self.error(format!("{field}.steps"), message);
         }
-        for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse] {
+        for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse, SpecGateType::Question] {
             for (field, _) in gates.of_type(type_).skip(1) {
                 self.error(format!("{field}.type"), "there is already a gate of this type: merge them");
             }
@@ -165,7 +223,10 @@ impl Validator<'_> {
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
         let found = plan.gates.for_step(SpecGateType::ErrorEscalation, step);
-        match found.filter(|(_, named)| *named || step.on_error == OnError::Escalate) {
+        // A call of a tool that failed is told to the model; one whose outcome is unknown is for people, where there are some.
+        let of_tool = step.is_tool() && step.on_error == OnError::Fail && !found.is_some_and(|(_, named)| named);
+        step.escalates_unknown_only = of_tool && found.is_some();
+        match found.filter(|(_, named)| *named || of_tool || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {
                 let known = context.known.clone().with("error", Members::fields(ERROR));
                 let subject = GateSubject::Failure(step.can_be_changed());
@@ -217,7 +278,7 @@ impl Validator<'_> {
         step.start = asked.map(Box::new);
     }
 
-    fn spec_gate(
+    pub(super) fn spec_gate(
         &mut self,
         plan: &PlanContext<'_>,
         field: &str,
@@ -261,6 +322,22 @@ impl Validator<'_> {
             self.error(field, message);
         }
         self.spec_gate(plan, at, gate, path, known.clone(), subject)
+    }
+
+    /// Complains about a preset that cannot be expanded.
+    fn preset(&mut self, field: &str, gate: &Gate) {
+        let name = gate.name.split_once('.').map_or(gate.name.as_str(), |(name, _)| name);
+        self.name(name, &format!("{field}.name"));
+        if name.len() > 40 {
+            self.error(
+                format!("{field}.name"),
+                "the name of a preset has at most 40 characters, because its gates extend it",
+            );
+        }
+        if !gate.steps.is_empty() || gate.condition.is_some() || gate.after_attempts.is_some() {
+            let message = "a preset has name, allowedTools and hitl only: leave steps, condition and afterAttempts out";
+            self.error(field, message);
+        }
     }
 
     /// Complains about a gate without a type that cannot ask, or says what such a gate does not have.

@@ -16,6 +16,8 @@ pub(crate) struct PlannedAgent {
     pub(crate) spec: Agent,
     pub(crate) provider: Provider,
     pub(crate) system: Option<Template>,
+    /// The names of the tools that it may call, as declared; the built-in ones last.
+    pub(crate) tools: Vec<String>,
 }
 
 impl Validator<'_> {
@@ -51,7 +53,8 @@ impl Validator<'_> {
             if provider.openai.is_some() && agent.model.is_none() {
                 self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
-            let planned = PlannedAgent { spec: agent.clone(), provider, system };
+            let planned =
+                PlannedAgent { spec: agent.clone(), provider, system, tools: self.tools_of(spec, agent, &field) };
             if agents.insert(agent.name.clone(), planned).is_some() {
                 self.error(format!("{field}.name"), format!("duplicate name {}: names must be unique", agent.name));
             }

@@ -19,6 +19,9 @@ use crate::{field_error::FieldError, gate::subject::GateSubject};
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Where the steps of tools stand in a plan, whichever call runs them.
+pub(super) const CALL: &str = ".call/";
+
 /// One step, wherever it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedStep {
@@ -38,6 +41,8 @@ pub(crate) struct PlannedStep {
     pub(crate) output: Option<PlannedOutput>,
     /// The gate about its failure, and after how many attempts it asks.
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
+    /// Whether people are asked about a failure only if its outcome is unknown.
+    pub(crate) escalates_unknown_only: bool,
     /// The policy that added it: the author's templates do not see it.
     pub(crate) added_by: Option<String>,
     /// The gate before it starts, which shows what will run.
@@ -115,15 +120,22 @@ impl PlannedStep {
             action,
             output: None,
             escalation: None,
+            escalates_unknown_only: false,
             added_by: None,
             start: None,
             policy_gates: Vec::new(),
         }
     }
 
+    /// Whether it runs as a tool: people approve its arguments, and nothing else of it may be changed.
+    pub(crate) fn is_tool(&self) -> bool {
+        self.path.starts_with(CALL)
+    }
+
     /// Returns the fields that Modify can replace, before it starts or after it failed.
     pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
         match &self.action {
+            _ if self.is_tool() => &[],
             Action::Agent(_) => &["input"],
             Action::Pod(_) => &["image", "memory", "cpu"],
             Action::Http(_) => &["url", "body"],
@@ -217,6 +229,8 @@ pub(crate) struct PlannedGate {
     pub(crate) spec: HitlStep,
     pub(crate) prompt: Template,
     pub(crate) context: Option<Template>,
+    /// The prompts and contexts of the gates that were merged into this one.
+    pub(crate) merged: Vec<(Template, Option<Template>)>,
     /// The text that is shown without a template: data, never rendered.
     pub(crate) shows: Option<String>,
     pub(crate) subject: GateSubject,

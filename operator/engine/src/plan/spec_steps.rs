@@ -34,7 +34,9 @@ pub(super) struct SpecSteps<'a>(Vec<SpecStep<'a>>);
 impl<'a> SpecSteps<'a> {
     pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
         let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step };
-        Self(spec.steps.iter().enumerate().map(one).collect())
+        let steps = spec.steps.iter().enumerate().map(one);
+        // What a tool runs is not part of the order.
+        Self(steps.filter(|one| !is_of_tool(spec, one.step)).collect())
     }
 
     /// All of them, in the order of the list.
@@ -59,6 +61,11 @@ impl<'a> SpecSteps<'a> {
     fn branchless(&self) -> impl Iterator<Item = &SpecStep<'a>> {
         self.0.iter().filter(|one| one.step.branch.is_none())
     }
+}
+
+/// Whether a tool runs this step.
+pub(super) fn is_of_tool(spec: &WorkflowSpec, step: &Step) -> bool {
+    step.branch.is_none() && spec.tools.iter().any(|tool| tool.step == step.name)
 }
 
 impl Validator<'_> {

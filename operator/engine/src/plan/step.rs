@@ -153,6 +153,7 @@ impl Validator<'_> {
             vars,
             skip_if,
             only_if: None,
+            escalates_unknown_only: false,
             retry: PlannedRetry::of(step.retry.as_ref()),
             timeout: step.timeout.map_or(usual, Span::duration),
             on_error: step.on_error.unwrap_or_default(),

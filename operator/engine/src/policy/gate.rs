@@ -291,7 +291,7 @@ const CAUTION: [TimeoutAction; 8] = [
 ];
 
 /// Returns the rank of an action: the smaller, the more cautious.
-pub(super) fn caution_rank(action: TimeoutAction) -> usize {
+pub(crate) fn caution_rank(action: TimeoutAction) -> usize {
     CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 

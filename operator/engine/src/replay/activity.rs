@@ -167,6 +167,7 @@ impl<'a> Run<'a> {
                 record.phase = StepPhase::Waiting;
                 record.object = Some(ask.name.clone());
                 record.input_digest.clone_from(&ask.binds);
+                record.facts.clone_from(&ask.facts);
                 record.request = Some(signoff_api::journal::RequestFacts {
                     digest: request.digest.clone(),
                     deadline: request.deadline,

@@ -170,6 +170,10 @@ fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
         Action::Gate(gate) => {
             add(gate.prompt.references());
             gate.context.iter().for_each(|template| add(template.references()));
+            for (prompt, context) in &gate.merged {
+                add(prompt.references());
+                context.iter().for_each(|template| add(template.references()));
+            }
         }
     }
     all

@@ -1,6 +1,6 @@
 //! The invocation of a step: everything from which its input is rendered again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use signoff_api::Digest;
 use signoff_expr::Scope;
@@ -9,7 +9,10 @@ use super::{
     run::{RenderError, Run},
     scope::{self, StepScope},
 };
-use crate::plan::PlannedStep;
+use crate::{
+    plan::PlannedStep,
+    steps::{Cleared, ToolTurn},
+};
 
 /// The invocation of a step: enough to render its input again.
 #[derive(Clone)]
@@ -25,6 +28,14 @@ pub(crate) struct StepInvocation<'a> {
     pub(crate) first_asked: Option<i64>,
     /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
     pub(crate) last_asked: Option<i64>,
+    /// The permission to run, where it is a call of a tool.
+    pub(crate) cleared: Option<Rc<Cleared>>,
+    /// The turns of an agent that called tools, the first one first; the next turn continues them.
+    pub(crate) turns: Vec<Rc<ToolTurn>>,
+    /// The number before which everything was decided that the first of these turns heard.
+    pub(crate) first_heard: Option<i64>,
+    /// Whether the agent is asked for an answer only.
+    pub(crate) without_tools: bool,
 }
 
 impl<'a> StepInvocation<'a> {
@@ -38,6 +49,10 @@ impl<'a> StepInvocation<'a> {
             approved: None,
             first_asked: None,
             last_asked: None,
+            cleared: None,
+            turns: Vec::new(),
+            first_heard: None,
+            without_tools: false,
         }
     }
 
@@ -49,7 +64,7 @@ impl<'a> StepInvocation<'a> {
 
     /// The number before which everything was decided that an attempt hears which begins at `seq`.
     pub(crate) fn feedback_before(&self, seq: i64) -> i64 {
-        self.last_asked.unwrap_or(seq)
+        self.first_heard.or(self.last_asked).unwrap_or(seq)
     }
 
     /// Returns the values that the templates of an attempt started at `seq` can use.

@@ -3,6 +3,12 @@
 //! The conversation is rebuilt from the journal and never generated again. What people said about earlier steps
 //! goes along as a fenced block of untrusted data.
 
+mod calls;
+mod gating;
+mod merge;
+mod shown;
+mod turn;
+
 use std::rc::Rc;
 
 use signoff_api::journal::{StepKind, StepPhase, StepRecord};
@@ -18,6 +24,11 @@ use crate::{
     },
     transition::{AgentCall, Call, CallContent, Message, Role},
 };
+
+pub(crate) use calls::ToolTurn;
+pub(super) use calls::perform_turn;
+pub(crate) use gating::Cleared;
+pub(super) use turn::Turn;
 
 /// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
 const MEMORY: usize = 256 * 1024;
@@ -43,6 +54,7 @@ pub(super) fn call<'a>(
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
     messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
+    turn::push(&mut messages, &invocation.turns, MEMORY);
     Ok(Start::Call(Call {
         path: key.path.clone(),
         attempt: key.attempt,
@@ -56,7 +68,7 @@ pub(super) fn call<'a>(
             messages,
             temperature: agent.spec.temperature,
             max_tokens: agent.spec.max_tokens,
-            tools: Vec::new(),
+            tools: if invocation.without_tools { Vec::new() } else { turn::offers(run, &agent.tools) },
         }),
     }))
 }
@@ -84,6 +96,8 @@ fn turns<'a>(
         .iter()
         .filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded)
         .filter(|r| r.done.is_some_and(|done| done < seq) && scope::within(&r.path, &step_scope.conversation))
+        // A turn that called tools belongs to the answer that follows; what a tool said is not this conversation.
+        .filter(|r| !r.calls_tools() && !is_in_a_call(&r.path, &step_scope.conversation))
         .cloned()
         .collect();
     let mut turns = Vec::new();
@@ -103,6 +117,11 @@ fn turns<'a>(
     scope::all(turns.into_iter().map(said).collect())
 }
 
+/// Whether a record belongs to a call beneath a conversation.
+fn is_in_a_call(path: &str, conversation: &str) -> bool {
+    path.get(conversation.len()..).is_some_and(|rest| rest.contains("/.call-"))
+}
+
 fn agent_of<'t>(invocation: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
     match &invocation.step.action {
         Action::Agent(agent) => Some(agent),
@@ -117,9 +136,12 @@ fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> R
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
         let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
         let heard = prompt(run, &turn.invocation, turn.began, &said)?;
-        let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
+        let Some(left) = room.checked_sub(heard.len() + turn.said.len() + turn::bytes(&turn.invocation.turns)) else {
+            break;
+        };
         room = left;
         messages.push(Message::text(Role::Assistant, turn.said.clone()));
+        turn::push_reversed(&mut messages, &turn.invocation.turns);
         messages.push(Message::text(Role::User, heard));
         if agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
             break;

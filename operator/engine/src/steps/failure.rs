@@ -3,7 +3,11 @@
 //! It never repeats anything by itself: what may be repeated without asking was repeated before.
 
 use serde_json::json;
-use signoff_api::{Verdict, journal::StepError, step::OnError};
+use signoff_api::{
+    Verdict,
+    journal::{StepError, StepPhase},
+    step::OnError,
+};
 
 use super::{EarlyEnd, gate, verdict_or_end};
 use crate::{
@@ -55,8 +59,18 @@ pub(super) async fn decide<'a>(
             Err(if failure.by_a_person { EarlyEnd::GivenUp(why) } else { EarlyEnd::Failed(why) })
         }
     };
-    let Some((_, asked)) = &step.escalation else { return by_itself() };
     let record = run.state.borrow().journal.get(path, attempt).cloned();
+    let is_unknown = record.as_ref().is_some_and(|record| record.phase == StepPhase::Unknown);
+    let Some((_, asked)) = step.escalation.as_ref().filter(|_| is_unknown || !step.escalates_unknown_only) else {
+        if step.is_tool() && is_unknown {
+            let why = format!(
+                "step {name}: {}; nobody was asked, and the call must not be repeated: add a gate of the type errorEscalation",
+                error.message
+            );
+            return Err(EarlyEnd::Failed(why));
+        }
+        return by_itself();
+    };
     let code = record.as_ref().and_then(|r| r.facts.get("exitCode")).and_then(|code| code.parse::<i64>().ok());
     let log = record.as_ref().and_then(|r| r.log.as_ref()).map(|log| &log.tail);
     let shown = json!({

@@ -72,7 +72,7 @@ impl DecidedGate {
 pub(crate) async fn decide<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    step: &'a PlannedStep,
+    step: &PlannedStep,
     base: &str,
     shown: SubjectAt<'_>,
 ) -> Result<DecidedGate, EarlyEnd> {

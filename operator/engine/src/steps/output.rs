@@ -12,7 +12,9 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{DecidedGate, EarlyEnd, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end};
+use super::{
+    DecidedGate, EarlyEnd, agent::Turn, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end,
+};
 
 use crate::{
     evaluation::{self, Part, within},
@@ -58,30 +60,42 @@ pub(super) async fn process_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     policy_gates: &[GateBefore<'a>],
-    attempt: i32,
+    (turn, attempt): (&Turn, i32),
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<AnswerResult, EarlyEnd> {
-    let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
+    let (path, step) = (turn.path.as_str(), invocation.step);
     let given = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
     if parser.is_none() && step.output.is_none() {
+        record_end(run, invocation, turn, Start::Immediate(given.text.clone())).await;
         return Ok(AnswerResult::Accepted(given.text));
     }
     let text = given.text.clone();
     let settled = match too_costly(run, path, attempt) {
         Some(why) => AnswerResult::Refused(why),
-        None => validate_answer(run, invocation, attempt, policy_gates, given, parser).await?,
+        None => validate_answer(run, invocation, (path, attempt), policy_gates, given, parser).await?,
     };
     let opening = match &settled {
-        AnswerResult::Accepted(accepted) if *accepted != text => Start::Immediate(accepted.clone()),
+        AnswerResult::Accepted(accepted) if *accepted != text || turn.number > 1 => Start::Immediate(accepted.clone()),
         AnswerResult::Refused(error) | AnswerResult::Rejected(error) => Start::Failed(error.clone()),
         // The record of the attempt says all there is to say.
         AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(settled),
     };
-    let (path, _) = run.visit(&format!("{path}/{ANSWER}"));
-    let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-    run.activity(step_scope, key, |_| Ok(opening.clone())).await;
+    record(run, invocation, &opening).await;
     Ok(settled)
+}
+
+/// Records what a step came to, where its agent called tools: the record of the step is then that of its first turn.
+pub(super) async fn record_end<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, turn: &Turn, end: Start) {
+    if turn.number > 1 {
+        record(run, invocation, &end).await;
+    }
+}
+
+async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &Start) {
+    let (path, _) = run.visit(&format!("{}/{ANSWER}", invocation.base));
+    let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
+    run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await;
 }
 
 /// Reads the answer that was settled last once more, as a part of its evaluation.
@@ -114,13 +128,13 @@ fn too_costly(run: &Run<'_>, path: &str, attempt: i32) -> Option<StepError> {
 async fn validate_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    attempt: i32,
+    (answered, attempt): (&str, i32),
     policy_gates: &[GateBefore<'a>],
     mut answer: Answer,
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
-    let part = || Part::step(path, attempt);
+    let part = || Part::step(answered, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
     let judge = |text: &str| -> Option<String> {
         if let Some(Err(why)) = parser.map(|parser| (parser.parse)(text)) {
@@ -145,7 +159,15 @@ async fn validate_answer<'a>(
         let (_, count) = run.visit(&format!("{path}/.ask"));
         let key = ActivityKey { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
         let overrides = Override { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let mut invocation = StepInvocation { overrides, approved: None, last_asked: None, ..invocation.clone() };
+        let mut invocation = StepInvocation {
+            overrides,
+            approved: None,
+            last_asked: None,
+            turns: Vec::new(),
+            first_heard: None,
+            without_tools: true,
+            ..invocation.clone()
+        };
         let retries = step.retry.limit.unwrap_or(0);
         if !gate_before::ask(run, &mut invocation, &key, policy_gates.to_vec(), retries).await? {
             break;
@@ -219,6 +241,10 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Early
     run.render(|| {
         let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
+        if record.calls_tools() {
+            // It was asked for an answer and called a tool: there is no answer.
+            return Ok(Answer::new(String::new(), None));
+        }
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         Ok(Answer::new(text.unwrap_or_default(), record.response_ref.map(|reference| reference.digest)))
     })

@@ -3,9 +3,9 @@
 //! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
 
 use signoff_api::{
-    ApprovalRequest, Digest, Moment,
-    approval::{GateRef, Review, WorkflowRef},
-    gate::{Quorum, Timeout},
+    ApprovalRequest, Digest, JsonObject, Moment, Verdict,
+    approval::{self, ActionKind, GateRef, Review, WorkflowRef},
+    gate::{Form, Quorum, Timeout},
     journal::{BlobRef, StepKind, StepRecord},
     names,
 };
@@ -37,12 +37,33 @@ pub(crate) struct ReviewSubject {
     pub(crate) beside: Option<String>,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
+    /// The call or question of an agent that is asked about.
+    pub(crate) call: Option<Box<CallReview>>,
 }
+
+/// A call or question of an agent, as a request shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct CallReview {
+    pub(crate) action: approval::Action,
+    /// The agent's own words.
+    pub(crate) says: Option<String>,
+    /// A JSON Schema by verdict.
+    pub(crate) parameters: Option<JsonObject>,
+    /// The agent's questions.
+    pub(crate) form: Option<Form>,
+    /// The verdicts that are not offered, because a request has no room for what they need.
+    pub(crate) withheld: Vec<Verdict>,
+    /// The facts of the record of the gate.
+    pub(crate) facts: Vec<(&'static str, String)>,
+}
+
+/// What stands above every question of an agent.
+const QUESTION_NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
 impl ReviewSubject {
     pub(crate) fn of(path: &str, text: &str) -> Self {
         let (path, text) = (path.to_owned(), text.to_owned());
-        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None }
+        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None, call: None }
     }
 
     /// Something with fields, bound by its digest. `head`: what stands above the fields.
@@ -90,16 +111,32 @@ pub(crate) fn ask<'a>(
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, step_scope, step, facts.seq)?;
-    let prompt = gate.prompt.render(&scope)?;
+    let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
+    let mut prompts = vec![gate.prompt.render(&scope)?];
+    for (prompt, _) in &gate.merged {
+        let prompt = prompt.render(&scope)?;
+        if !prompts.contains(&prompt) {
+            prompts.push(prompt);
+        }
+    }
+    if call.as_ref().is_some_and(|call| call.action.kind == ActionKind::Question) {
+        prompts.insert(0, QUESTION_NOTICE.to_owned());
+    }
+    let prompt = prompts.join("\n\n");
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
         return Err(RenderError::Invalid(
             "the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into(),
         ));
     }
-    let context = match &gate.context {
-        Some(template) => Some(template.render(&scope)?),
-        None => gate.shows.as_deref().map(text::clean),
-    };
+    let mut contexts = Vec::new();
+    for template in gate.context.iter().chain(gate.merged.iter().filter_map(|(_, context)| context.as_ref())) {
+        let context = template.render(&scope)?;
+        if !contexts.contains(&context) {
+            contexts.push(context);
+        }
+    }
+    let own = (!contexts.is_empty()).then(|| contexts.join("\n\n"));
+    let context = own.or_else(|| gate.shows.as_deref().map(text::clean));
     let context = with_what_is_beside(context, reviewed.as_ref());
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
@@ -134,12 +171,18 @@ pub(crate) fn ask<'a>(
         prompt,
         context: context.map(|text| text::first(&text, SHOWN).to_owned()),
         context_ref,
-        parameters: gate.subject.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
+        parameters: match &call {
+            Some(call) => call.parameters.clone(),
+            None => gate.subject.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
+        },
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
-        action: None,
-        says: None,
-        form: gate.form.clone(),
-        allowed_verdicts: gate.allowed.clone(),
+        action: call.as_ref().map(|call| call.action.clone()),
+        says: call.as_ref().and_then(|call| call.says.clone()),
+        form: call.as_ref().and_then(|call| call.form.clone()).or_else(|| gate.form.clone()),
+        allowed_verdicts: {
+            let withheld = |verdict: &Verdict| call.as_ref().is_some_and(|call| call.withheld.contains(verdict));
+            gate.allowed.iter().filter(|verdict| !withheld(verdict)).copied().collect()
+        },
         after_reject: gate.after_reject.clone(),
         require_reason: spec.require_reason,
         quorums: quorums(facts.name, gate),
@@ -154,11 +197,13 @@ pub(crate) fn ask<'a>(
     };
     request.digest = request.digest_of_the_rest().map_err(|why| RenderError::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
-    Ok(Ask { path: facts.path.to_owned(), name, request, binds })
+    let of_record = call.into_iter().flat_map(|call| call.facts);
+    let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
 }
 
 /// Returns the gate's own quorum, and after it those of policies.
-fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
+pub(super) fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
     let own = Quorum {
         source: format!("gate {name}"),
         approvers: gate.spec.approvers.clone(),

@@ -85,6 +85,27 @@ pub const TERMS: &[Term] = &[
         "errorEscalation",
         "Asks what to do about a step that failed or whose outcome is unknown, with `onError: escalate` or named by the gate, after `afterAttempts` attempts.",
     ),
+    term(
+        GATE,
+        "toolExecution",
+        "Asks about every call of a tool, except those of `allowedTools`. An entry `!name` always asks.",
+    ),
+    term(GATE, "specificTools", "Asks about the calls of the tools in `tools`, by name or glob."),
+    term(
+        GATE,
+        "destructiveActions",
+        "Asks about the calls of tools whose effects are not `read`. Missing effects count as irreversible.",
+    ),
+    term(
+        GATE,
+        "custom",
+        "Asks about a call unless `condition` is false. It also asks if the condition cannot be evaluated.",
+    ),
+    term(
+        GATE,
+        "question",
+        "Asks people what an agent wants to know (`ask-human`). The answer goes to the agent and approves nothing.",
+    ),
     term(GATE, "finalResponse", "Asks about the result of the run, files included, before it is released."),
     term(VERDICT, "Abort", "End the whole run as Aborted. One person suffices. Results so far are kept."),
     term(VERDICT, "Skip", "Continue without an answer: the step is recorded as skipped."),

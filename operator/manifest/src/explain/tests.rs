@@ -58,7 +58,9 @@ fn a_word_is_explained_with_everything_it_means() {
 #[test]
 fn every_gate_type_is_explained() {
     use signoff_api::gate::GateType as G;
-    for type_ in [G::Step, G::PlanApproval, G::FinalResponse, G::OutputValidation, G::ErrorEscalation, G::StepStart] {
+    let of_steps = [G::Step, G::PlanApproval, G::FinalResponse, G::OutputValidation, G::ErrorEscalation, G::StepStart];
+    let of_agents = [G::ToolExecution, G::SpecificTools, G::DestructiveActions, G::Custom, G::Question];
+    for type_ in of_steps.into_iter().chain(of_agents) {
         let name = serde_json::to_value(type_).unwrap();
         assert!(has("gate type", name.as_str().unwrap()), "{name}");
     }

@@ -18,16 +18,21 @@ use super::{
     gate::Gate,
     gates::{Met, Start, allows},
     needs::Needs,
+    tools,
 };
 
 /// The predecessors of a list of steps: ids and conditions. The start of the run is the empty id.
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow) -> Flow {
-    let spec = &workflow.spec;
+    let mut spec = workflow.spec.clone();
+    // Steps of tools run when a model calls them, in no order.
+    spec.steps.retain(|step| !tools::is_of_tool(&workflow.spec, step));
+    let spec = &spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
     build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
+    build.flow.agents = tools::agents(&workflow.spec);
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
@@ -308,7 +313,7 @@ impl<'w> Build<'w> {
 }
 
 /// Returns the kind of a step and a short description.
-fn does(step: &Spec) -> (&'static str, String) {
+pub(super) fn does(step: &Spec) -> (&'static str, String) {
     if let Some(agent) = &step.agent {
         ("agent", format!("agent {}", agent.name))
     } else if let Some(pod) = &step.pod {

@@ -8,11 +8,13 @@ mod gate;
 mod gates;
 mod needs;
 mod tell;
+mod tools;
 
 use serde::Serialize;
 use signoff_api::Workflow;
 
 pub use gate::{Asked, Escalation, Gate};
+pub use tools::{AgentTools, AskingGate, OfferedTool};
 
 /// The course of a Workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -26,6 +28,9 @@ pub struct Flow {
     pub inputs: Vec<Input>,
     /// Everything that may run, in an order in which it can.
     pub steps: Vec<Step>,
+    /// The agents that may call tools, with these tools and the gates in front of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentTools>,
     /// What follows what.
     pub edges: Vec<Edge>,
     /// The result of the run as written; the last response where it is missing.

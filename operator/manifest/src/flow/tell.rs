@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use signoff_expr::text::display;
 
-use super::{Asked, Flow, Gate, Step};
+use super::{AgentTools, Asked, Flow, Gate, Step};
 
 pub(super) fn text(flow: &Flow) -> String {
     let mut text = format!("Workflow {}: {}, {} steps\n", shown(&flow.name), flow.pattern, flow.steps.len());
@@ -25,6 +25,7 @@ pub(super) fn text(flow: &Flow) -> String {
     for (at, step) in flow.steps.iter().enumerate() {
         paragraph(&mut text, at + 1, step, flow);
     }
+    flow.agents.iter().for_each(|agent| tools(&mut text, agent));
     let _ = match &flow.result {
         Some(result) => writeln!(text, "\nResult: {}", shown(result)),
         None => writeln!(text, "\nResult: the last response"),
@@ -73,6 +74,28 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     }
     if !step.uses.is_empty() {
         line(format!("uses {} of the cluster (not checked here)", names(&step.uses)));
+    }
+}
+
+fn tools(text: &mut String, agent: &AgentTools) {
+    let limits = [(agent.turns, "turns"), (agent.calls, "calls")];
+    let limits: Vec<_> = limits.iter().filter_map(|(most, what)| most.map(|most| format!("{most} {what}"))).collect();
+    let limits = if limits.is_empty() { String::new() } else { format!(" (at most {})", limits.join(" and ")) };
+    let _ = writeln!(text, "\nTools of agent {}{limits}", shown(&agent.agent));
+    for tool in &agent.tools {
+        let _ = writeln!(text, "  {}: {}", shown(&tool.name), shown(&tool.does));
+        let _ = match tool.effects {
+            Some("unknown") => writeln!(text, "    effects unknown, treated as irreversible"),
+            Some(effects) => writeln!(text, "    effects {effects}"),
+            None => Ok(()),
+        };
+        for gate in &tool.gates {
+            let only = gate.only_if.as_ref().map(|only| format!(" if {}", shown(only))).unwrap_or_default();
+            let _ = writeln!(text, "    gate {} ({}) asks{only}", shown(&gate.name), gate.sort);
+        }
+        if tool.gates.is_empty() {
+            let _ = writeln!(text, "    no gate of this Workflow asks");
+        }
     }
 }
 

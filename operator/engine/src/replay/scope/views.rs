@@ -31,6 +31,9 @@ pub(crate) fn response<'a>(
     seq: i64,
 ) -> Result<(Value, Option<Value>), RenderError> {
     let read = |record: &StepRecord| -> Result<Value, RenderError> {
+        if record.calls_tools() {
+            return Ok(Value::Null);
+        }
         let has_schema = one.step.output.as_ref().is_some_and(|output| output.schema.is_some());
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         let found = text.as_deref().filter(|_| has_schema).and_then(extract::extract);
@@ -54,7 +57,11 @@ struct ChildRecords(Vec<StepRecord>);
 impl ChildRecords {
     fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
         let mut children = run.children(&record.path, seq);
-        children.retain(|later| later.done > record.done);
+        // What lies deeper belongs to calls and turns of an agent.
+        let beneath = record.path.len() + 1;
+        children.retain(|later| {
+            later.done > record.done && !later.path.get(beneath..).is_some_and(|rest| rest.contains('/'))
+        });
         Self(children)
     }
 
@@ -84,7 +91,7 @@ impl ChildRecords {
 pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
     let children = ChildRecords::of(run, record, seq);
     let settled = children.settled(record);
-    settled.response.is_some() || settled.response_ref.is_some()
+    (settled.response.is_some() || settled.response_ref.is_some()) && !settled.calls_tools()
 }
 
 impl<'a> StepScope<'a> {

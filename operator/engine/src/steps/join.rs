@@ -5,16 +5,16 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use crate::steps::EarlyEnd;
+use super::EarlyEnd;
 
 /// A member of a group.
-pub(super) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>> + 'f>>;
+pub(crate) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>> + 'f>>;
 
 /// Runs all of them and returns what each came to, in their order.
 ///
 /// A person's no ends all of them at once. So does a failure where `fail_fast`; else it counts once all have ended, the
 /// first in order where there are several.
-pub(super) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, EarlyEnd> {
+pub(crate) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, EarlyEnd> {
     let mut ended: Vec<Option<Result<T, EarlyEnd>>> = members.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut moved = true;

@@ -1,0 +1,482 @@
+//! Agents that call tools: gates, verdicts, results, limits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase};
+
+use crate::{
+    End, Fact,
+    tests::test_run::{TestRun, agent, decided, errors, gate, plan_of},
+    transition::{CallContent, Command, Message, Reply, Role},
+};
+
+/// A run whose only step is an agent that may look up, refund, and ask.
+fn spec(gates: Value) -> Value {
+    json!({
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": [{"name": "clerk", "system": "be brief", "tools": ["lookup", "refund", "ask-human"]}],
+        "tools": [
+            {"name": "lookup", "step": "find", "description": "Finds a customer.", "effects": "read",
+             "parameters": {"type": "object", "properties": {"name": {"type": "string"}}}},
+            {"name": "refund", "step": "pay", "description": "Pays back.", "effects": "irreversible",
+             "parameters": {"type": "object", "required": ["amount"], "additionalProperties": false,
+                            "properties": {"amount": {"type": "number"}, "to": {"type": "string"}}}},
+        ],
+        "gates": gates,
+        "steps": [
+            agent("handle", "clerk", "help"),
+            {"name": "find", "set": {"value": "found {{ args.name | default('') }}"}},
+            {"name": "pay", "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "{{ args.amount }}"}},
+        ],
+    })
+}
+
+fn gates(more: Value) -> Value {
+    let mut all = vec![json!({"name": "questions", "type": "question", "hitl": gate(json!({}))})];
+    all.extend(more.as_array().unwrap().iter().cloned());
+    Value::Array(all)
+}
+
+fn money() -> Value {
+    json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({}))})
+}
+
+fn run(more: Value) -> TestRun {
+    TestRun::of(spec(gates(more)))
+}
+
+/// A turn that calls: each call is an id, a tool and arguments.
+fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
+    let list: Vec<_> =
+        calls.iter().map(|(id, tool, arguments)| json!({"id": id, "tool": tool, "arguments": arguments})).collect();
+    raw_turn(run, path, json!({"text": "let me see", "calls": list}));
+}
+
+fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
+    let count = response["calls"].as_array().unwrap().len();
+    let facts = BTreeMap::from([("calls".to_owned(), count.to_string())]);
+    let reply = Reply { response, facts, ..Reply::default() };
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at }]);
+}
+
+/// The messages that the agent is given at a path.
+fn told(run: &TestRun, path: &str) -> Vec<Message> {
+    let found = run.transition.commands.iter().find_map(|command| match command {
+        Command::Call(call) if call.path == path => match &call.content {
+            CallContent::Agent(agent) => Some(agent.messages.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("{path} is not called: {:?}", run.calls()))
+}
+
+/// The result under a call id that the agent is told at a path.
+fn result(run: &TestRun, path: &str, id: &str) -> String {
+    let all: Vec<_> = told(run, path).into_iter().filter(|m| m.answers.as_deref() == Some(id)).collect();
+    assert_eq!(all.len(), 1, "exactly one result for {id}");
+    all[0].text.clone()
+}
+
+const GATE: &str = "handle/.turn-1/.call-1/.gate";
+const PAY: &str = "handle/.turn-1/.call-1/pay";
+
+#[test]
+fn a_call_without_a_gate_runs_and_its_result_goes_back_under_its_id() {
+    let mut run = run(json!([money()]));
+    assert_eq!(told(&run, "handle").len(), 1);
+    turn(&mut run, "handle", &[("c1", "lookup", r#"{"name": "ACME"}"#)]);
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "found ACME");
+    let said: Vec<_> = told(&run, "handle/.turn-2").into_iter().map(|message| message.role).collect();
+    assert_eq!(said, [Role::User, Role::Assistant, Role::Tool]);
+    run.reply("handle/.turn-2", 1, "ACME exists");
+    assert_eq!(run.succeeded(), "ACME exists");
+}
+
+#[test]
+fn a_gated_call_waits_and_what_was_approved_is_what_runs() {
+    let mut run = run(json!([money()]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"to":"ACME","amount":420}"#)]);
+    assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs");
+    let request = run.asked(GATE).request.clone();
+    let action = request.action.unwrap();
+    assert_eq!((action.kind, action.tool.as_str(), action.agent.as_str()), (ActionKind::ToolCall, "refund", "clerk"));
+    assert_eq!(action.target.as_deref(), Some("POST https://bank.example/refunds"));
+    assert_eq!(action.gates[0].because, "refund is listed");
+    assert_eq!(request.gate.type_, GateType::SpecificTools);
+    assert_eq!(request.reviews.unwrap().response, r#"{"amount":420,"to":"ACME"}"#);
+    assert_eq!(request.says.as_deref(), Some("let me see"));
+    run.approve(GATE);
+    assert_eq!(run.calls(), [format!("{PAY}@1")]);
+    run.reply(PAY, 1, "paid");
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "paid");
+}
+
+#[test]
+fn a_rejected_call_is_not_run_and_not_asked_about_again() {
+    let mut run = run(json!([money()]));
+    let call = [("c1", "refund", r#"{"amount":420}"#)];
+    turn(&mut run, "handle", &call);
+    let mut outcome = decided(Verdict::Reject);
+    outcome.reason = Some("not this customer".into());
+    run.decide(GATE, outcome);
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "Denied by a human: not this customer");
+    // The same arguments in another order and another form of the number.
+    turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{ "amount": 420.0 }"#)]);
+    assert_eq!(run.open(), Vec::<String>::new(), "nothing is asked");
+    assert_eq!(result(&run, "handle/.turn-3", "c2"), "Already refused by a human: not this customer");
+}
+
+#[test]
+fn a_tool_that_was_rejected_three_times_is_refused_without_asking() {
+    let mut run = run(json!([money()]));
+    let mut path = "handle".to_owned();
+    for turn_number in 1..=3 {
+        turn(&mut run, &path, &[(&format!("c{turn_number}"), "refund", &format!(r#"{{"amount":{turn_number}}}"#))]);
+        run.decide(&format!("handle/.turn-{turn_number}/.call-1/.gate"), decided(Verdict::Reject));
+        path = format!("handle/.turn-{}", turn_number + 1);
+    }
+    turn(&mut run, &path, &[("c4", "refund", r#"{"amount":4}"#)]);
+    assert_eq!(run.open(), Vec::<String>::new(), "nothing is asked: {:?}", run.transition.end);
+    assert!(result(&run, "handle/.turn-5", "c4").starts_with("Refused: calls of refund were rejected 3 times"));
+}
+
+#[test]
+fn edited_arguments_are_asked_about_again_and_their_author_is_no_approver() {
+    let two = gate(json!({"approvers": [{"kind": "Group", "name": "finance"}]}));
+    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": two});
+    let mut run = run(json!([gate]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    run.modify(GATE, json!({"arguments": {"amount": 42}}));
+    assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs yet");
+    let again = run.asked(&format!("{GATE}#2")).request.clone();
+    assert_eq!(again.excluded, ["alice"]);
+    assert_eq!(again.reviews.unwrap().response, r#"{"amount":42}"#);
+    run.approve(&format!("{GATE}#2"));
+    run.reply(PAY, 1, "paid");
+    let told = result(&run, "handle/.turn-2", "c1");
+    assert_eq!(told, "A human changed the arguments. This ran: {\"amount\":42}\npaid");
+}
+
+#[test]
+fn an_edit_below_the_condition_of_a_gate_runs_without_that_gate() {
+    let custom = json!({"name": "large", "type": "custom", "condition": "args.amount > 50", "hitl": gate(json!({}))});
+    let mut run = run(json!([custom]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    run.modify(GATE, json!({"arguments": {"amount": 42}}));
+    assert_eq!(run.calls(), [format!("{PAY}@1")]);
+}
+
+#[test]
+fn a_condition_without_a_value_asks() {
+    let custom = json!({"name": "large", "type": "custom", "condition": "args.missing > 50", "hitl": gate(json!({}))});
+    let mut run = run(json!([custom]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    assert!(run.asked(GATE).request.action.as_ref().unwrap().gates[0].because.contains("has no value"));
+}
+
+#[test]
+fn each_verdict_on_a_call_gives_the_agent_its_own_result() {
+    let all = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Skip", "Abort"]);
+    for (verdict, wanted) in [
+        (Verdict::Respond, "use the old one"),
+        (Verdict::Defer, "Not now. Try another approach: ask first"),
+        (Verdict::Skip, "Skipped by a human"),
+        (Verdict::Reject, "Denied by a human: no reason was given"),
+    ] {
+        let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+            "hitl": gate(json!({"allowedVerdicts": all}))});
+        let mut run = run(json!([gate]));
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+        let mut outcome = decided(verdict);
+        outcome.response = (verdict == Verdict::Respond).then(|| "use the old one".to_owned());
+        outcome.guidance = (verdict == Verdict::Defer).then(|| "ask first".to_owned());
+        run.decide(GATE, outcome);
+        assert_eq!(result(&run, "handle/.turn-2", "c1"), wanted);
+    }
+    let mut run = run(json!([money()]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    run.decide(GATE, decided(Verdict::Abort));
+    assert!(matches!(run.transition.end, Some(End::Aborted(_))));
+}
+
+#[test]
+fn a_reject_ends_the_run_where_the_gate_says_so() {
+    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+        "hitl": gate(json!({"onReject": "stop"}))});
+    let mut run = run(json!([gate]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    run.decide(GATE, decided(Verdict::Reject));
+    assert!(matches!(run.transition.end, Some(End::Rejected(_))));
+}
+
+#[test]
+fn several_gates_on_one_call_are_one_request_whose_quorums_must_all_be_met() {
+    let ops = gate(json!({"approvers": [{"kind": "Group", "name": "ops"}], "threshold": 2,
+        "timeout": {"after": "10m", "action": "Abort"}}));
+    let every = json!({"name": "every", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": ops});
+    let mut run = run(json!([money(), every]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#), ("c2", "lookup", "{}")]);
+    let request = &run.asked(GATE).request;
+    let sources: Vec<_> = request.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
+    assert_eq!(sources, [("gate every", 2), ("gate money", 1)], "the most careful timeout comes first");
+    assert_eq!(request.timeout.after.unwrap().duration().as_secs(), 600);
+    assert_eq!(request.action.as_ref().unwrap().siblings.len(), 1);
+    assert_eq!(run.open(), [GATE], "the lookup is allowed");
+}
+
+#[test]
+fn gates_without_a_verdict_in_common_ask_one_after_the_other() {
+    let only = |name: &str, verdict: &str| {
+        json!({"name": name, "type": "specificTools", "tools": ["refund"],
+            "hitl": gate(json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}))})
+    };
+    let mut run = run(json!([only("one", "Approve"), only("two", "Skip")]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    run.approve(GATE);
+    assert_eq!(run.open(), [format!("{GATE}#2")]);
+    assert_eq!(run.calls(), Vec::<String>::new());
+}
+
+#[test]
+fn an_excluded_tool_always_asks_and_an_allowed_one_never() {
+    let every = |allowed: Value| json!([{"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}]);
+    for (allowed, asks) in
+        [(json!(["*"]), false), (json!(["*", "!refund"]), true), (json!(["refund"]), false), (json!([]), true)]
+    {
+        let more = every(allowed.clone());
+        let mut run = run(more);
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+        assert_eq!(run.open() == [GATE], asks, "{allowed}");
+    }
+}
+
+#[test]
+fn destructive_actions_ask_about_what_is_not_known_to_read() {
+    let destructive = json!([{"name": "d", "type": "destructiveActions", "hitl": gate(json!({}))}]);
+    let mut run = run(destructive);
+    turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
+    assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"]);
+}
+
+#[test]
+fn a_question_is_answered_under_its_call_id_and_approves_nothing() {
+    let mut run = run(json!([money()]));
+    let ask = r#"{"questions":[{"id":"how","question":"How much?"}]}"#;
+    turn(&mut run, "handle", &[("c1", "ask-human", ask), ("c2", "refund", r#"{"amount":1}"#)]);
+    let request = &run.asked(GATE).request;
+    assert!(request.prompt.starts_with("This answers the agent; it approves nothing. Do not enter secrets."));
+    assert_eq!(request.allowed_verdicts, [Verdict::Respond, Verdict::Skip, Verdict::Abort]);
+    let id = request.form.as_ref().unwrap().questions[0].id.clone();
+    let mut outcome = decided(Verdict::Respond);
+    outcome.response = Some("420".into());
+    outcome.answers = serde_json::from_value(json!({id: {"text": "420"}})).map(Some).unwrap();
+    run.decide(GATE, outcome);
+    assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"], "the answer decides nothing else");
+    run.decide("handle/.turn-1/.call-2/.gate", decided(Verdict::Skip));
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "420");
+}
+
+#[test]
+fn what_the_model_gets_wrong_is_an_error_result_and_nothing_runs() {
+    let mut run = run(json!([money()]));
+    turn(
+        &mut run,
+        "handle",
+        &[
+            ("c1", "refund", "{"),
+            ("c2", "refund", r#"{"amount":1,"amount":2}"#),
+            ("c3", "refund", r#"{"amount":"much"}"#),
+            ("c4", "drop-database", "{}"),
+            ("c5", "refund", r#"{"amount":9007199254740993}"#),
+            ("c1", "lookup", r#"{"name":"twice the same id"}"#),
+        ],
+    );
+    assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
+    for id in ["c1", "c2", "c3", "c4", "c5"] {
+        assert!(result(&run, "handle/.turn-2", id).starts_with("Error: "), "{id}");
+    }
+}
+
+#[test]
+fn two_hundred_calls_in_a_turn_are_bounded_and_each_is_answered_in_order() {
+    let mut run = run(json!([money()]));
+    let ids: Vec<_> = (0..200).map(|n| format!("c{n}")).collect();
+    let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "lookup", "{}")).collect();
+    turn(&mut run, "handle", &calls);
+    let told = told(&run, "handle/.turn-2");
+    let answered: Vec<_> = told.iter().filter_map(|message| message.answers.clone()).collect();
+    assert_eq!(answered, ids);
+    assert!(result(&run, "handle/.turn-2", "c199").contains("at most 32 calls"));
+}
+
+#[test]
+fn at_most_eight_calls_wait_for_people_at_once() {
+    let mut run = run(json!([money()]));
+    let all: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
+    let calls: Vec<_> = all.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    turn(&mut run, "handle", &calls);
+    assert_eq!(run.open().len(), 8);
+    run.decide(GATE, decided(Verdict::Skip));
+    assert_eq!(run.open().len(), 8);
+}
+
+#[test]
+fn equal_calls_of_a_turn_are_asked_about_one_after_the_other_and_each_needs_its_own_approval() {
+    let mut run = run(json!([money()]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "refund", r#"{"amount":1}"#)]);
+    assert_eq!(run.open(), [GATE]);
+    run.approve(GATE);
+    assert_eq!(run.open(), Vec::<String>::new(), "the second waits for the end of the first");
+    run.reply(PAY, 1, "paid");
+    assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"]);
+    run.decide("handle/.turn-1/.call-2/.gate", decided(Verdict::Skip));
+    assert_eq!(result(&run, "handle/.turn-2", "c2"), "Skipped by a human");
+}
+
+#[test]
+fn a_truncated_turn_runs_nothing() {
+    let mut run = run(json!([]));
+    raw_turn(
+        &mut run,
+        "handle",
+        json!({"text": "", "truncated": true, "calls": [{"id": "c1", "tool": "refund", "arguments": "{\"amount\":1}"}]}),
+    );
+    assert_eq!(run.calls(), ["handle/.turn-2@1"]);
+    assert!(result(&run, "handle/.turn-2", "c1").contains("was cut"));
+}
+
+#[test]
+fn an_endless_chain_of_turns_ends_at_the_limit() {
+    let mut spec = spec(gates(json!([])));
+    spec["agents"][0]["limits"] = json!({"turns": 3});
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "lookup", "{}")]);
+    turn(&mut run, "handle/.turn-2", &[("c1", "lookup", "{}")]);
+    turn(&mut run, "handle/.turn-3", &[("c1", "lookup", "{}")]);
+    assert!(run.failed().contains("its limit is 3 turns"), "{}", run.failed());
+}
+
+#[test]
+fn calls_over_the_limit_are_error_results() {
+    let mut spec = spec(gates(json!([])));
+    spec["agents"][0]["limits"] = json!({"calls": 2});
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "lookup", r#"{"name":"a"}"#)]);
+    turn(&mut run, "handle/.turn-2", &[("c2", "lookup", r#"{"name":"b"}"#), ("c3", "lookup", r#"{"name":"c"}"#)]);
+    assert_eq!(result(&run, "handle/.turn-3", "c2"), "found b");
+    assert!(result(&run, "handle/.turn-3", "c3").contains("the limit of 2 calls"));
+}
+
+#[test]
+fn a_failed_call_is_told_to_the_model_and_an_unknown_outcome_is_never_repeated() {
+    let mut known = run(json!([]));
+    turn(&mut known, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    known.fail(PAY, 1, false, false);
+    assert!(result(&known, "handle/.turn-2", "c1").starts_with("Error: "));
+    let mut unknown = run(json!([]));
+    turn(&mut unknown, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    unknown.fail(PAY, 1, false, true);
+    assert!(unknown.failed().contains("must not be repeated"), "{}", unknown.failed());
+}
+
+#[test]
+fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
+    let mut run = run(json!([money(), errors]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    run.fail(PAY, 1, false, true);
+    let asked = format!("{PAY}/.error");
+    assert_eq!(run.open(), [asked.clone()]);
+    run.decide(&asked, decided(Verdict::Retry));
+    assert_eq!(run.open(), [format!("{GATE}#2")], "the people of the gate approve a further attempt");
+    run.approve(&format!("{GATE}#2"));
+    assert_eq!(run.calls(), [format!("{PAY}#2@1")]);
+}
+
+#[test]
+fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
+    let mut spec = spec(gates(json!([money()])));
+    spec["agents"].as_array_mut().unwrap().push(json!({"name": "boss", "system": "lead", "tools": ["delegate"]}));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "delegate", "step": "sub", "description": "Delegates.",
+        "parameters": {"type": "object", "properties": {"task": {"type": "string"}}}}));
+    spec["steps"][0] = agent("lead", "boss", "go");
+    spec["steps"].as_array_mut().unwrap().push(agent("sub", "clerk", "{{ args.task }}"));
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"refund it"}"#)]);
+    let sub = "lead/.turn-1/.call-1/sub";
+    assert_eq!(told(&run, sub)[0].text, "refund it");
+    turn(&mut run, sub, &[("n1", "refund", r#"{"amount":1}"#)]);
+    let gate = format!("{sub}/.turn-1/.call-1/.gate");
+    assert_eq!(run.open(), [gate.clone()]);
+    run.approve(&gate);
+    run.reply(&format!("{sub}/.turn-1/.call-1/pay"), 1, "paid");
+    run.reply(&format!("{sub}/.turn-2"), 1, "refunded");
+    assert_eq!(result(&run, "lead/.turn-2", "c1"), "refunded");
+    run.reply("lead/.turn-2", 1, "all done");
+    assert_eq!(run.succeeded(), "all done");
+}
+
+#[test]
+fn the_answer_of_a_step_that_called_tools_is_its_last_text() {
+    let mut spec = spec(gates(json!([])));
+    spec["steps"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "after", "set": {"value": "{{ steps.handle.response }}!"}}));
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "lookup", "{}")]);
+    run.reply("handle/.turn-2", 1, "done");
+    assert_eq!(run.succeeded(), "done!");
+    assert_eq!(run.record("handle/.answer").phase, StepPhase::Succeeded);
+}
+
+#[test]
+fn a_rejected_request_of_one_run_does_not_touch_another_tool() {
+    let mut run = run(json!([money()]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "lookup", "{}")]);
+    run.decide(GATE, decided(Verdict::Reject));
+    assert_eq!(result(&run, "handle/.turn-2", "c2"), "found ");
+}
+
+#[test]
+fn what_an_author_gets_wrong_is_found_before_the_run() {
+    let found = |change: &dyn Fn(&mut Value), part: &str| {
+        let mut spec = spec(gates(json!([money()])));
+        change(&mut spec);
+        let all = errors(spec);
+        assert!(all.iter().any(|error| error.contains(part)), "{part}: {all:?}");
+    };
+    found(&|s| s["agents"][0]["tools"] = json!(["refunds"]), "there is no tool refunds");
+    found(&|s| s["tools"][0]["step"] = json!("nowhere"), "there is no step nowhere");
+    found(&|s| s["tools"][0]["name"] = json!("ask-human"), "built-in tool");
+    found(&|s| s["gates"] = json!([money()]), "needs a gate of the type question");
+    found(&|s| s["gates"][1]["tools"] = json!(["refundd"]), "there is no tool refundd");
+    found(&|s| s["tools"][1]["parameters"] = json!({"type": "string"}), "type: object");
+    found(&|s| s["steps"][1] = json!({"name": "find", "agent": {"name": "clerk", "input": "x"}}), "would call itself");
+    found(&|s| s["agents"][0]["tools"] = json!([]), "no agent has tools");
+    found(&|s| s["steps"][1]["set"]["value"] = json!("{{ steps.handle.response }}"), "steps");
+}
+
+#[test]
+fn a_preset_stands_for_its_gates_and_names_them() {
+    let preset = json!([{"name": "guard", "preset": "strict", "hitl": gate(json!({}))}]);
+    let mut run = run(preset);
+    turn(&mut run, "handle", &[("c1", "lookup", "{}")]);
+    assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().gates[0].name, "guard.tools");
+    run.approve(GATE);
+    run.reply("handle/.turn-2", 1, "done");
+    assert_eq!(run.open(), [".final"]);
+}
+
+#[test]
+fn a_tool_that_may_change_something_and_has_no_gate_is_a_warning() {
+    let plan = plan_of(spec(gates(json!([]))));
+    assert!(plan.warnings().iter().any(|warning| warning.contains("calls of refund can change something")));
+    let plan = plan_of(spec(gates(json!([money()]))));
+    assert!(!plan.warnings().iter().any(|warning| warning.contains("refund")));
+}

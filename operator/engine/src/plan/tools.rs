@@ -1,0 +1,339 @@
+//! The tools of a plan, and the gates in front of them: parsed, and checked so that no model can meet an error of the author.
+//!
+//! Whether a call runs is decided in `steps/agent/gating.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use signoff_api::{
+    Digest, JsonObject,
+    gate::{GateType, TimeoutAction},
+    step::OnError,
+    tool::{Effects, Tool},
+    workflow::{Agent, Gate, SpecGateType, WorkflowSpec},
+};
+use signoff_expr::{Condition, Known, Members};
+
+use super::{
+    PlannedStep, Validator,
+    planned_step::CALL,
+    spec_steps::is_of_tool,
+    step::{PlanContext, StepContext},
+};
+
+use crate::{
+    gate::subject::GateSubject,
+    schema::Schema,
+    tools::{
+        lists::{Selection, ToolList},
+        names,
+        rule::CallRule,
+    },
+};
+
+/// How deep agents may call agents.
+const MOST_NESTED: usize = 4;
+/// The longest path of a record in the journal.
+const LONGEST_PATH: usize = 512;
+
+/// A tool of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedTool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The JSON Schema of its arguments.
+    pub(crate) parameters: JsonObject,
+    /// As the author declares them.
+    pub(crate) effects: Option<Effects>,
+    /// The digest of the tool and its step, as they are written.
+    pub(crate) definition: Digest,
+    /// It runs only with a permission of the gates: `steps` refuses it without one.
+    pub(crate) step: PlannedStep,
+}
+
+impl PlannedTool {
+    /// What a call can change; unknown counts as irreversible.
+    pub(crate) fn effects(&self) -> Effects {
+        self.effects.unwrap_or(Effects::Irreversible)
+    }
+}
+
+/// A gate in front of tools.
+#[derive(Clone, Debug)]
+pub(crate) struct CallGate {
+    pub(crate) gate: PlannedStep,
+    pub(crate) type_: GateType,
+    pub(crate) rule: CallRule,
+    /// It does not ask where this is false.
+    pub(crate) condition: Option<Condition>,
+}
+
+/// The tools and gates of a plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlannedTools {
+    pub(crate) tools: BTreeMap<String, PlannedTool>,
+    /// In the order of `spec.gates`.
+    pub(crate) gates: Vec<CallGate>,
+    /// The gate that says whom agents ask.
+    pub(crate) question: Option<PlannedStep>,
+}
+
+impl Validator<'_> {
+    /// Returns the tools that an agent may call.
+    pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
+        let list = ToolList::of(&agent.tools);
+        for (at, entry) in agent.tools.iter().enumerate() {
+            let one = ToolList::of(std::slice::from_ref(entry));
+            let names_one = spec.tools.iter().any(|tool| matches!(one.selects(&tool.name), Selection::Listed(_)));
+            if entry.starts_with('!') || !(names_one || names::is_built_in(entry)) {
+                let hint = self.did_you_mean(entry, spec.tools.iter().map(|tool| tool.name.as_str()));
+                let message = format!(
+                    "there is no tool {entry}: name tools of spec.tools, globs that match some, or {}{hint}",
+                    names::ASK_HUMAN
+                );
+                self.error(format!("{field}.tools[{at}]"), message);
+            }
+        }
+        let own = spec.tools.iter().map(|tool| tool.name.as_str());
+        let listed = |name: &&str| matches!(list.selects(name), Selection::Listed(_));
+        let built_in = agent.tools.iter().map(String::as_str).filter(|name| names::is_built_in(name));
+        own.filter(listed).chain(built_in).map(str::to_owned).collect()
+    }
+
+    /// Plans the tools and the gates in front of them.
+    pub(super) fn tools(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> PlannedTools {
+        let spec = plan.spec;
+        self.check_unique(spec.tools.iter().map(|tool| tool.name.as_str()), "spec.tools");
+        let built_in = |tool: &&Tool| names::is_reserved(&tool.name);
+        for tool in spec.tools.iter().filter(built_in) {
+            self.error("spec.tools", format!("{} is the name of a built-in tool: choose another", tool.name));
+        }
+        let all = spec.tools.iter().map(|tool| tool.name.as_str());
+        let all = all.chain(plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str));
+        let all: BTreeSet<&str> = all.collect();
+        for (one, other) in names::collisions(all) {
+            let message = format!("models would know {one} and {other} by the same name: rename one of them");
+            self.error("spec.tools", message);
+        }
+        let mut tools = BTreeMap::new();
+        for (at, tool) in spec.tools.iter().enumerate() {
+            if let Some(planned) = self.tool(plan, tool, &format!("spec.tools[{at}]"), everywhere) {
+                tools.insert(tool.name.clone(), planned);
+            }
+        }
+        let known = everywhere.clone();
+        let known = ["args", "tool", "effects", "agent"].into_iter().fold(known, |k, name| k.with(name, Members::Open));
+        let (mut gates, mut question) = (Vec::new(), None);
+        for (field, gate) in plan.gates.of_calls() {
+            gates.extend(self.call_gate(plan, field, gate, &known));
+        }
+        let ask: Vec<_> = plan.gates.of_type(SpecGateType::Question).collect();
+        if let Some((field, gate)) = ask.first() {
+            question = self.question_gate(plan, field, gate, everywhere);
+        }
+        self.check_nesting(plan);
+        let planned = PlannedTools { tools, gates, question };
+        self.check_gates_of_tools(plan, &planned);
+        planned
+    }
+
+    fn tool(&mut self, plan: &PlanContext<'_>, tool: &Tool, field: &str, everywhere: &Known) -> Option<PlannedTool> {
+        let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
+        if parameters.0.get("type") != Some(&json!("object")) {
+            self.error(format!("{field}.parameters"), "the schema must say `type: object`: arguments have names");
+        } else if !self.accepted
+            && let Err(why) = Schema::compile(&parameters)
+        {
+            self.error(format!("{field}.parameters"), why);
+        }
+        let Some((at, step)) =
+            plan.spec.steps.iter().enumerate().find(|(_, step)| is_of_tool(plan.spec, step) && step.name == tool.step)
+        else {
+            let hint = self.did_you_mean(&tool.step, plan.spec.steps.iter().map(|step| step.name.as_str()));
+            let message = format!("there is no step {} without a branch in spec.steps: add it{hint}", tool.step);
+            self.error(format!("{field}.step"), message);
+            return None;
+        };
+        let at = format!("spec.steps[{at}]");
+        if step.hitl.is_some() {
+            self.error(
+                format!("{field}.step"),
+                "a tool runs an agent, pod, http or set step: put a gate of spec.gates before the tool",
+            );
+            return None;
+        }
+        if !step.depends_on.is_empty() {
+            self.error(
+                format!("{at}.dependsOn"),
+                format!("the step runs only as the tool {}: leave dependsOn out", tool.name),
+            );
+        }
+        let known = everywhere.clone().with("args", Members::Open);
+        let mut planned = self.step(step, &StepContext::new(plan, &at, CALL, known))?;
+        // Gates of policies stand beneath each call.
+        for gate in &mut planned.policy_gates {
+            gate.path = format!("{}/{}", planned.path, gate.name);
+        }
+        if step.on_error.is_none() {
+            // The model is told of a failure; an unknown outcome is for people.
+            planned.on_error = OnError::Continue;
+        }
+        let definition = Digest::of(&json!({"tool": tool, "step": step}));
+        match definition {
+            Err(why) => {
+                self.error(field, why.to_string());
+                None
+            }
+            Ok(definition) => Some(PlannedTool {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters,
+                effects: tool.effects,
+                definition,
+                step: planned,
+            }),
+        }
+    }
+
+    fn call_gate(&mut self, plan: &PlanContext<'_>, field: &str, gate: &Gate, known: &Known) -> Option<CallGate> {
+        let (type_, rule) = match gate.type_? {
+            SpecGateType::ToolExecution => {
+                (GateType::ToolExecution, CallRule::Every(ToolList::of(&gate.allowed_tools)))
+            }
+            SpecGateType::SpecificTools => (GateType::SpecificTools, CallRule::Listed(ToolList::of(&gate.tools))),
+            SpecGateType::DestructiveActions => {
+                (GateType::DestructiveActions, CallRule::Destructive(ToolList::of(&gate.allowed_tools)))
+            }
+            SpecGateType::Custom => (GateType::Custom, CallRule::Condition),
+            _ => return None,
+        };
+        if gate.type_ == Some(SpecGateType::SpecificTools) && gate.tools.is_empty() {
+            self.error(format!("{field}.tools"), "the gate would never open: list the tools that it asks about");
+        }
+        if type_ == GateType::Custom && gate.condition.is_none() {
+            self.error(
+                format!("{field}.condition"),
+                "a gate of the type custom needs a condition: add one, or use toolExecution",
+            );
+        }
+        for (list, entries) in [("tools", &gate.tools), ("allowedTools", &gate.allowed_tools)] {
+            for entry in entries {
+                let name = entry.strip_prefix('!').unwrap_or(entry);
+                let exists = name.contains('*') || plan.spec.tools.iter().any(|tool| tool.name == name);
+                if !exists && gate.preset.is_none() {
+                    let hint = self.did_you_mean(name, plan.spec.tools.iter().map(|tool| tool.name.as_str()));
+                    self.error(format!("{field}.{list}"), format!("there is no tool {name} in spec.tools{hint}"));
+                }
+            }
+        }
+        let planned =
+            self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known.clone(), GateSubject::Call(type_))?;
+        let condition = planned.only_if.clone();
+        Some(CallGate { gate: PlannedStep { only_if: None, ..planned }, type_, rule, condition })
+    }
+
+    fn question_gate(
+        &mut self,
+        plan: &PlanContext<'_>,
+        field: &str,
+        gate: &Gate,
+        everywhere: &Known,
+    ) -> Option<PlannedStep> {
+        if gate.hitl.form.is_some() {
+            self.error(format!("{field}.hitl.form"), "the agent asks its own questions: leave form out");
+        }
+        if gate.hitl.timeout.as_ref().is_some_and(|timeout| timeout.action == Some(TimeoutAction::Default)) {
+            let message = "the questions of an agent have no default answer: use Skip, Reject or Abort";
+            self.error(format!("{field}.hitl.timeout.action"), message);
+        }
+        if gate.condition.is_some() {
+            self.error(format!("{field}.condition"), "a question is always asked: leave condition out");
+        }
+        let known = everywhere.clone().with("agent", Members::Open);
+        self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known, GateSubject::Question)
+    }
+
+    /// Complains about agents that call themselves, and about agents that are too deep for the journal.
+    fn check_nesting(&mut self, plan: &PlanContext<'_>) {
+        let called = |agent: &str| -> Vec<String> {
+            let names = plan.agents.get(agent).into_iter().flat_map(|agent| &agent.tools);
+            let steps = names.filter_map(|name| plan.spec.tools.iter().find(|tool| tool.name == *name));
+            let steps = steps.filter_map(|tool| plan.spec.steps.iter().find(|step| step.name == tool.step));
+            steps.filter_map(|step| step.agent.as_ref()).map(|agent| agent.name.clone()).collect()
+        };
+        for (at, agent) in plan.spec.agents.iter().enumerate() {
+            let mut paths = vec![vec![agent.name.clone()]];
+            while let Some(path) = paths.pop() {
+                for next in path.last().map(|last| called(last)).unwrap_or_default() {
+                    let field = format!("spec.agents[{at}].tools");
+                    let chain = path.iter().chain([&next]).map(String::as_str).collect::<Vec<_>>().join(" → ");
+                    if path.contains(&next) {
+                        self.error(&field, format!("an agent would call itself: {chain}: remove one of the tools"));
+                    } else if path.len() >= MOST_NESTED {
+                        self.error(&field, format!("agents call each other at most {MOST_NESTED} deep: {chain}"));
+                    } else {
+                        paths.push(path.iter().cloned().chain([next]).collect());
+                    }
+                    if self.errors.len() > 64 {
+                        return;
+                    }
+                }
+            }
+        }
+        let longest = |steps: &mut dyn Iterator<Item = usize>| steps.max().unwrap_or_default();
+        let branch = longest(&mut plan.spec.steps.iter().filter_map(|step| step.branch.as_ref()).map(String::len));
+        let step = longest(&mut plan.spec.steps.iter().map(|step| step.name.len()));
+        let of_tool = longest(&mut plan.spec.tools.iter().map(|tool| tool.step.len()));
+        let path = branch + step + 16 + MOST_NESTED * (of_tool + "/.turn-100#1000/.call-256/#1000".len()) + 64;
+        if !plan.spec.tools.is_empty() && path > LONGEST_PATH {
+            let message = format!(
+                "the names of branches and steps are too long for the journal of nested agents ({path} characters; the maximum is {LONGEST_PATH}): shorten them"
+            );
+            self.error("spec.steps", message);
+        }
+    }
+
+    /// Complains about questions that nobody is asked, and warns of tools without gates.
+    fn check_gates_of_tools(&mut self, plan: &PlanContext<'_>, planned: &PlannedTools) {
+        for (at, agent) in plan.spec.agents.iter().enumerate() {
+            if agent.tools.iter().any(|name| names::is_built_in(name)) && planned.question.is_none() {
+                let message = "an agent that asks people needs a gate of the type question in spec.gates, which says whom: add one";
+                self.error(format!("spec.agents[{at}].tools"), message);
+            }
+        }
+        let offered: BTreeSet<&str> = plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str).collect();
+        for (at, tool) in plan.spec.tools.iter().enumerate() {
+            let field = format!("spec.tools[{at}]");
+            if !offered.contains(tool.name.as_str()) {
+                self.warn(&field, &format!("no agent may call {}: list it in the tools of an agent", tool.name));
+            }
+            let asks =
+                |gate: &CallGate| gate.condition.is_none() && gate.rule.reason(&tool.name, tool.effects).is_some();
+            if tool.effects() != Effects::Read && !planned.gates.iter().any(asks) {
+                self.warn(
+                    &field,
+                    &format!("calls of {} can change something, and no gate always asks about them", tool.name),
+                );
+            }
+        }
+        if offered.is_empty() {
+            let of_tools = plan.gates.of_calls().chain(plan.gates.of_type(SpecGateType::Question));
+            let fields: Vec<_> =
+                of_tools.filter(|(_, gate)| gate.preset.is_none()).map(|(field, _)| field.clone()).collect();
+            for field in fields {
+                self.error(
+                    format!("{field}.type"),
+                    "the gate would never open, because no agent has tools: give an agent tools, or leave the gate out",
+                );
+            }
+        }
+    }
+}
+
+fn no_parameters() -> JsonObject {
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    match schema {
+        Value::Object(fields) => JsonObject(fields),
+        _ => JsonObject::default(),
+    }
+}

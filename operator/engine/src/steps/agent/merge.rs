@@ -1,0 +1,118 @@
+//! Several gates that ask about one call become one Approval: the quorums of all of them must be met.
+//!
+//! **Invariant:** every part of a merge is a union, an intersection, a minimum or the more cautious of two values.
+
+use std::collections::BTreeSet;
+
+use signoff_api::{ApprovalRequest, Verdict, gate::Quorum};
+
+use super::gating::Asking;
+use crate::{
+    plan::{Action, PlannedGate, PlannedStep},
+    policy::caution_rank,
+    steps::request,
+};
+
+/// The most names that a request excludes.
+const MOST_EXCLUDED: usize = 32;
+
+/// Divides gates into groups of those that one Approval can ask for: with a verdict in common by which the run goes on, not more
+/// quorums than a request has, one form, and the same rules for persons. The groups ask one after the other.
+pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
+    let mut groups: Vec<Vec<Asking<'_>>> = Vec::new();
+    for one in asking {
+        let fits = |group: &Vec<Asking<'_>>| {
+            let all: Vec<_> = group.iter().chain([&one]).filter_map(|asking| planned(asking)).collect();
+            fit(&all)
+        };
+        match groups.iter_mut().find(|group| fits(group)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+fn planned<'a>(asking: &Asking<'a>) -> Option<(&'a str, &'a PlannedGate)> {
+    Some((asking.gate.gate.name.as_str(), asking.gate.gate.gate()?))
+}
+
+fn fit(gates: &[(&str, &PlannedGate)]) -> bool {
+    let go_on = |verdict: &Verdict| !matches!(verdict, Verdict::Reject | Verdict::Abort | Verdict::Escalate);
+    let forms = gates.iter().filter(|(_, gate)| gate.spec.form.is_some()).count();
+    let persons: Vec<_> = gates.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
+    let excluded: BTreeSet<_> = gates.iter().flat_map(|(_, gate)| &gate.spec.excluded).collect();
+    let by: BTreeSet<_> = gates.iter().flat_map(|(_, gate)| &gate.required_by).map(|by| &by.source).collect();
+    allowed(gates).iter().any(go_on)
+        && quorums(gates).len() <= ApprovalRequest::MAX_QUORUMS
+        && forms <= 1
+        && excluded.len() <= MOST_EXCLUDED
+        && by.len() <= 16
+        && persons.iter().all(|one| Some(one) == persons.first())
+}
+
+/// The verdicts that all of them allow, in the order of the first.
+fn allowed(gates: &[(&str, &PlannedGate)]) -> Vec<Verdict> {
+    let Some(((_, first), others)) = gates.split_first() else { return Vec::new() };
+    let all = |verdict: &&Verdict| others.iter().all(|(_, gate)| gate.allowed.contains(verdict));
+    first.allowed.iter().filter(all).copied().collect()
+}
+
+/// The quorums of all of them, each once.
+fn quorums(gates: &[(&str, &PlannedGate)]) -> Vec<Quorum> {
+    let mut all: Vec<Quorum> = Vec::new();
+    for quorum in gates.iter().flat_map(|(name, gate)| request::quorums(name, gate)) {
+        if !all.contains(&quorum) {
+            all.push(quorum);
+        }
+    }
+    all
+}
+
+/// One gate in the place of a group. `excluded`: who must not decide besides those whom the gates exclude.
+pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Option<PlannedStep> {
+    let mut gates: Vec<_> = group.iter().filter_map(planned).collect();
+    // The one whose timeout is the most careful comes first: its levels are those of an escalation.
+    gates.sort_by_key(|(_, gate)| caution_rank(action(gate)));
+    let (name, first) = *gates.first()?;
+    let step = group.iter().map(|asking| &asking.gate.gate).find(|step| step.name == name)?;
+    let mut gate = first.clone();
+    gate.allowed = allowed(&gates);
+    gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
+    gate.after = gates.iter().map(|(_, gate)| gate.after).min().unwrap_or(gate.after);
+    for (_, other) in gates.iter().skip(1) {
+        gate.merged.push((other.prompt.clone(), other.context.clone()));
+        gate.spec.excluded.extend(other.spec.excluded.iter().cloned());
+        gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
+        gate.stops_on_reject |= other.stops_on_reject;
+        gate.spec.form = gate.spec.form.take().or_else(|| other.spec.form.clone());
+        gate.form = gate.form.take().or_else(|| other.form.clone());
+        gate.blocked = gate.blocked.take().or_else(|| other.blocked.clone());
+        if gate.persons.is_empty() {
+            gate.persons.clone_from(&other.persons);
+        }
+        for by in &other.required_by {
+            match gate.required_by.iter_mut().find(|own| own.source == by.source) {
+                Some(own) => own
+                    .rules
+                    .extend(by.rules.iter().filter(|rule| !own.rules.contains(rule)).cloned().collect::<Vec<_>>()),
+                None => gate.required_by.push(by.clone()),
+            }
+        }
+    }
+    if !gate.allowed.contains(&Verdict::Respond) {
+        gate.form = None;
+    }
+    gate.spec.excluded.extend(excluded.iter().cloned());
+    gate.spec.excluded.sort();
+    gate.spec.excluded.dedup();
+    gate.after_reject = match gate.stops_on_reject {
+        true => Vec::new(),
+        false => vec!["the agent, which is told the reason".to_owned()],
+    };
+    Some(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
+}
+
+fn action(gate: &PlannedGate) -> signoff_api::gate::TimeoutAction {
+    gate.spec.timeout.as_ref().and_then(|timeout| timeout.action).unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! What people are shown about a call or a question: facts that the operator computed, then the agent's own words.
+//!
+//! It must not decide anything.
+
+use serde_json::json;
+use signoff_api::{
+    Digest, JsonObject, Verdict,
+    approval::{Action, ActionKind, AskingGate, SiblingCall},
+    journal::{StepKind, StepPhase, StepRecord},
+};
+use signoff_expr::text;
+
+use super::{
+    calls::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
+    gating::Asking,
+};
+use crate::{
+    replay::{run::Run, scope},
+    steps::request::{CallReview, ReviewSubject},
+    tools::{arguments::Arguments, question::Asked},
+};
+
+/// The most bytes of the schema by which an edit of arguments is checked; with a longer one they cannot be edited.
+const MOST_SCHEMA: usize = 16 * 1024;
+/// The most earlier calls that are listed.
+const MOST_DONE: usize = 16;
+
+/// The review of a call.
+#[expect(clippy::too_many_arguments, reason = "the facts of one request")]
+pub(super) fn call<'a>(
+    run: &Run<'a>,
+    site: &ToolCallSite<'a>,
+    agent: &str,
+    says: &str,
+    siblings: Vec<SiblingCall>,
+    arguments: &Arguments,
+    target: &str,
+    binds: &Digest,
+    group: &[Asking<'a>],
+) -> ReviewSubject {
+    let tool = site.tool;
+    let schema = json!({"Modify": {
+        "type": "object", "required": ["arguments"], "additionalProperties": false,
+        "properties": {"arguments": tool.parameters},
+    }});
+    let is_short = schema.to_string().len() <= MOST_SCHEMA;
+    let gates = group.iter().map(|asking| AskingGate {
+        name: asking.gate.gate.name.clone(),
+        type_: asking.gate.type_,
+        source: asking.gate.gate.added_by.clone(),
+        because: text::display(&asking.because, 500),
+    });
+    let action = Action {
+        kind: ActionKind::ToolCall,
+        agent: agent.to_owned(),
+        tool: tool.name.clone(),
+        effects: tool.effects,
+        target: Some(target.to_owned()),
+        definition: Some(tool.definition.clone()),
+        attempts: Some(tool.step.retry.limit.unwrap_or(0) + 1),
+        gates: gates.collect(),
+        siblings,
+        done: done(run, site.seen),
+    };
+    let parameters = schema.as_object().filter(|_| is_short).cloned().map(JsonObject);
+    let withheld = if is_short { Vec::new() } else { vec![Verdict::Modify] };
+    review(
+        &site.path,
+        arguments,
+        binds.clone(),
+        CallReview {
+            action,
+            says: own_words(says),
+            parameters,
+            form: None,
+            withheld,
+            facts: facts(&tool.name, arguments),
+        },
+    )
+}
+
+/// The review of a question.
+pub(super) fn question(
+    agent: &str,
+    says: &str,
+    path: &str,
+    tool: &str,
+    arguments: &Arguments,
+    asked: &Asked,
+) -> ReviewSubject {
+    let action = Action {
+        kind: ActionKind::Question,
+        agent: agent.to_owned(),
+        tool: tool.to_owned(),
+        effects: None,
+        target: None,
+        definition: None,
+        attempts: None,
+        gates: Vec::new(),
+        siblings: Vec::new(),
+        done: Vec::new(),
+    };
+    let call = CallReview {
+        action,
+        says: own_words(says),
+        parameters: None,
+        form: Some(asked.form.clone()),
+        withheld: Vec::new(),
+        facts: facts(tool, arguments),
+    };
+    review(path, arguments, arguments.digest(), call)
+}
+
+fn review(path: &str, arguments: &Arguments, binds: Digest, call: CallReview) -> ReviewSubject {
+    ReviewSubject { binds: Some(binds), call: Some(Box::new(call)), ..ReviewSubject::of(path, arguments.text()) }
+}
+
+/// The facts of the record of a gate, by which a rejected call is known again.
+fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
+    vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, arguments.digest().to_string())]
+}
+
+fn own_words(says: &str) -> Option<String> {
+    (!says.trim().is_empty()).then(|| text::first(says, 4096).to_owned())
+}
+
+/// What became of the calls that the run made before, the newest last.
+fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
+    let state = run.state.borrow();
+    let mut ended: Vec<_> = state.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seen)).collect();
+    ended.sort_by_key(|record| record.done);
+    let mut lines: Vec<_> = ended.into_iter().filter_map(line).collect();
+    lines.drain(..lines.len().saturating_sub(MOST_DONE));
+    lines
+}
+
+fn line(record: &StepRecord) -> Option<String> {
+    let (before, _) = record.path.rsplit_once('/')?;
+    let (name, _) = scope::parts(&record.path);
+    if !before.rsplit('/').next()?.starts_with(".call-") {
+        return None;
+    }
+    let what = match record.kind {
+        StepKind::Hitl => {
+            let tool = record.facts.get(FACT_TOOL)?;
+            let verdict = record.decision.as_ref()?.verdict.filter(|verdict| *verdict != Verdict::Approve)?;
+            format!("{tool}: {verdict}")
+        }
+        _ if record.phase == StepPhase::Succeeded => format!("{name}: done"),
+        _ => format!("{name}: {}", record.phase.name()),
+    };
+    Some(text::display(&what, 250))
+}

@@ -1,0 +1,126 @@
+//! The turns of one step of an agent: where each is recorded, and what of them the next turn is told.
+//!
+//! **Invariant:** a turn is told with all its calls and results, or not at all.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::calls::ToolTurn;
+use crate::{
+    replay::{run::Run, step_invocation::StepInvocation},
+    tools::{names, question},
+    transition::{Message, Role, ToolOffer},
+};
+
+/// One turn of a step.
+#[derive(Clone, Debug)]
+pub(in crate::steps) struct Turn {
+    /// The path of its record: the first turn has that of the step.
+    pub(in crate::steps) path: String,
+    /// From 1.
+    pub(in crate::steps) number: i32,
+    /// The last attempt at the first turn.
+    first_attempts: i32,
+}
+
+impl Turn {
+    pub(in crate::steps) fn first(base: &str) -> Self {
+        Self { path: base.to_owned(), number: 1, first_attempts: 0 }
+    }
+
+    /// The turn after this one. `attempt`: the attempt at this one that succeeded.
+    pub(in crate::steps) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
+        let number = self.number + 1;
+        let (path, _) = run.visit(&format!("{base}/.turn-{number}"));
+        let first_attempts = if self.number == 1 { attempt } else { self.first_attempts };
+        Self { path, number, first_attempts }
+    }
+
+    /// The path before `.call-1`, `.call-2`, …
+    pub(super) fn path_of_calls(&self, run: &Run<'_>, base: &str) -> String {
+        if self.number == 1 { run.visit(&format!("{base}/.turn-1")).0 } else { self.path.clone() }
+    }
+
+    /// The number of the attempt with which the step begins anew after `attempt` at this turn.
+    pub(in crate::steps) fn attempt_after(&self, attempt: i32) -> i32 {
+        if self.number == 1 { attempt + 1 } else { self.first_attempts + 1 }
+    }
+}
+
+impl StepInvocation<'_> {
+    /// Adds a turn that called tools; `began`: the number of the event that started it.
+    pub(in crate::steps) fn continue_with(&mut self, done: Rc<ToolTurn>, began: i64) {
+        let heard = self.feedback_before(began);
+        self.first_heard.get_or_insert(heard);
+        self.turns.push(done);
+    }
+}
+
+/// The tools as the model is told of them.
+pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
+    let offer = |name: &String| match run.plan.tools.tools.get(name) {
+        Some(tool) => ToolOffer {
+            name: names::wire(name),
+            description: tool.description.clone(),
+            parameters: Value::Object(tool.parameters.0.clone()),
+        },
+        None => ToolOffer {
+            name: names::wire(name),
+            description: question::description(name).to_owned(),
+            parameters: question::parameters(name),
+        },
+    };
+    tools.iter().map(offer).collect()
+}
+
+/// Adds turns to a conversation, the oldest first. Where they have more than `most` bytes, the oldest are left out, and the model is
+/// told how many.
+pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>], most: usize) {
+    let mut room = most;
+    let fits = |turn: &&Rc<ToolTurn>| match room.checked_sub(turn.bytes()) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    let kept = turns.iter().rev().take_while(fits).count();
+    let dropped = turns.len() - kept;
+    if dropped > 0 {
+        let note = format!(
+            "[the oldest {dropped} turns of this conversation are left out, because it has more than {most} bytes]"
+        );
+        messages.push(Message::text(Role::User, note));
+    }
+    for turn in turns.iter().skip(dropped) {
+        messages.extend(turn.messages());
+    }
+}
+
+/// Adds turns to a conversation that is collected backwards.
+pub(super) fn push_reversed(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
+    for turn in turns.iter().rev() {
+        messages.extend(turn.messages().into_iter().rev());
+    }
+}
+
+pub(super) fn bytes(turns: &[Rc<ToolTurn>]) -> usize {
+    turns.iter().map(|turn| turn.bytes()).sum()
+}
+
+impl ToolTurn {
+    fn bytes(&self) -> usize {
+        let calls: usize =
+            self.calls.iter().map(|call| call.id.len() * 2 + call.tool.len() + call.arguments.len()).sum();
+        self.text.len() + calls + self.results.iter().map(String::len).sum::<usize>()
+    }
+
+    /// The message of the model with its calls, and the result of each.
+    fn messages(&self) -> Vec<Message> {
+        let said = Message { calls: self.calls.clone(), ..Message::text(Role::Assistant, self.text.clone()) };
+        let results =
+            self.calls.iter().zip(&self.results).map(|(call, text)| Message::result(call.id.clone(), text.clone()));
+        std::iter::once(said).chain(results).collect()
+    }
+}

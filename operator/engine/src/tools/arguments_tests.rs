@@ -1,0 +1,147 @@
+//! Arguments of calls: what is refused, and that the canonical text is stable.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn problem(text: &str) -> String {
+    Arguments::parse(text).unwrap_err()
+}
+
+#[test]
+fn a_blank_text_means_no_arguments() {
+    for blank in ["", " ", "\r\n\t ", "{}", " { } "] {
+        assert_eq!(Arguments::parse(blank).unwrap().text(), "{}", "{blank:?}");
+    }
+}
+
+#[test]
+fn the_text_is_canonical_and_the_value_is_that_of_the_text() {
+    let arguments = Arguments::parse(r#" {"b": 2.0, "a": ["\u00e9", -0.0, 1e3, 0.1, null, true]} "#).unwrap();
+    assert_eq!(arguments.text(), r#"{"a":["é",0,1000,0.1,null,true],"b":2}"#);
+    assert_eq!(arguments.value().get("b"), Some(&json!(2)));
+    assert_eq!(arguments.digest(), Digest::of(&json!({"a": ["é", 0, 1000, 0.1, null, true], "b": 2})).unwrap());
+}
+
+#[test]
+fn each_refusal_names_the_place_and_the_problem() {
+    for (text, expected) in [
+        ("null", "the arguments must be a JSON object and not null"),
+        ("[1]", "the arguments must be a JSON object and not a list"),
+        ("\"{}\"", "the arguments must be a JSON object and not a text"),
+        ("{} {}", "the arguments must be one JSON object with no text after it"),
+        ("{\"a\": 1}x", "the arguments must be one JSON object with no text after it"),
+        (r#"{"a": 1, "a": 1}"#, "a: the key is there twice; send it once"),
+        (r#"{"a": 1, "\u0061": 2}"#, "a: the key is there twice; send it once"),
+        (r#"{"x": [{}, {"k": {"d": 1, "d": 2}}]}"#, "x[1].k.d: the key is there twice; send it once"),
+        (r#"{"n": 9007199254740993}"#, "n: 9007199254740993 is beyond ±2^53"),
+        (r#"{"n": -9007199254740993}"#, "n: -9007199254740993 is beyond ±2^53"),
+        (r#"{"n": 9007199254740993.0}"#, "n: 9.007199254740992e15 is beyond ±2^53"),
+        (r#"{"n": 100000000000000000000000}"#, "n: 1e23 is beyond ±2^53"),
+        (r#"{"n": [0, 1e400]}"#, "n[1]: invalid JSON: number out of range"),
+        (r#"{"n": NaN}"#, "n: invalid JSON: expected"),
+        (r#"{"t": "\ud800"}"#, "t: invalid JSON: "),
+        (r#"{"t": "\udc00\ud800"}"#, "t: invalid JSON: "),
+        (r#"{"\ud800": 1}"#, "the arguments: invalid JSON: "),
+        ("{\"t\": \"\u{1}\"}", "t: invalid JSON: control character"),
+        (r#"{"a": 1"#, "the arguments: invalid JSON: EOF"),
+        (r#"{"a": 1,}"#, "the arguments: invalid JSON: trailing comma"),
+        ("{a: 1}", "the arguments: invalid JSON: key must be a string"),
+        ("I will call it", "the arguments: invalid JSON: expected value"),
+    ] {
+        let found = problem(text);
+        assert!(found.starts_with(expected), "{text}: {found}");
+        assert!(!found.contains('\n'), "{found}");
+    }
+}
+
+#[test]
+fn an_integer_of_2_to_the_53_is_held_exactly() {
+    let text = r#"{"high":9007199254740992,"low":-9007199254740992}"#;
+    assert_eq!(Arguments::parse(text).unwrap().text(), text);
+}
+
+#[test]
+fn nesting_ends_at_64_levels() {
+    let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
+    assert!(Arguments::parse(&nested(64)).is_ok());
+    assert!(problem(&nested(65)).ends_with("nested more than 64 levels deep"), "{}", problem(&nested(65)));
+    assert!(problem(&nested(20_000)).ends_with("nested more than 64 levels deep"));
+    let objects = |depth: usize| "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
+    assert!(Arguments::parse(&objects(64)).is_ok());
+    assert!(problem(&objects(65)).ends_with("nested more than 64 levels deep"));
+}
+
+#[test]
+fn arguments_end_at_64_kibibytes_as_written_and_as_canonical_text() {
+    let of_size = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
+    assert!(Arguments::parse(&of_size(MAX_ARGUMENTS_BYTES)).is_ok());
+    assert_eq!(problem(&of_size(MAX_ARGUMENTS_BYTES + 1)), "the arguments have 65537 bytes; the maximum is 65536");
+    let grows = format!("{{\"a\":[{}1]}}", "1e15,".repeat(5000));
+    assert!(problem(&grows).ends_with("bytes; the maximum is 65536"), "{}", problem(&grows));
+}
+
+#[test]
+fn an_error_shows_at_most_80_characters_of_the_text_and_nothing_hidden() {
+    let key = "k\u{202e}\u{1b}".repeat(2000);
+    let text = format!("{{{0}: 1, {0}: 2}}", json!(key));
+    let found = problem(&text);
+    assert!(found.chars().count() < 140, "{found}");
+    assert!(!found.contains(['\u{202e}', '\u{1b}']), "{found}");
+    assert!(found.ends_with("the key is there twice; send it once"), "{found}");
+}
+
+#[test]
+fn edited_arguments_obey_the_same_rules() {
+    let edited = |value: Value| Arguments::of(value.as_object().unwrap().clone());
+    assert_eq!(edited(json!({"b": 1, "a": 2.0})).unwrap().text(), r#"{"a":2,"b":1}"#);
+    assert!(edited(json!({"n": 1e20})).is_err());
+    assert!(edited(json!({"n": u64::MAX})).is_err());
+    assert!(edited(json!({"t": "x".repeat(MAX_ARGUMENTS_BYTES)})).is_err());
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-(1_i64 << 53)..=(1_i64 << 53)).prop_map(Value::from),
+        (-1e15..1e15).prop_map(Value::from),
+        prop::num::f64::ANY.prop_filter_map("held", |n| (n.abs() < 9e15).then(|| Value::from(n))),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((any::<String>(), inner), 0..6)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn canonical_text_is_parsed_to_itself(value in value()) {
+        let value = Map::from_iter([("a".to_owned(), value)]);
+        let text = String::from_utf8(canonical(&value).unwrap()).unwrap();
+        let parsed = Arguments::parse(&text).unwrap();
+        prop_assert_eq!(parsed.text(), &text);
+        prop_assert_eq!(&Arguments::of(value).unwrap(), &parsed);
+        prop_assert_eq!(&Arguments::of(parsed.value().clone()).unwrap(), &parsed);
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Arguments::parse(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn no_text_like_json_makes_the_parser_panic(text in r#"[\[\]{}":,\\u0-9dDeE. a-f-]{0,60}"#) {
+        if let Ok(parsed) = Arguments::parse(&text) {
+            prop_assert_eq!(Arguments::parse(parsed.text()).unwrap(), parsed);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Lists of tools, as agents and gates have them: names, globs, and exclusions with `!`.
+
+use super::names::is_built_in;
+use crate::policy::is_like;
+
+/// A list of tools. Each entry is a name or a glob, in which `*` matches any characters; `!` before it excludes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ToolList {
+    /// The names and globs that list.
+    listed: Vec<String>,
+    /// The names and globs that exclude, without their `!`.
+    excluded: Vec<String>,
+}
+
+/// The decision of a list about a tool, with the entry that decided as its author wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// An entry with `!` matches, whatever else the list says.
+    Excluded(String),
+    /// An entry matches.
+    Listed(String),
+    /// No entry matches.
+    None,
+}
+
+impl ToolList {
+    /// Returns the list of these entries.
+    pub(crate) fn of(entries: &[String]) -> Self {
+        let mut list = Self::default();
+        for entry in entries {
+            match entry.strip_prefix('!') {
+                Some(excluded) => list.excluded.push(excluded.to_owned()),
+                None => list.listed.push(entry.clone()),
+            }
+        }
+        list
+    }
+
+    /// Decides about a tool. A name decides before a glob, and the first glob before the others.
+    ///
+    /// A glob excludes built-in tools and never lists them: an agent can ask people only if its author says so by name.
+    pub(crate) fn selects(&self, name: &str) -> Selection {
+        if let Some(entry) = deciding(&self.excluded, name) {
+            return Selection::Excluded(format!("!{entry}"));
+        }
+        match deciding(&self.listed, name) {
+            Some(entry) if entry == name || !is_built_in(name) => Selection::Listed(entry.to_owned()),
+            _ => Selection::None,
+        }
+    }
+}
+
+fn deciding<'a>(entries: &'a [String], name: &str) -> Option<&'a str> {
+    let exact = entries.iter().find(|entry| *entry == name);
+    exact.or_else(|| entries.iter().find(|entry| is_like(entry, name))).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts the decision that each list makes about each name.
+    #[track_caller]
+    fn assert_selections(rows: &[(&[&str], &str, Selection)]) {
+        for (entries, name, expected) in rows {
+            let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
+            assert_eq!(ToolList::of(&entries).selects(name), *expected, "{entries:?} {name}");
+        }
+    }
+
+    fn listed(entry: &str) -> Selection {
+        Selection::Listed(entry.to_owned())
+    }
+
+    fn excluded(entry: &str) -> Selection {
+        Selection::Excluded(entry.to_owned())
+    }
+
+    #[test]
+    fn an_empty_list_selects_nothing() {
+        assert_selections(&[
+            (&[], "a", Selection::None),
+            (&[""], "a", Selection::None),
+            (&["!"], "a", Selection::None),
+        ]);
+    }
+
+    #[test]
+    fn a_name_lists_that_tool_alone() {
+        assert_selections(&[
+            (&["send"], "send", listed("send")),
+            (&["send"], "sender", Selection::None),
+            (&["send"], "Send", Selection::None),
+            (&["send "], "send", Selection::None),
+        ]);
+    }
+
+    #[test]
+    fn a_glob_lists_the_tools_that_it_matches_whole() {
+        assert_selections(&[
+            (&["crm.*"], "crm.refund", listed("crm.*")),
+            (&["crm.*"], "crm", Selection::None),
+            (&["*-letter"], "send-letter", listed("*-letter")),
+            (&["*-letter"], "send-letters", Selection::None),
+            (&["a*b*c"], "a-b-b-c", listed("a*b*c")),
+            (&["a*b*c"], "acb", Selection::None),
+            (&["*"], "anything", listed("*")),
+            // A dot is a dot.
+            (&["crm.*"], "crmxrefund", Selection::None),
+        ]);
+    }
+
+    #[test]
+    fn an_exclusion_wins_wherever_it_stands() {
+        assert_selections(&[
+            (&["send", "!send"], "send", excluded("!send")),
+            (&["!send", "send"], "send", excluded("!send")),
+            (&["*", "!crm.*"], "crm.refund", excluded("!crm.*")),
+            (&["!crm.*", "crm.refund"], "crm.refund", excluded("!crm.*")),
+            (&["*", "!crm.*"], "send", listed("*")),
+            (&["!send"], "other", Selection::None),
+            (&["!*", "send"], "send", excluded("!*")),
+        ]);
+    }
+
+    #[test]
+    fn the_entry_that_decided_is_the_name_or_else_the_first_glob() {
+        assert_selections(&[
+            (&["*", "s*", "send"], "send", listed("send")),
+            (&["s*", "*"], "send", listed("s*")),
+            (&["!*", "!send"], "send", excluded("!send")),
+        ]);
+    }
+
+    #[test]
+    fn a_glob_never_lists_a_built_in_tool() {
+        assert_selections(&[
+            (&["*"], "ask-human", Selection::None),
+            (&["ask-*"], "ask-human", Selection::None),
+            (&["human_intervention.*"], "human_intervention.request", Selection::None),
+            (&["*", "handoff_to_user"], "handoff_to_user", listed("handoff_to_user")),
+            (&["ask-human"], "ask-human", listed("ask-human")),
+            (&["ask-human"], "handoff_to_user", Selection::None),
+        ]);
+    }
+
+    #[test]
+    fn an_exclusion_with_a_glob_excludes_built_in_tools_too() {
+        assert_selections(&[
+            (&["ask-human", "!*"], "ask-human", excluded("!*")),
+            (&["ask-human", "!ask-*"], "ask-human", excluded("!ask-*")),
+            (&["ask-human", "!ask-human"], "ask-human", excluded("!ask-human")),
+        ]);
+    }
+
+    #[test]
+    fn only_the_first_exclamation_mark_excludes() {
+        assert_selections(&[(&["!!send"], "send", Selection::None), (&["!!send"], "!send", excluded("!!send"))]);
+    }
+}

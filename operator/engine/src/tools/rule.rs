@@ -1,0 +1,42 @@
+//! The calls that a gate asks about, by its type and lists; and why, in words for people.
+
+use signoff_api::tool::Effects;
+
+use super::lists::{Selection, ToolList};
+
+/// The calls that a gate asks about.
+#[derive(Clone, Debug)]
+pub(crate) enum CallRule {
+    /// Every call but those of these tools.
+    Every(ToolList),
+    /// The calls of these tools.
+    Listed(ToolList),
+    /// The calls of tools that are not known to change nothing, but not those of these tools.
+    Destructive(ToolList),
+    /// Every call for which the condition of the gate holds.
+    Condition,
+}
+
+impl CallRule {
+    /// Why a gate with this rule asks about a call of a tool; `None` where it does not.
+    pub(crate) fn reason(&self, tool: &str, effects: Option<Effects>) -> Option<String> {
+        let allows = |list: &ToolList, else_: String| match list.selects(tool) {
+            Selection::Excluded(entry) => Some(format!("{entry} always asks")),
+            Selection::Listed(_) => None,
+            Selection::None => Some(else_),
+        };
+        match self {
+            Self::Every(allowed) => allows(allowed, "it asks about every call that it does not allow".to_owned()),
+            Self::Listed(list) => match list.selects(tool) {
+                Selection::Listed(entry) => Some(format!("{entry} is listed")),
+                Selection::Excluded(_) | Selection::None => None,
+            },
+            Self::Destructive(allowed) => match (effects, allowed.selects(tool)) {
+                (Some(Effects::Read), Selection::Listed(_) | Selection::None) => None,
+                (None, _) => allows(allowed, "what the call can change is not known".to_owned()),
+                (Some(effects), _) => allows(allowed, format!("the effects of the tool are {}", effects.name())),
+            },
+            Self::Condition => Some("its condition holds".to_owned()),
+        }
+    }
+}

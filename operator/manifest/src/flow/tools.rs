@@ -1,0 +1,256 @@
+//! The tools of each agent in a flow: what a call runs, what it can change, and the gates that would ask before it *(pure)*.
+//!
+//! The step of a tool is no part of the order: it runs when a model calls it. Must not check anything; the engine's plan does.
+
+use serde::Serialize;
+use signoff_api::{
+    WorkflowSpec,
+    step::Step as Spec,
+    tool::{Effects, Preset, Tool},
+    workflow::{Agent, Gate, SpecGateType},
+};
+
+use super::build::does;
+
+/// The names that agents can use for the built-in tool that asks people.
+const ASK_HUMAN: [&str; 3] = ["ask-human", "human_intervention.request", "handoff_to_user"];
+/// The tools that the preset `standard` asks about.
+const STANDARD: [&str; 3] = ["web_search", "send_email", "api_call"];
+
+/// An agent that may call tools.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentTools {
+    /// The name of the agent.
+    pub agent: String,
+    /// The largest number of turns in one step, where the agent sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<i32>,
+    /// The largest number of calls in one step, where the agent sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<i32>,
+    /// The tools, in the order of `spec.tools`.
+    pub tools: Vec<OfferedTool>,
+}
+
+/// A tool that an agent may call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedTool {
+    /// The name of the tool.
+    pub name: String,
+    /// A short description of what runs: `POST http://…`.
+    pub does: String,
+    /// What a call can change: `read`, `write`, `irreversible` or `unknown`. A question has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effects: Option<&'static str>,
+    /// The gates that would ask about a call.
+    pub gates: Vec<AskingGate>,
+}
+
+/// A gate that would ask about the calls of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AskingGate {
+    /// The name in `spec.gates`.
+    pub name: String,
+    /// The type or the preset.
+    pub sort: String,
+    /// The condition under which the gate asks; always where it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
+}
+
+/// Whether a step runs only as a tool.
+pub(super) fn is_of_tool(spec: &WorkflowSpec, step: &Spec) -> bool {
+    step.branch.is_none() && spec.tools.iter().any(|tool| tool.step == step.name)
+}
+
+/// Returns the agents that may call tools.
+pub(super) fn agents(spec: &WorkflowSpec) -> Vec<AgentTools> {
+    spec.agents.iter().filter(|agent| !agent.tools.is_empty()).map(|agent| of_agent(spec, agent)).collect()
+}
+
+fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
+    let own = spec.tools.iter().filter(|tool| selects(&agent.tools, &tool.name)).map(|tool| offered(spec, tool));
+    let asks = agent.tools.iter().filter(|name| ASK_HUMAN.contains(&name.as_str())).map(|name| OfferedTool {
+        name: name.clone(),
+        does: "asks people".to_owned(),
+        effects: None,
+        gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
+    });
+    let limits = agent.limits.unwrap_or_default();
+    AgentTools { agent: agent.name.clone(), turns: limits.turns, calls: limits.calls, tools: own.chain(asks).collect() }
+}
+
+fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
+    let step = spec.steps.iter().find(|step| step.branch.is_none() && step.name == tool.step);
+    let mut gates = asking(spec, |gate| asks(gate, tool));
+    // The gate before the step asks separately, about the rendered request.
+    let starts = step.filter(|step| step.pod.is_some() || step.http.is_some());
+    let at_start = || spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
+    let start = starts.and_then(|step| {
+        let named = at_start().find(|gate| gate.steps.contains(&step.name));
+        named.or_else(|| at_start().find(|gate| gate.steps.is_empty()))
+    });
+    gates.extend(start.map(shown));
+    OfferedTool {
+        name: tool.name.clone(),
+        does: step.map_or_else(|| format!("step {}", tool.step), |step| does(step).1),
+        effects: Some(tool.effects.map_or("unknown", Effects::name)),
+        gates,
+    }
+}
+
+fn asking(spec: &WorkflowSpec, asks: impl Fn(&Gate) -> bool) -> Vec<AskingGate> {
+    spec.gates.iter().filter(|gate| asks(gate)).map(shown).collect()
+}
+
+fn shown(gate: &Gate) -> AskingGate {
+    let name = |value: serde_json::Result<serde_json::Value>| value.ok().and_then(|v| v.as_str().map(str::to_owned));
+    let sort = match gate.preset {
+        Some(preset) => format!("preset {}", name(serde_json::to_value(preset)).unwrap_or_default()),
+        None => name(serde_json::to_value(gate.type_)).unwrap_or_default(),
+    };
+    AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone() }
+}
+
+/// Whether a gate would ask about a call of the tool, its condition aside.
+fn asks(gate: &Gate, tool: &Tool) -> bool {
+    let is_allowed = || selects(&gate.allowed_tools, &tool.name);
+    let is_refused = || excludes(&gate.allowed_tools, &tool.name);
+    let destructive = || is_refused() || (tool.effects() != Effects::Read && !is_allowed());
+    match (gate.preset, gate.type_) {
+        (Some(Preset::Minimal), _) => destructive(),
+        (Some(Preset::Standard), _) => destructive() || STANDARD.contains(&tool.name.as_str()),
+        (Some(Preset::Strict | Preset::Paranoid), _) | (None, Some(SpecGateType::ToolExecution)) => !is_allowed(),
+        (None, Some(SpecGateType::Custom)) => true,
+        (None, Some(SpecGateType::SpecificTools)) => selects(&gate.tools, &tool.name),
+        (None, Some(SpecGateType::DestructiveActions)) => destructive(),
+        (None, _) => false,
+    }
+}
+
+/// Whether a list selects a name: an entry matches, and no entry with `!` does.
+fn selects(list: &[String], name: &str) -> bool {
+    list.iter().any(|glob| is_like(glob, name)) && !excludes(list, name)
+}
+
+fn excludes(list: &[String], name: &str) -> bool {
+    list.iter().filter_map(|entry| entry.strip_prefix('!')).any(|glob| is_like(glob, name))
+}
+
+/// Whether a glob, in which `*` matches any characters, matches a whole name.
+fn is_like(glob: &str, name: &str) -> bool {
+    let mut parts = glob.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::super::Flow;
+
+    fn flow(gates: &Value) -> Flow {
+        let hitl = json!({"prompt": "Go?", "approvers": [{"kind": "Group", "name": "g"}]});
+        let mut gates = gates.clone();
+        for gate in gates.as_array_mut().unwrap() {
+            gate["hitl"] = hitl.clone();
+        }
+        let tool = |name: &str, effects: Option<&str>| {
+            let mut tool = json!({"name": name, "step": format!("do-{name}"), "description": "d"});
+            if let Some(effects) = effects {
+                tool["effects"] = effects.into();
+            }
+            tool
+        };
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {
+                "requestedBy": "dana",
+                "tools": [tool("lookup", Some("read")), tool("lookup-secret", Some("read")), tool("refund", None)],
+                "agents": [{"name": "clerk", "tools": ["*", "ask-human"], "limits": {"turns": 5}}, {"name": "mute"}],
+                "gates": gates,
+                "steps": [
+                    {"name": "handle", "agent": {"name": "clerk", "input": "x"}},
+                    {"name": "do-lookup", "set": {"value": "{{ args.id }}"}},
+                    {"name": "do-lookup-secret", "set": {"value": "x"}},
+                    {"name": "do-refund", "http": {"method": "POST", "url": "http://bank/refunds"}},
+                    {"name": "done", "set": {"value": "x"}},
+                ],
+            },
+        });
+        Flow::of(&serde_json::from_value(object).unwrap())
+    }
+
+    /// The gates in front of each tool: `refund: money`.
+    fn gates(gates: &Value) -> Vec<String> {
+        let names = |tool: &super::OfferedTool| {
+            let gates: Vec<_> = tool.gates.iter().map(|gate| gate.name.as_str()).collect();
+            format!("{}: {}", tool.name, gates.join(" "))
+        };
+        flow(gates).agents[0].tools.iter().map(names).collect()
+    }
+
+    #[test]
+    fn the_step_of_a_tool_is_no_part_of_the_order() {
+        let flow = flow(&json!([{"name": "sent", "type": "stepStart"}]));
+        let steps: Vec<_> = flow.steps.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(steps, ["handle", "done"]);
+        assert_eq!(flow.agents.len(), 1, "an agent without tools is not listed");
+    }
+
+    #[test]
+    fn each_type_of_gate_stands_before_the_tools_that_it_asks_about() {
+        let asks = |gate: Value| gates(&json!([gate]));
+        let [none, all] = [": ", ": g"];
+        let tools = |lookup: &str, secret: &str, refund: &str, ask: &str| {
+            [("lookup", lookup), ("lookup-secret", secret), ("refund", refund), ("ask-human", ask)]
+                .map(|(name, gates)| format!("{name}{gates}"))
+        };
+        let listed = json!({"name": "g", "type": "toolExecution", "allowedTools": ["lookup*", "!*secret"]});
+        assert_eq!(asks(listed), tools(none, all, all, none));
+        let specific = json!({"name": "g", "type": "specificTools", "tools": ["lookup*", "!lookup"]});
+        assert_eq!(asks(specific), tools(none, all, none, none));
+        assert_eq!(asks(json!({"name": "g", "type": "destructiveActions"})), tools(none, none, all, none));
+        let allowed = json!({"name": "g", "type": "destructiveActions", "allowedTools": ["refund", "!lookup"]});
+        assert_eq!(asks(allowed), tools(all, none, none, none));
+        assert_eq!(asks(json!({"name": "g", "type": "custom", "condition": "args.x > 1"})), tools(all, all, all, none));
+        assert_eq!(asks(json!({"name": "g", "type": "question"})), tools(none, none, none, all));
+        assert_eq!(asks(json!({"name": "g", "type": "stepStart"})), tools(none, none, all, none));
+        assert_eq!(asks(json!({"name": "g", "preset": "standard"})), tools(none, none, all, none));
+        assert_eq!(asks(json!({"name": "g", "preset": "strict"})), tools(all, all, all, none));
+    }
+
+    #[test]
+    fn tools_are_told_with_their_effects_and_gates() {
+        let flow = flow(&json!([
+            {"name": "money", "type": "custom", "condition": "args.amount > 100"},
+            {"name": "guard", "preset": "minimal"},
+        ]));
+        let expected = "
+Tools of agent clerk (at most 5 turns)
+  lookup: renders a text
+    effects read
+    gate money (custom) asks if args.amount > 100
+  lookup-secret: renders a text
+    effects read
+    gate money (custom) asks if args.amount > 100
+  refund: POST http://bank/refunds
+    effects unknown, treated as irreversible
+    gate money (custom) asks if args.amount > 100
+    gate guard (preset minimal) asks
+  ask-human: asks people
+    no gate of this Workflow asks
+";
+        assert!(flow.to_text().contains(expected), "{}", flow.to_text());
+    }
+}
