@@ -6,13 +6,14 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use signoff_api::{Moment, workflow::Provider};
+use serde_json::{Value, json};
+use signoff_api::{Moment, journal::FACT_CALLS, workflow::Provider};
 use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
-    CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, ScriptedReply, SecretText, Secrets, TurnRequest,
-    clock::Clock,
+    Arguments, CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, RequestedCall, SecretText, Secrets,
+    TurnReply, TurnRequest, clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -106,22 +107,13 @@ impl DefaultCaller {
             model: call.model.unwrap_or_default(),
             system: call.system,
             messages: call.messages,
+            tools: call.tools,
             max_tokens: call.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
             temperature: call.temperature,
             timeout,
             key,
         };
-        let reply = self.model.turn(request).await?;
-        Ok(Reply {
-            response: reply.text.into(),
-            facts: if reply.truncated {
-                BTreeMap::from([("truncated".to_owned(), "true".to_owned())])
-            } else {
-                BTreeMap::new()
-            },
-            usage: reply.usage,
-            log: None,
-        })
+        self.model.turn(request).await.map(Reply::from)
     }
 
     async fn provider(
@@ -142,17 +134,7 @@ impl DefaultCaller {
                 };
                 Ok((ProviderConfig::OpenAi { base_url: openai.base_url.clone() }, key))
             }
-            (None, Some(script)) => {
-                let replies = script.replies.iter();
-                let replies = replies
-                    .map(|r| ScriptedReply {
-                        contains: r.contains.clone(),
-                        text: r.text.clone(),
-                        error: r.error.clone(),
-                    })
-                    .collect();
-                Ok((ProviderConfig::Scripted { replies }, None))
-            }
+            (None, Some(script)) => Ok((ProviderConfig::Scripted { replies: script.replies.clone() }, None)),
             _ => Err(CallError::invalid(format!(
                 "provider {}: it must have exactly one of openai and scripted",
                 provider.name
@@ -173,6 +155,33 @@ impl Caller for DefaultCaller {
             }
         };
         result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
+    }
+}
+
+impl From<TurnReply> for Reply {
+    /// Returns the text as the response of a turn without calls, otherwise an object with text and calls.
+    fn from(turn: TurnReply) -> Self {
+        let (response, fact) = if turn.calls.is_empty() {
+            (turn.text.into(), turn.truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
+        } else {
+            let calls: Vec<_> = turn.calls.iter().map(written).collect();
+            let fact = (FACT_CALLS.to_owned(), calls.len().to_string());
+            let mut response = json!({"text": turn.text, "calls": calls});
+            if turn.truncated {
+                response["truncated"] = true.into();
+            }
+            (response, Some(fact))
+        };
+        Self { response, facts: fact.into_iter().collect(), usage: turn.usage, log: None }
+    }
+}
+
+/// Returns a call as the response of a turn holds it.
+fn written(call: &RequestedCall) -> Value {
+    let RequestedCall { id, tool, arguments } = call;
+    match arguments {
+        Arguments::Text(arguments) => json!({"id": id, "tool": tool, "arguments": arguments}),
+        Arguments::TooLong(bytes) => json!({"id": id, "tool": tool, "tooLong": bytes}),
     }
 }
 
@@ -223,5 +232,43 @@ mod tests {
         let failure = failure(slow_down, false, now);
         assert_eq!(failure.not_before, Some(now.after(Duration::from_secs(7))));
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
+    }
+
+    fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {
+        Reply::from(TurnReply { text: "I write.".into(), calls, usage: None, truncated })
+    }
+
+    fn facts(reply: &Reply) -> Vec<(&str, &str)> {
+        reply.facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    #[test]
+    fn a_turn_without_calls_is_its_text() {
+        let reply = turn(vec![], false);
+        assert_eq!((&reply.response, facts(&reply)), (&json!("I write."), vec![]));
+        let cut = turn(vec![], true);
+        assert_eq!((&cut.response, facts(&cut)), (&json!("I write."), vec![("truncated", "true")]));
+    }
+
+    #[test]
+    fn a_turn_with_calls_is_an_object_with_text_and_calls_and_a_fact_with_their_number() {
+        let call = |id: &str, arguments| RequestedCall { id: id.into(), tool: "letter".into(), arguments };
+        let calls = || {
+            vec![
+                call("a", Arguments::Text(r#"{"to": "ACME"}"#.into())),
+                call("a", Arguments::Text("no JSON".into())),
+                call("", Arguments::TooLong(5_242_880)),
+            ]
+        };
+        let reply = turn(calls(), false);
+        let expected = json!({"text": "I write.", "calls": [
+            {"id": "a", "tool": "letter", "arguments": "{\"to\": \"ACME\"}"},
+            {"id": "a", "tool": "letter", "arguments": "no JSON"},
+            {"id": "", "tool": "letter", "tooLong": 5_242_880},
+        ]});
+        assert_eq!((&reply.response, facts(&reply)), (&expected, vec![("calls", "3")]));
+        let cut = turn(calls(), true);
+        assert_eq!(cut.response["truncated"], json!(true));
+        assert_eq!((&cut.response["calls"], facts(&cut)), (&expected["calls"], vec![("calls", "3")]));
     }
 }

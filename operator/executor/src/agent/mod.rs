@@ -4,6 +4,7 @@
 //! pass through and leave no trace. What a turn cost is in its reply.
 
 mod openai;
+mod requested;
 mod scripted;
 
 use std::fmt;
@@ -11,16 +12,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use signoff_api::journal::Usage;
-use signoff_engine::transition::{Message, Role};
+use signoff_api::workflow::ScriptedReply;
+use signoff_engine::transition::{Message, Role, ToolOffer};
 
 use crate::error::CallError;
 use crate::http::HttpClient;
 use crate::secrets::SecretText;
 
-pub use scripted::ScriptedReply;
+pub use requested::{Arguments, MAX_ARGUMENTS, MAX_CALLS, RequestedCall};
 
 /// Where turns are sent, chosen by the Workflow's author.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ProviderConfig {
     /// Fixed replies, for examples, tests and rehearsals. Same request, same reply, for ever.
     Scripted {
@@ -43,8 +45,10 @@ pub struct TurnRequest {
     pub model: String,
     /// The agent's system prompt, rendered.
     pub system: Option<String>,
-    /// Oldest first; the last one is to be answered.
+    /// Oldest first; those after the model's last one are to be answered.
     pub messages: Vec<Message>,
+    /// The tools that the model may call.
+    pub tools: Vec<ToolOffer>,
     /// The most tokens of the answer; `None` for the provider's default.
     pub max_tokens: Option<u32>,
     /// `None` for the provider's default.
@@ -58,8 +62,10 @@ pub struct TurnRequest {
 /// The answer of a model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TurnReply {
-    /// The answer's text.
+    /// The answer's text; empty only beside calls.
     pub text: String,
+    /// The calls that the model asks for, in its order; empty where no tools were offered.
+    pub calls: Vec<RequestedCall>,
     /// The tokens used, or `None` where the provider does not report them.
     pub usage: Option<Usage>,
     /// Whether the answer was cut at `max_tokens` or the model's own limit.
@@ -101,14 +107,19 @@ impl Model for Providers {
 }
 
 impl TurnRequest {
-    /// Returns the message to answer: the newest of the run's side.
-    fn last_user_message(&self) -> &str {
-        self.messages.iter().rev().find(|message| message.role == Role::User).map_or("", |message| &message.text)
+    /// Returns the messages to answer: those after the model's last one.
+    fn unanswered(&self) -> &[Message] {
+        let answered = self.messages.iter().rposition(|message| message.role == Role::Assistant);
+        &self.messages[answered.map_or(0, |last| last + 1)..]
     }
 
-    /// Every text that must not leave by way of an error.
+    /// Every text that must not leave by way of an error: also arguments of calls and results of tools.
     fn prompts(&self) -> impl Iterator<Item = &str> {
-        self.system.as_deref().into_iter().chain(self.messages.iter().map(|message| message.text.as_str()))
+        let messages = self.messages.iter().flat_map(|message| {
+            let arguments = message.calls.iter().map(|call| call.arguments.as_str());
+            std::iter::once(message.text.as_str()).chain(arguments)
+        });
+        self.system.as_deref().into_iter().chain(messages)
     }
 }
 
@@ -128,6 +139,7 @@ impl fmt::Debug for TurnReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnReply")
             .field("bytes", &self.text.len())
+            .field("calls", &self.calls.len())
             .field("usage", &self.usage)
             .field("truncated", &self.truncated)
             .finish()

@@ -1,28 +1,41 @@
 //! OpenAI's chat completions, as many endpoints speak them.
 //!
-//! It must not offer tools, stream, or put prompts, answers or keys into an error: of an error body
-//! only the provider's own sentence is quoted, and not even that where it quotes the prompt.
+//! It must not stream, or put prompts, answers or keys into an error: of an error body only the
+//! provider's own sentence is quoted, and not even that where it quotes the prompt.
+
+mod answer;
 
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use signoff_api::journal::Usage;
-use signoff_engine::transition::Role;
+use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
+use self::answer::Completion;
+use super::requested::{RequestedCall, bounded};
 use super::{TurnReply, TurnRequest};
 use crate::error::{CallError, ErrorClass};
-use crate::http::{Answer, HttpClient, HttpRequest};
+use crate::http::{Answer, ERROR_BODY_LIMIT, HttpClient, HttpRequest};
 use crate::redact::{excerpt, on_a_line};
 use crate::secrets::ExposeSecret as _;
 
 /// A provider's message that holds this many characters of a prompt in a row quotes it.
 const QUOTE: usize = 24;
 
+/// Shorter texts within JSON are not looked for in a provider's message: too many of them are ordinary words.
+const SHORTEST_VALUE: usize = 6;
+
+/// The most bytes of an answer where tools are offered: a call with arguments that are too long is told to the model, and does
+/// not fail the turn.
+const MAX_ANSWER_WITH_CALLS: usize = 8 * 1024 * 1024;
+
 #[derive(Serialize)]
 struct Request<'a> {
     model: &'a str,
     messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Typed<'a>>,
     // Not `max_completion_tokens`: that is the newer name, but this is the one every endpoint
     // knows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,82 +47,72 @@ struct Request<'a> {
 #[derive(Serialize)]
 struct Said<'a> {
     role: &'static str,
-    content: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    /// Null only beside calls.
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Called<'a>>,
 }
 
-#[derive(Deserialize)]
-struct Reply {
-    #[serde(default)]
-    choices: Vec<Choice>,
-    usage: Option<Tokens>,
-    /// Some gateways answer 200 and put the failure here.
-    error: Option<Value>,
+#[derive(Serialize)]
+struct Called<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    typed: Typed<'a>,
 }
 
-#[derive(Deserialize)]
-struct Choice {
-    message: Option<Answered>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Answered {
-    content: Option<Content>,
-    refusal: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<Part>),
-}
-
-#[derive(Deserialize)]
-struct Part {
-    #[serde(default)]
-    text: String,
-}
-
-#[derive(Deserialize)]
-struct Tokens {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
+/// A function, as every tool is for these endpoints.
+#[derive(Serialize)]
+#[serde(tag = "type", content = "function")]
+enum Typed<'a> {
+    #[serde(rename = "function")]
+    Offer(&'a ToolOffer),
+    #[serde(rename = "function")]
+    Call { name: &'a str, arguments: &'a str },
 }
 
 /// One turn at `{base_url}/chat/completions`.
 pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnRequest) -> Result<TurnReply, CallError> {
     let call = call(base_url, request)?;
-    let answer = http.exchange(&call).await?;
+    let offers_tools = !request.tools.is_empty();
+    let limit = if offers_tools { MAX_ANSWER_WITH_CALLS.max(http.max_response()) } else { http.max_response() };
+    let answer = http.exchange(&call, limit).await?;
     let target = format!("model {} at {}", excerpt(&request.model, []), call.place());
     if !answer.status.is_success() {
         return Err(answer.unexpected(&target, &reason(&answer, request)));
     }
     let broken = |what: String| CallError::new(ErrorClass::Protocol, true, format!("{target} {what}"));
-    let reply: Reply = serde_json::from_slice(&answer.body).map_err(|error| {
+    let completion: Completion = serde_json::from_slice(&answer.body).map_err(|error| {
         // serde's own message can quote the answer; its position cannot.
         let (line, column) = (error.line(), error.column());
         broken(format!("answered something other than a chat completion (JSON line {line}, column {column})"))
     })?;
-    if let Some(error) = &reply.error {
-        return Err(broken(format!("answered an error: {}", sentence(error, request))));
+    if completion.error.is_some() {
+        return Err(broken(format!("answered an error: {}", reason(&answer, request))));
     }
-    let choice = reply.choices.into_iter().next().ok_or_else(|| broken("answered without any choice".to_owned()))?;
+    let choice =
+        completion.choices.into_iter().next().ok_or_else(|| broken("answered without any choice".to_owned()))?;
     let finish = choice.finish_reason.unwrap_or_default();
     let message = choice.message.ok_or_else(|| broken("answered a choice without a message".to_owned()))?;
-    let text = message.content.map(Content::into_text).filter(|text| !text.is_empty());
-    if finish == "content_filter" || (text.is_none() && message.refusal.is_some()) {
+    let text = message.content.filter(|text| !text.is_empty());
+    if finish == "content_filter" || (text.is_none() && message.refusal.is_some_and(|refusal| !refusal.is_empty())) {
         return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({finish})")));
     }
-    let text =
-        text.ok_or_else(|| broken(format!("answered without text (finish reason {:?})", excerpt(&finish, []))))?;
-    let usage = reply.usage.map(|tokens| Usage {
+    // A model that calls what it was not offered has said only its text.
+    let calls =
+        if offers_tools { bounded(message.tool_calls.into_iter().map(RequestedCall::from)) } else { Vec::new() };
+    let text = match text {
+        None if calls.is_empty() => {
+            return Err(broken(format!("answered without text (finish reason {:?})", excerpt(&finish, []))));
+        }
+        text => text.unwrap_or_default(),
+    };
+    let usage = completion.usage.map(|tokens| Usage {
         input_tokens: count(tokens.prompt_tokens),
         output_tokens: count(tokens.completion_tokens),
     });
-    Ok(TurnReply { text, usage, truncated: finish == "length" })
+    Ok(TurnReply { text, calls, usage, truncated: finish == "length" })
 }
 
 /// Returns a number of tokens as the journal keeps it; a number too large for it is its largest.
@@ -125,18 +128,11 @@ fn call(base_url: &str, request: &TurnRequest) -> Result<HttpRequest, CallError>
              give only the part before /chat/completions",
         ));
     }
-    let system = request.system.as_deref().map(|content| Said { role: "system", content });
-    let messages = request.messages.iter().map(|message| Said {
-        role: match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        },
-        content: &message.text,
-    });
+    let system = request.system.as_deref().map(|content| Said::text("system", content));
     let body = serde_json::to_string(&Request {
         model: &request.model,
-        messages: system.into_iter().chain(messages).collect(),
+        messages: system.into_iter().chain(request.messages.iter().map(Said::of)).collect(),
+        tools: request.tools.iter().map(Typed::Offer).collect(),
         max_tokens: request.max_tokens,
         temperature: request.temperature,
     })
@@ -156,8 +152,36 @@ fn call(base_url: &str, request: &TurnRequest) -> Result<HttpRequest, CallError>
     })
 }
 
-/// Returns the provider's reason of a failure.
+impl<'a> Said<'a> {
+    fn text(role: &'static str, content: &'a str) -> Self {
+        Self { role, tool_call_id: None, content: Some(content), tool_calls: Vec::new() }
+    }
+
+    fn of(message: &'a Message) -> Self {
+        let text = message.text.as_str();
+        match message.role {
+            Role::User => Self::text("user", text),
+            Role::Assistant => Self {
+                content: (message.calls.is_empty() || !text.is_empty()).then_some(text),
+                tool_calls: message.calls.iter().map(Called::of).collect(),
+                ..Self::text("assistant", text)
+            },
+            Role::Tool => Self { tool_call_id: message.answers.as_deref(), ..Self::text("tool", text) },
+        }
+    }
+}
+
+impl<'a> Called<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        Self { id: &call.id, typed: Typed::Call { name: &call.tool, arguments: &call.arguments } }
+    }
+}
+
+/// Returns the provider's reason of a failure; it is empty if the answer gives none, or is too long to be one.
 fn reason(answer: &Answer, request: &TurnRequest) -> String {
+    if answer.body.len() > ERROR_BODY_LIMIT {
+        return String::new();
+    }
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => sentence(body.get("error").unwrap_or(&body), request),
         // A page of HTML or a cut answer explains nothing and may hold anything.
@@ -176,36 +200,51 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
     let keys = || request.key.iter().map(|key| key.expose_secret().trim());
     // Only what is shown is looked through: a message may be as long as a whole answer.
     let shown = excerpt(text, keys());
-    if request.prompts().any(|prompt| quotes(&shown, prompt)) {
+    if request.prompts().any(|prompt| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part)))
+    {
         return "(the provider's message quotes the prompt and is left out)".to_owned();
     }
     shown
 }
 
+/// Returns the texts within a prompt that is JSON, as arguments and results often are: a provider may quote one of them, in
+/// other notation.
+fn values(prompt: &str) -> Vec<String> {
+    if !prompt.trim_start().starts_with(['{', '[']) {
+        return Vec::new();
+    }
+    let (mut texts, mut open) = (Vec::new(), Vec::from_iter(serde_json::from_str::<Value>(prompt)));
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) if text.chars().count() >= SHORTEST_VALUE => texts.push(text),
+            Value::Array(list) => open.extend(list),
+            Value::Object(fields) => open.extend(fields.into_values()),
+            _ => {}
+        }
+    }
+    texts
+}
+
 /// Whether what is shown holds a stretch of `prompt`, or all of a shorter one.
 fn quotes(shown: &str, prompt: &str) -> bool {
-    let prompt: Vec<char> = on_a_line(prompt.trim()).collect();
+    let prompt = comparable(prompt);
     let stretch = QUOTE.min(prompt.len());
     if stretch < 4 {
         return false;
     }
-    let shown: Vec<char> = shown.chars().collect();
+    let shown = comparable(shown);
     let stretches: HashSet<&[char]> = shown.windows(stretch).collect();
     prompt.windows(stretch).any(|part| stretches.contains(part))
 }
 
-impl Content {
-    fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
-        }
-    }
+/// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the original.
+fn comparable(text: &str) -> Vec<char> {
+    on_a_line(text.trim()).filter(|character| *character != '\\').collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quotes;
+    use super::{quotes, values};
 
     #[test]
     fn a_message_that_quotes_the_prompt_is_recognised() {
@@ -217,5 +256,17 @@ mod tests {
         assert!(!quotes("anything", ""));
         assert!(quotes("bad: Refund 420 EUR to ACME, account", "Refund  420\nEUR to ACME, account 12"));
         assert!(quotes("… ünïcödé ünïcödé ünïcödé …", "ünïcödé ünïcödé ünïcödé"));
+    }
+
+    #[test]
+    fn a_message_that_quotes_json_is_recognised_in_other_notation() {
+        let arguments = r#"{"to":["ACME Ltd"],"text":"line\nbreak","n":1}"#;
+        assert!(quotes(r#"invalid call: {\"to\":[\"ACME Ltd\"],\"text\":\"line"#, arguments));
+        assert_eq!(values(arguments), ["line\nbreak", "ACME Ltd"]);
+        let quoted = |shown: &str| values(arguments).iter().any(|value| quotes(shown, value));
+        assert!(quoted("bad input {'to': ['ACME Ltd']}"));
+        assert!(quoted("bad input 'line break'"));
+        assert!(!quoted("the model does not exist"));
+        assert!(values("ACME Ltd").is_empty() && values("{ACME Ltd").is_empty() && values(r#"["short"]"#).is_empty());
     }
 }

@@ -3,44 +3,77 @@
 //! It must not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
 //! reply for a turn is an error, never a guess.
 
-use signoff_api::journal::Usage;
+use std::collections::HashSet;
 
-use super::{TurnReply, TurnRequest};
+use signoff_api::{
+    journal::Usage,
+    workflow::{ScriptedCall, ScriptedReply},
+};
+use signoff_engine::transition::ToolCall;
+
+use super::{
+    TurnReply, TurnRequest,
+    requested::{Arguments, RequestedCall, bounded},
+};
 use crate::error::{CallError, ErrorClass};
 
-/// One prepared reply; exactly one of `text` and `error` is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScriptedReply {
-    /// Answers only when the last user message holds this text; `None` fits always.
-    pub contains: Option<String>,
-    /// The answer.
-    pub text: Option<String>,
-    /// Fails the turn with this message instead.
-    pub error: Option<String>,
-}
-
-/// The first fitting reply. Usage is counted in words, which stand in for tokens.
+/// Returns the first fitting reply. Usage is counted in words, which stand in for tokens.
 pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result<TurnReply, CallError> {
-    let asked = request.last_user_message();
-    let fits = |reply: &&ScriptedReply| reply.contains.as_deref().is_none_or(|part| asked.contains(part));
-    let Some(reply) = replies.iter().find(fits) else {
+    let holds = |part: &str| request.unanswered().iter().any(|message| message.text.contains(part));
+    let Some(reply) = replies.iter().find(|reply| reply.contains.as_deref().is_none_or(holds)) else {
         return Err(CallError::invalid(format!(
             "none of the {} scripted replies fits this turn: add one without `contains`, \
-             or one whose `contains` occurs in the last user message",
+             or one whose `contains` occurs in a message after the model's last answer",
             replies.len()
         )));
     };
-    match (&reply.text, &reply.error) {
-        (Some(text), None) => Ok(TurnReply {
-            text: text.clone(),
-            usage: Some(Usage { input_tokens: request.prompts().map(words).sum(), output_tokens: words(text) }),
-            truncated: false,
-        }),
+    if !reply.calls.is_empty() && request.tools.is_empty() {
+        return Err(CallError::invalid(
+            "a scripted reply calls tools, and the agent has none: give it tools, or remove `calls` from the reply",
+        ));
+    }
+    match (&reply.text, &*reply.calls, &reply.error) {
         // As a provider's own failure would be: an author scripts one to see retries and `onError`
         // at work.
-        (None, Some(error)) => Err(CallError::new(ErrorClass::Status(500), true, format!("scripted error: {error}"))),
-        _ => Err(CallError::invalid("a scripted reply needs exactly one of `text` and `error`")),
+        (None, [], Some(error)) => {
+            Err(CallError::new(ErrorClass::Status(500), true, format!("scripted error: {error}")))
+        }
+        (None, [], _) | (_, _, Some(_)) => {
+            Err(CallError::invalid("a scripted reply needs either `text`, `calls` or both, or `error`"))
+        }
+        (text, calls, None) => {
+            let text = text.clone().unwrap_or_default();
+            let calls = requested(calls, request);
+            let written = calls.iter().map(|call| match &call.arguments {
+                Arguments::Text(arguments) => words(arguments),
+                Arguments::TooLong(_) => 0,
+            });
+            let usage = Usage {
+                input_tokens: request.prompts().map(words).sum(),
+                output_tokens: words(&text) + written.sum::<i64>(),
+            };
+            Ok(TurnReply { text, calls: bounded(calls), usage: Some(usage), truncated: false })
+        }
     }
+}
+
+/// Returns the calls under the names that go over the wire, and with ids that the conversation does not have yet: numbered on
+/// from its calls.
+fn requested(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall> {
+    let earlier = || request.messages.iter().flat_map(|message| &message.calls);
+    let taken: HashSet<&str> = earlier().map(|ToolCall { id, .. }| id.as_str()).collect();
+    let ids = (earlier().count() + 1..).map(|number| format!("call_{number}"));
+    let ids = ids.filter(|id| !taken.contains(id.as_str()));
+    let requested = ids.zip(calls).map(|(id, call)| RequestedCall {
+        id,
+        tool: call.tool.replace('.', "__"),
+        arguments: Arguments::Text(serde_json::Value::Object(arguments(call)).to_string()),
+    });
+    requested.collect()
+}
+
+fn arguments(call: &ScriptedCall) -> serde_json::Map<String, serde_json::Value> {
+    call.arguments.clone().unwrap_or_default().0
 }
 
 fn words(text: &str) -> i64 {
@@ -52,17 +85,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use signoff_engine::transition::{Message, Role};
+    use serde_json::{Value, json};
+    use signoff_engine::transition::{Message, Role, ToolOffer};
 
     use super::super::ProviderConfig;
     use super::*;
 
-    fn turn(messages: &[(Role, &str)]) -> TurnRequest {
+    fn turn(messages: Vec<Message>) -> TurnRequest {
         TurnRequest {
             provider: ProviderConfig::Scripted { replies: vec![] },
             model: "any".into(),
             system: Some("be kind".into()),
-            messages: messages.iter().map(|(role, text)| Message::text(*role, *text)).collect(),
+            messages,
+            tools: vec![],
             max_tokens: None,
             temperature: None,
             timeout: Duration::from_secs(1),
@@ -70,48 +105,152 @@ mod tests {
         }
     }
 
-    fn says(contains: Option<&str>, text: &str) -> ScriptedReply {
-        ScriptedReply { contains: contains.map(Into::into), text: Some(text.into()), error: None }
+    fn asked(text: &str) -> TurnRequest {
+        turn(vec![Message::text(Role::User, text)])
+    }
+
+    fn with_tools(messages: Vec<Message>) -> TurnRequest {
+        let offer = ToolOffer { name: "letter".into(), description: "Send a letter.".into(), parameters: json!({}) };
+        TurnRequest { tools: vec![offer], ..turn(messages) }
+    }
+
+    fn made(calls: &[(&str, &str)]) -> Message {
+        let call = |(id, arguments): &(&str, &str)| ToolCall {
+            id: (*id).into(),
+            tool: "letter".into(),
+            arguments: (*arguments).into(),
+        };
+        Message { calls: calls.iter().map(call).collect(), ..Message::text(Role::Assistant, "") }
+    }
+
+    fn script(replies: Value) -> Vec<ScriptedReply> {
+        serde_json::from_value(replies).unwrap()
+    }
+
+    fn text(script: &[ScriptedReply], request: &TurnRequest) -> String {
+        answer(script, request).unwrap().text
+    }
+
+    fn calls(script: &[ScriptedReply], request: &TurnRequest) -> Vec<(String, String, Arguments)> {
+        let calls = answer(script, request).unwrap().calls;
+        calls.into_iter().map(|call| (call.id, call.tool, call.arguments)).collect()
+    }
+
+    fn call(id: &str, tool: &str, arguments: &str) -> (String, String, Arguments) {
+        (id.into(), tool.into(), Arguments::Text(arguments.into()))
     }
 
     #[test]
-    fn the_first_reply_that_fits_the_last_user_message_answers() {
-        let script = [says(Some("refund"), "Dear customer"), says(None, "hello")];
-        let request = turn(&[(Role::User, "a refund please"), (Role::Assistant, "refund"), (Role::User, "hi there")]);
-        assert_eq!(answer(&script, &request).unwrap().text, "hello");
-        assert_eq!(answer(&script, &turn(&[(Role::User, "a refund")])).unwrap().text, "Dear customer");
+    fn the_first_reply_that_fits_a_message_after_the_models_last_one_answers() {
+        let script = script(json!([{"contains": "refund", "text": "Dear customer"}, {"text": "hello"}]));
+        let request = turn(vec![
+            Message::text(Role::User, "a refund please"),
+            Message::text(Role::Assistant, "refund"),
+            Message::text(Role::User, "hi there"),
+        ]);
+        assert_eq!(text(&script, &request), "hello");
+        assert_eq!(text(&script, &asked("a refund")), "Dear customer");
         // The same turn again: the same reply.
-        assert_eq!(answer(&script, &request).unwrap().text, "hello");
+        assert_eq!(text(&script, &request), "hello");
     }
 
     #[test]
-    fn usage_counts_words_of_system_messages_and_answer() {
-        let reply = answer(&[says(None, "one two three")], &turn(&[(Role::User, " a  b\nc ")])).unwrap();
+    fn the_result_of_any_call_of_the_last_turn_selects_a_reply() {
+        let script = script(json!([{"contains": "sent", "text": "done"}, {"text": "hello"}]));
+        let results = |first: &str, second: &str| {
+            with_tools(vec![
+                Message::text(Role::User, "sent?"),
+                made(&[("call_1", "{}"), ("call_2", "{}")]),
+                Message::result("call_1", first),
+                Message::result("call_2", second),
+            ])
+        };
+        assert_eq!(text(&script, &results("sent", "rejected")), "done");
+        assert_eq!(text(&script, &results("rejected", "sent")), "done");
+        assert_eq!(text(&script, &results("rejected", "rejected")), "hello");
+        // An earlier result does not.
+        let mut later = results("sent", "sent");
+        later.messages.push(made(&[("call_3", "{}")]));
+        later.messages.push(Message::result("call_3", "rejected"));
+        assert_eq!(text(&script, &later), "hello");
+    }
+
+    #[test]
+    fn calls_are_made_beside_or_instead_of_text_under_names_of_the_wire() {
+        let calls_only = script(json!([{"calls": [
+            {"tool": "letter", "arguments": {"to": "ACME", "n": 1}},
+            {"tool": "human_intervention.request"},
+        ]}]));
+        let request = with_tools(vec![Message::text(Role::User, "write")]);
+        let expected =
+            [call("call_1", "letter", r#"{"to":"ACME","n":1}"#), call("call_2", "human_intervention__request", "{}")];
+        assert_eq!(calls(&calls_only, &request), expected);
+        assert_eq!(text(&calls_only, &request), "");
+        // The same turn again: the same calls.
+        assert_eq!(calls(&calls_only, &request), expected);
+        let both = script(json!([{"text": "I write.", "calls": [{"tool": "letter"}]}]));
+        assert_eq!(text(&both, &request), "I write.");
+        assert_eq!(calls(&both, &request), [call("call_1", "letter", "{}")]);
+    }
+
+    #[test]
+    fn ids_are_numbered_on_from_the_calls_of_the_conversation_and_never_taken_twice() {
+        let script = script(json!([{"calls": [{"tool": "letter"}, {"tool": "letter"}]}]));
+        let after = |earlier: &[(&str, &str)]| {
+            calls(&script, &with_tools(vec![made(earlier)])).into_iter().map(|call| call.0).collect::<Vec<_>>()
+        };
+        assert_eq!(after(&[("call_1", "{}")]), ["call_2", "call_3"]);
+        // A conversation whose oldest turns were dropped has fewer calls than numbers.
+        assert_eq!(after(&[("call_2", "{}")]), ["call_3", "call_4"]);
+        assert_eq!(after(&[("call_3", "{}")]), ["call_2", "call_4"]);
+        assert_eq!(after(&[("other", "{}"), ("another", "{}")]), ["call_3", "call_4"]);
+    }
+
+    #[test]
+    fn calls_of_an_agent_without_tools_are_refused() {
+        let script = script(json!([{"text": "I write.", "calls": [{"tool": "letter"}]}]));
+        let error = answer(&script, &asked("write")).unwrap_err();
+        assert_eq!(error.class, ErrorClass::Invalid);
+        assert!(error.message.contains("give it tools, or remove `calls`"), "{error}");
+        assert!(answer(&script, &with_tools(vec![Message::text(Role::User, "write")])).is_ok());
+    }
+
+    #[test]
+    fn usage_counts_words_of_system_messages_calls_results_and_answer() {
+        let reply = answer(&script(json!([{"text": "one two three"}])), &asked(" a  b\nc ")).unwrap();
         assert_eq!(reply.usage, Some(Usage { input_tokens: 5, output_tokens: 3 }));
+        let script = script(json!([{"text": "one", "calls": [{"tool": "letter", "arguments": {"to": "a b"}}]}]));
+        let messages = vec![made(&[("call_1", r#"{"to": "me"}"#)]), Message::result("call_1", "sent it")];
+        let reply = answer(&script, &with_tools(messages)).unwrap();
+        assert_eq!(reply.usage, Some(Usage { input_tokens: 6, output_tokens: 3 }));
     }
 
     #[test]
     fn a_script_without_a_fitting_reply_is_an_error_that_says_what_to_add() {
-        let error = answer(&[says(Some("x"), "y")], &turn(&[(Role::User, "abc")])).unwrap_err();
+        let error = answer(&script(json!([{"contains": "x", "text": "y"}])), &asked("abc")).unwrap_err();
         assert_eq!(error.class, ErrorClass::Invalid);
         assert!(error.message.contains("none of the 1 scripted replies fits"), "{error}");
         assert!(!error.retryable(true));
-        assert!(answer(&[], &turn(&[])).is_err());
+        assert!(answer(&[], &turn(vec![])).is_err());
     }
 
     #[test]
     fn a_scripted_error_fails_the_turn_as_a_provider_would() {
-        let script = [ScriptedReply { error: Some("overloaded".into()), ..ScriptedReply::default() }];
-        let error = answer(&script, &turn(&[])).unwrap_err();
+        let error = answer(&script(json!([{"error": "overloaded"}])), &turn(vec![])).unwrap_err();
         assert_eq!(error.message, "scripted error: overloaded");
         assert!(error.retryable(true));
     }
 
     #[test]
-    fn a_reply_with_neither_or_both_is_refused() {
-        let both = ScriptedReply { contains: None, text: Some("a".into()), error: Some("b".into()) };
-        for reply in [both, ScriptedReply::default()] {
-            assert_eq!(answer(&[reply], &turn(&[])).unwrap_err().class, ErrorClass::Invalid);
+    fn a_reply_with_neither_answer_nor_error_or_with_both_is_refused() {
+        for reply in [
+            json!({}),
+            json!({"text": "a", "error": "b"}),
+            json!({"calls": [{"tool": "letter"}], "error": "b"}),
+            json!({"text": "a", "calls": [{"tool": "letter"}], "error": "b"}),
+        ] {
+            let error = answer(&script(json!([reply])), &with_tools(vec![])).unwrap_err();
+            assert!(error.message.contains("needs either"), "{error}");
         }
     }
 }

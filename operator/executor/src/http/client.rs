@@ -21,7 +21,7 @@ use crate::redact::excerpt;
 use crate::resolve::{Checked, PORT, System, refusal};
 
 /// The bytes read of an answer with an unexpected status, for the message.
-const ERROR_BODY_LIMIT: usize = 16 * 1024;
+pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
 
 /// A server cannot make a run wait longer than this by `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -98,8 +98,13 @@ impl HttpClient {
         Ok(Self { client, addresses, max_response: settings.max_response })
     }
 
-    /// Sends a request and reads the answer, whatever its status.
-    pub(crate) async fn exchange(&self, request: &HttpRequest) -> Result<Answer, CallError> {
+    /// Returns the most bytes that an answer may have where the caller has no limit of its own.
+    pub(crate) fn max_response(&self) -> usize {
+        self.max_response
+    }
+
+    /// Sends a request and reads the answer, whatever its status, up to `limit` bytes.
+    pub(crate) async fn exchange(&self, request: &HttpRequest, limit: usize) -> Result<Answer, CallError> {
         if request.timeout.is_zero() {
             return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
         }
@@ -140,7 +145,7 @@ impl HttpClient {
         tracing::debug!(target = %target, status = status.as_u16(), "call answered");
 
         let body = if request.expects(status) {
-            match timeout_at(deadline, self.read(&mut response)).await {
+            match timeout_at(deadline, read(&mut response, limit)).await {
                 Ok(body) => body.map_err(|broken| broken.told(&target, status))?,
                 Err(_) => return Err(out_of_time(&target, request.timeout)),
             }
@@ -149,28 +154,12 @@ impl HttpClient {
         };
         Ok(Answer { status, retry_after, body })
     }
-
-    /// The whole body, or why not.
-    async fn read(&self, response: &mut Response) -> Result<Vec<u8>, Broken> {
-        let limit = self.max_response;
-        if response.content_length().is_some_and(|length| length > limit as u64) {
-            return Err(Broken::TooLarge(limit));
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
-            if body.len() + chunk.len() > limit {
-                return Err(Broken::TooLarge(limit));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
-    }
 }
 
 #[async_trait]
 impl Http for HttpClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError> {
-        let answer = self.exchange(&request).await?;
+        let answer = self.exchange(&request, self.max_response).await?;
         if !request.expects(answer.status) {
             let text = String::from_utf8_lossy(&answer.body);
             let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
@@ -224,6 +213,21 @@ impl Broken {
             ),
         }
     }
+}
+
+/// Returns the whole body, or why it was not read: of at most `limit` bytes.
+async fn read(response: &mut Response, limit: usize) -> Result<Vec<u8>, Broken> {
+    if response.content_length().is_some_and(|length| length > limit as u64) {
+        return Err(Broken::TooLarge(limit));
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
+        if body.len() + chunk.len() > limit {
+            return Err(Broken::TooLarge(limit));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
 }
 
 /// As much of an unexpected answer as helps a message. The status is known already, so nothing

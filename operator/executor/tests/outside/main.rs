@@ -8,3 +8,4 @@ mod addresses;
 mod http;
 mod models;
 mod server;
+mod tools;

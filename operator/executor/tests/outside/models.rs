@@ -5,18 +5,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_api::journal::Usage;
+use signoff_api::{journal::Usage, workflow::ScriptedReply};
 use signoff_engine::transition::{Message, Role};
 use signoff_executor::{
-    CallError, ErrorClass, Model as _, ProviderConfig, Providers, ScriptedReply, SecretText, TurnReply, TurnRequest,
+    Arguments, CallError, ErrorClass, Model as _, ProviderConfig, Providers, RequestedCall, SecretText, TurnReply,
+    TurnRequest,
 };
 
 use crate::server::{Behaviour, Server, client};
 
-const KEY: &str = "sk-test-12345678";
+pub(crate) const KEY: &str = "sk-test-12345678";
 const PROMPT: &str = "Refund 420 EUR to ACME, account 12-345, at once.";
 
-fn request(base_url: String) -> TurnRequest {
+pub(crate) fn request(base_url: String) -> TurnRequest {
     TurnRequest {
         provider: ProviderConfig::OpenAi { base_url },
         model: "small".into(),
@@ -26,6 +27,7 @@ fn request(base_url: String) -> TurnRequest {
             Message::text(Role::Assistant, "hi"),
             Message::text(Role::User, PROMPT),
         ],
+        tools: vec![],
         max_tokens: Some(100),
         temperature: Some(0.5),
         timeout: Duration::from_secs(5),
@@ -206,7 +208,11 @@ async fn a_key_that_fits_no_header_is_refused_without_being_shown() {
 
 #[tokio::test]
 async fn the_scripted_provider_answers_without_any_server() {
-    let replies = vec![ScriptedReply { contains: Some("ACME".into()), text: Some("Dear ACME".into()), error: None }];
+    let replies = vec![ScriptedReply {
+        contains: Some("ACME".into()),
+        text: Some("Dear ACME".into()),
+        ..ScriptedReply::default()
+    }];
     let scripted = TurnRequest { provider: ProviderConfig::Scripted { replies }, ..request(String::new()) };
     let reply = Providers::new(client()).turn(scripted).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
@@ -217,6 +223,7 @@ async fn the_scripted_provider_answers_without_any_server() {
 fn debug_shows_neither_key_nor_prompt_nor_answer() {
     let shown = format!("{:?}", request("https://models.example.com".into()));
     assert!(!shown.contains(KEY) && !shown.contains("ACME") && !shown.contains("polite"), "{shown}");
-    let reply = TurnReply { text: "Dear ACME".into(), usage: None, truncated: false };
-    assert!(!format!("{reply:?}").contains("ACME"));
+    let call = RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: Arguments::Text("ACME".into()) };
+    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], usage: None, truncated: false };
+    assert!(!format!("{reply:?}").contains("ACME") && !format!("{:?}", reply.calls).contains("ACME"));
 }

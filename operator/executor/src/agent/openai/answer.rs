@@ -1,0 +1,190 @@
+//! The answer of chat completions, read in bounded memory.
+//!
+//! **Invariant:** lists are never collected beyond their limit, and unknown fields never at all: an answer of many tiny values
+//! must not take many times its size.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, SeqAccess, Visitor},
+};
+
+use super::super::requested::{Arguments, MAX_CALLS, RequestedCall};
+
+/// An answer; every field may be absent.
+#[derive(Deserialize)]
+pub(super) struct Completion {
+    /// The first choice.
+    #[serde(default, deserialize_with = "at_most::<_, _, 1>")]
+    pub(super) choices: Vec<Choice>,
+    pub(super) usage: Option<Tokens>,
+    /// Some gateways answer 200 and put the failure here.
+    pub(super) error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Choice {
+    pub(super) message: Option<Answered>,
+    pub(super) finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Answered {
+    /// The text, also of an answer in parts.
+    #[serde(default, deserialize_with = "text")]
+    pub(super) content: Option<String>,
+    pub(super) refusal: Option<String>,
+    /// The first [`MAX_CALLS`] calls.
+    #[serde(default, deserialize_with = "at_most::<_, _, MAX_CALLS>")]
+    pub(super) tool_calls: Vec<Called>,
+}
+
+/// A call; a field that is absent or null is empty. Calls of another type than `function` have no name.
+#[derive(Deserialize)]
+pub(super) struct Called {
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Default, Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Tokens {
+    #[serde(default)]
+    pub(super) prompt_tokens: u64,
+    #[serde(default)]
+    pub(super) completion_tokens: u64,
+}
+
+#[derive(Deserialize)]
+struct Part {
+    #[serde(default)]
+    text: String,
+}
+
+impl From<Called> for RequestedCall {
+    fn from(call: Called) -> Self {
+        let function = call.function.unwrap_or_default();
+        Self {
+            id: call.id.unwrap_or_default(),
+            tool: function.name.unwrap_or_default(),
+            arguments: Arguments::Text(function.arguments.unwrap_or_default()),
+        }
+    }
+}
+
+/// Reads the first `N` values of a list; null is an empty list.
+fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(from: D) -> Result<Vec<T>, D::Error> {
+    struct AtMost<T, const N: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for AtMost<T, N> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut kept = Vec::new();
+            while kept.len() < N {
+                match list.next_element()? {
+                    Some(value) => kept.push(value),
+                    None => return Ok(kept),
+                }
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(kept)
+        }
+    }
+
+    from.deserialize_any(AtMost::<T, N>(PhantomData))
+}
+
+/// Reads a text, or the texts of a list of parts as one.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    struct Text;
+
+    impl<'de> Visitor<'de> for Text {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text or a list of parts")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(text.to_owned()))
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+            let mut text = String::new();
+            while let Some(part) = parts.next_element::<Part>()? {
+                text.push_str(&part.text);
+            }
+            Ok(Some(text))
+        }
+    }
+
+    from.deserialize_any(Text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn calls(json: &str) -> Vec<RequestedCall> {
+        let message: Answered = serde_json::from_str(json).unwrap();
+        message.tool_calls.into_iter().map(RequestedCall::from).collect()
+    }
+
+    #[test]
+    fn lists_are_read_up_to_their_limit_and_to_their_end() {
+        let many = vec!["{}"; MAX_CALLS + 44].join(",");
+        assert_eq!(calls(&format!(r#"{{"tool_calls": [{many}]}}"#)).len(), MAX_CALLS);
+        let completion: Completion = serde_json::from_str(r#"{"choices": [{"finish_reason": "a"}, 1, "x"]}"#).unwrap();
+        assert_eq!(completion.choices.len(), 1);
+        assert_eq!(completion.choices[0].finish_reason.as_deref(), Some("a"));
+        // A list that breaks after the limit is still broken.
+        assert!(serde_json::from_str::<Completion>(r#"{"choices": [{}, {]}"#).is_err());
+    }
+
+    #[test]
+    fn a_field_that_is_absent_or_null_is_empty() {
+        assert!(calls("{}").is_empty() && calls(r#"{"tool_calls": null}"#).is_empty());
+        let empty = RequestedCall { id: String::new(), tool: String::new(), arguments: Arguments::Text(String::new()) };
+        for call in ["{}", r#"{"id": null, "function": null}"#, r#"{"function": {"name": null, "arguments": null}}"#] {
+            assert!(calls(&format!(r#"{{"tool_calls": [{call}]}}"#)) == [empty.clone()], "{call}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_not_a_string_make_the_answer_invalid() {
+        for arguments in [r#"{"a": 1}"#, "[]", "1"] {
+            let json = format!(r#"{{"tool_calls": [{{"function": {{"name": "a", "arguments": {arguments}}}}}]}}"#);
+            assert!(serde_json::from_str::<Answered>(&json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn content_is_a_text_or_parts_or_nothing() {
+        let content =
+            |json: &str| serde_json::from_str::<Answered>(&format!(r#"{{"content": {json}}}"#)).unwrap().content;
+        assert_eq!(content(r#""a\nb""#).as_deref(), Some("a\nb"));
+        assert_eq!(content(r#"[{"type": "text", "text": "a"}, {}, {"text": "b"}]"#).as_deref(), Some("ab"));
+        assert_eq!(content("null"), None);
+        assert!(serde_json::from_str::<Answered>(r#"{"content": 1}"#).is_err());
+    }
+}
