@@ -10,4 +10,5 @@ pub(crate) mod activity;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod step_invocation;
+pub(crate) mod tool_turn;
 pub(crate) mod transition_state;

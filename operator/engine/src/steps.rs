@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-pub(crate) use agent::{Cleared, ToolTurn};
+pub(crate) use agent::Cleared;
 use failure::StepFailure;
 pub(crate) use gate::{DecidedGate, decide};
 use gate::{MOST_AGAIN, SubjectAt};
@@ -112,7 +112,8 @@ pub(crate) async fn perform_call<'a>(
 ) -> Result<Option<StepResult>, EarlyEnd> {
     let (path, _) = run.visit(base);
     let mut invocation = StepInvocation::new(step_scope, step, &path);
-    (invocation.first_asked, invocation.cleared) = (Some(seen), Some(Rc::new(cleared)));
+    invocation.first_asked = Some(seen);
+    invocation.permission = Some(Rc::new(cleared));
     perform_as(run, invocation, base, None).await
 }
 
@@ -151,7 +152,7 @@ async fn perform_as<'a>(
             gates = policy_gates.clone();
             continue;
         }
-        if is_retryable(step, &record) && limit > 0 && invocation.cleared.is_some() {
+        if is_retryable(step, &record) && limit > 0 && invocation.permission.is_some() {
             // The same, but the gates in front of the tool approve.
             return Ok(None);
         }
@@ -187,7 +188,7 @@ async fn perform_as<'a>(
             (_, None) => StepFailure::of(crate::replay::activity::error("Failed", "it failed")),
         };
         match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
-            failure::FailureAction::Again(_) if invocation.cleared.is_some() => return Ok(None),
+            failure::FailureAction::Again(_) if invocation.permission.is_some() => return Ok(None),
             failure::FailureAction::Again(change) => {
                 gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
                 invocation.overrides.merge(change);
@@ -245,7 +246,7 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         }
         let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        let was_asked = invocation.cleared.as_ref().is_some_and(|cleared| cleared.was_asked());
+        let was_asked = invocation.permission.as_ref().is_some_and(|cleared| cleared.was_asked());
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;
@@ -300,7 +301,7 @@ fn open_or_skip_attempt<'a>(
 /// Returns the input of an attempt that people approved.
 fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &ActivityKey) -> Result<Start, RenderError> {
     let opening = render_input(run, invocation, seq, key)?;
-    let is_permitted = |input: Result<&Digest, &String>| match &invocation.cleared {
+    let is_permitted = |input: Result<&Digest, &String>| match &invocation.permission {
         Some(cleared) => cleared.allows(invocation.step, input),
         None => !invocation.step.is_tool(),
     };
@@ -309,7 +310,7 @@ fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &Acti
         RenderError::Invalid(why.to_owned())
     };
     let Start::Call(call) = &opening else {
-        return if invocation.step.is_tool() && invocation.cleared.is_none() { Err(changed()) } else { Ok(opening) };
+        return if invocation.step.is_tool() && invocation.permission.is_none() { Err(changed()) } else { Ok(opening) };
     };
     let input = input_digest(call);
     let approved = match &invocation.approved {

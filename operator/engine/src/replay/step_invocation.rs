@@ -5,14 +5,20 @@ use std::{collections::BTreeMap, rc::Rc};
 use signoff_api::Digest;
 use signoff_expr::Scope;
 
+use super::tool_turn::ToolTurn;
 use super::{
     run::{RenderError, Run},
     scope::{self, StepScope},
 };
-use crate::{
-    plan::PlannedStep,
-    steps::{Cleared, ToolTurn},
-};
+use crate::plan::PlannedStep;
+
+/// The permission to run a call of a tool. The gates in front of tools give it, and only they: `steps/agent/gating.rs`.
+pub(crate) trait Permission {
+    /// Whether the step may be given an input with this digest.
+    fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool;
+    /// Whether people were asked. Then another attempt follows only on a known failure.
+    fn was_asked(&self) -> bool;
+}
 
 /// The invocation of a step: enough to render its input again.
 #[derive(Clone)]
@@ -29,7 +35,7 @@ pub(crate) struct StepInvocation<'a> {
     /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
     pub(crate) last_asked: Option<i64>,
     /// The permission to run, where it is a call of a tool.
-    pub(crate) cleared: Option<Rc<Cleared>>,
+    pub(crate) permission: Option<Rc<dyn Permission>>,
     /// The turns of an agent that called tools, the first one first; the next turn continues them.
     pub(crate) turns: Vec<Rc<ToolTurn>>,
     /// The number before which everything was decided that the first of these turns heard.
@@ -49,7 +55,7 @@ impl<'a> StepInvocation<'a> {
             approved: None,
             first_asked: None,
             last_asked: None,
-            cleared: None,
+            permission: None,
             turns: Vec::new(),
             first_heard: None,
             without_tools: false,

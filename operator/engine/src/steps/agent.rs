@@ -7,6 +7,7 @@ mod calls;
 mod gating;
 mod merge;
 mod shown;
+mod site;
 mod turn;
 
 use std::rc::Rc;
@@ -25,7 +26,6 @@ use crate::{
     transition::{AgentCall, Call, CallContent, Message, Role},
 };
 
-pub(crate) use calls::ToolTurn;
 pub(super) use calls::perform_turn;
 pub(crate) use gating::Cleared;
 pub(super) use turn::Turn;

@@ -391,7 +391,7 @@ fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too()
     run.approve(GATE);
     run.fail(PAY, 1, false, true);
     let asked = format!("{PAY}/.error");
-    assert_eq!(run.open(), [asked.clone()]);
+    assert_eq!(run.open(), [asked.as_str()]);
     run.decide(&asked, decided(Verdict::Retry));
     assert_eq!(run.open(), [format!("{GATE}#2")], "the people of the gate approve a further attempt");
     run.approve(&format!("{GATE}#2"));
@@ -412,7 +412,7 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     assert_eq!(told(&run, sub)[0].text, "refund it");
     turn(&mut run, sub, &[("n1", "refund", r#"{"amount":1}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
-    assert_eq!(run.open(), [gate.clone()]);
+    assert_eq!(run.open(), [gate.as_str()]);
     run.approve(&gate);
     run.reply(&format!("{sub}/.turn-1/.call-1/pay"), 1, "paid");
     run.reply(&format!("{sub}/.turn-2"), 1, "refunded");

@@ -17,6 +17,7 @@ use signoff_expr::text;
 use super::{
     gating::{Cleared, Gating},
     merge, shown,
+    site::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
     turn::Turn,
 };
 use crate::{
@@ -27,6 +28,7 @@ use crate::{
         run::{RenderError, Run},
         scope::{RecordNamespace, StepScope},
         step_invocation::StepInvocation,
+        tool_turn::ToolTurn,
     },
     schema::Schema,
     steps::{
@@ -50,20 +52,6 @@ const MOST_REJECTED: usize = 3;
 const RESULT: usize = 32 * 1024;
 /// The default limits of one step of an agent: turns and calls.
 const LIMITS: (i32, i32) = (20, 100);
-/// The fact of a gate with the tool that it asks about.
-pub(super) const FACT_TOOL: &str = "tool";
-/// The fact of a gate with the digest of the arguments that it asks about.
-pub(super) const FACT_ARGUMENTS: &str = "arguments";
-
-/// A turn that called tools, with the result of each call.
-#[derive(Debug)]
-pub(crate) struct ToolTurn {
-    pub(super) text: String,
-    pub(super) calls: Vec<ToolCall>,
-    /// In the order of `calls`.
-    pub(super) results: Vec<String>,
-}
-
 /// The answer of a model that calls tools, as the executor records it.
 #[derive(Deserialize)]
 struct Reply {
@@ -97,16 +85,6 @@ struct TurnSite<'t, 'a> {
     says: String,
     truncated: bool,
     siblings: Vec<SiblingCall>,
-}
-
-/// Where a tool is called.
-pub(super) struct ToolCallSite<'a> {
-    pub(super) tool: &'a PlannedTool,
-    /// The path of the call.
-    pub(super) path: String,
-    /// Its templates and those of the gates see `args`, `tool`, `effects` and `agent`.
-    pub(super) scope: StepScope<'a>,
-    pub(super) seen: i64,
 }
 
 /// A call that was dealt with.

@@ -6,12 +6,13 @@
 use signoff_api::Digest;
 use signoff_expr::LanguageError;
 
-use super::{calls::ToolCallSite, merge};
+use super::{merge, site::ToolCallSite};
 use crate::{
     plan::{CallGate, PlannedStep},
     replay::{
         run::{RenderError, Run},
         scope,
+        step_invocation::Permission,
     },
 };
 
@@ -25,14 +26,12 @@ pub(crate) struct Cleared {
     was_asked: bool,
 }
 
-impl Cleared {
-    /// Whether this allows the step to be given `input`.
-    pub(crate) fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool {
+impl Permission for Cleared {
+    fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool {
         self.step == step.path && self.sends.as_ref().is_none_or(|sends| input == Ok(sends))
     }
 
-    /// Whether people were asked. Then another attempt follows only on a known failure.
-    pub(crate) fn was_asked(&self) -> bool {
+    fn was_asked(&self) -> bool {
         self.was_asked
     }
 }

@@ -11,8 +11,8 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    calls::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
     gating::Asking,
+    site::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
 };
 use crate::{
     replay::{run::Run, scope},

@@ -6,9 +6,8 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::calls::ToolTurn;
 use crate::{
-    replay::{run::Run, step_invocation::StepInvocation},
+    replay::{run::Run, step_invocation::StepInvocation, tool_turn::ToolTurn},
     tools::{names, question},
     transition::{Message, Role, ToolOffer},
 };

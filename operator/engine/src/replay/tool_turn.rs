@@ -1,0 +1,12 @@
+//! A turn of an agent that called tools: what it said, its calls, and the result of each.
+
+use crate::transition::ToolCall;
+
+/// A turn that called tools, with the result of each call.
+#[derive(Debug)]
+pub(crate) struct ToolTurn {
+    pub(crate) text: String,
+    pub(crate) calls: Vec<ToolCall>,
+    /// In the order of `calls`.
+    pub(crate) results: Vec<String>,
+}
