@@ -146,15 +146,16 @@ async fn perform_as<'a>(
         let record = run_attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
         attempt = record.attempt;
-        if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
+        if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, so a further one needs a further approval.
-            (attempt, limit) = (attempt + 1, limit - 1);
-            gates = policy_gates.clone();
-            continue;
-        }
-        if is_retryable(step, &record) && limit > 0 && invocation.permission.is_some() {
-            // The same, but the gates in front of the tool approve.
-            return Ok(None);
+            if invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
+                return Ok(None);
+            }
+            if !policy_gates.is_empty() {
+                (attempt, limit) = (attempt + 1, limit - 1);
+                gates = policy_gates.clone();
+                continue;
+            }
         }
         let failure = match (record.phase, record.error.clone()) {
             (StepPhase::Skipped, _) => return Ok(Some(StepResult::Skipped)),
@@ -173,6 +174,7 @@ async fn perform_as<'a>(
             (StepPhase::Succeeded, _) => {
                 match output::process_answer(run, &invocation, &policy_gates, (&turn, attempt), parser).await? {
                     output::AnswerResult::Accepted(text) => return Ok(Some(StepResult::Answered(text))),
+                    output::AnswerResult::Again if invocation.permission.is_some() => return Ok(None),
                     output::AnswerResult::Again => {
                         attempt = turn.attempt_after(attempt);
                         (turn, limit) = (agent::Turn::first(&path), 0);

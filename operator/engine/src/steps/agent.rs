@@ -198,6 +198,14 @@ fn decisions(run: &Run<'_>, seq: i64) -> Vec<StepRecord> {
     state.journal.records().iter().filter(decided).cloned().collect()
 }
 
+/// The gate of a record as agents are told of it.
+fn gate_name(record: &StepRecord) -> String {
+    match record.facts.get(site::FACT_TOOL) {
+        Some(tool) => format!("before a call of {tool}"),
+        None => scope::parts(&record.path).0.to_owned(),
+    }
+}
+
 fn feedback(
     run: &Run<'_>,
     step_scope: &StepScope<'_>,
@@ -227,7 +235,7 @@ fn feedback(
         let [reason, guidance, replaced, response] = said;
         lines.push(
             serde_json::json!({
-                "gate": scope::parts(&record.path).0, "verdict": outcome.verdict, "reason": reason,
+                "gate": gate_name(record), "verdict": outcome.verdict, "reason": reason,
                 "guidance": guidance, "replacedBy": replaced, "response": response,
             })
             .to_string(),

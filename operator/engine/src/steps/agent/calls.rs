@@ -26,7 +26,7 @@ use crate::{
     replay::{
         activity::{ActivityKey, Start, error, input_digest},
         run::{RenderError, Run},
-        scope::{RecordNamespace, StepScope},
+        scope::{RecordNamespace, StepScope, within as within_place},
         step_invocation::StepInvocation,
         tool_turn::ToolTurn,
     },
@@ -254,8 +254,9 @@ fn reached_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, at: usize) -> Option<i3
         let Action::Agent(agent) = &run.plan.step_of(step)?.action else { return None };
         let limits = run.plan.agents.get(&agent.agent).and_then(|agent| agent.spec.limits);
         let limit = limits.and_then(|limits| limits.calls).unwrap_or(LIMITS.1);
-        let turns =
-            state.journal.under(step).filter(|r| r.calls_tools() && r.done.is_some_and(|done| done + 1 < site.seen));
+        let turns = state.journal.under(step).filter(|r| {
+            within_place(&r.path, step) && r.calls_tools() && r.done.is_some_and(|done| done + 1 < site.seen)
+        });
         let made: usize =
             turns.filter_map(|r| r.facts.get(FACT_CALLS)?.parse().ok()).map(|n: usize| n.min(MOST_CALLS)).sum();
         (made + at + 1 > usize::try_from(limit).unwrap_or(usize::MAX)).then_some(limit)
