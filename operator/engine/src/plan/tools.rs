@@ -307,13 +307,9 @@ impl Validator<'_> {
             if !offered.contains(tool.name.as_str()) {
                 self.warn(&field, &format!("no agent may call {}: list it in the tools of an agent", tool.name));
             }
-            let asks =
-                |gate: &CallGate| gate.condition.is_none() && gate.rule.reason(&tool.name, tool.effects).is_some();
+            let asks = |gate: &CallGate| gate.rule.reason(&tool.name, tool.effects).is_some();
             if tool.effects() != Effects::Read && !planned.gates.iter().any(asks) {
-                self.warn(
-                    &field,
-                    &format!("calls of {} can change something, and no gate always asks about them", tool.name),
-                );
+                self.warn(&field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
             }
         }
         if offered.is_empty() {
