@@ -135,6 +135,15 @@ async fn small_runs_end_the_same_wherever_their_operator_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_calls_tools_ends_the_same_wherever_its_operator_dies() {
+    let Endings { calm, lost } = Endings::of(&scenarios::CALLS).await;
+    assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
+    let lost = lost.expect("the refund must not be repeated");
+    assert_eq!(lost.0["phase"], "Failed", "its outcome is unknown, and nobody can be asked");
+    survives_every_death(&scenarios::CALLS, |_| disturbances::NONE).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn runs_that_ask_more_than_once_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::DEFERRED, &scenarios::RETRIED, &scenarios::TWO_GATES] {
         survives_alone_and_disturbed(scenario).await;

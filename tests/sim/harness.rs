@@ -307,7 +307,11 @@ impl Caller for Hand {
         };
         let input = json!({"idempotent": call.idempotent, "of": run.uid, "what": what});
         match self.0.call(&key, &input).await {
-            Ok(response) => Ok(Reply { response, ..Reply::default() }),
+            Ok(response) => {
+                // A turn that calls tools, as the executor records it.
+                let calls = response["calls"].as_array().map(|calls| ("calls".to_owned(), calls.len().to_string()));
+                Ok(Reply { facts: calls.into_iter().collect(), response, ..Reply::default() })
+            }
             Err(failure) => Err(Failure {
                 retryable: failure.class == "Unreachable" || (failure.class == "Timeout" && call.idempotent),
                 unknown: failure.class == "Timeout" && !call.idempotent,

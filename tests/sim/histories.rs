@@ -29,13 +29,20 @@ fn histories() -> Vec<(String, Workflow)> {
 
 /// The journal as it was when the event of this number had happened; its calls had come as far as `calls`.
 fn as_of(records: &[StepRecord], number: i64, calls: StepPhase) -> Journal {
-    let begun = records.iter().filter(|record| record.seq <= number).cloned();
+    // A text, or what became of an answer, begins and ends in one event.
+    let at_once = |record: &StepRecord| matches!(record.kind, StepKind::Set | StepKind::Condition);
+    let begun = records
+        .iter()
+        .filter(|record| record.seq <= number && (!at_once(record) || record.done.is_some_and(|done| done <= number)));
+    let begun = begun.cloned();
     let then = begun.map(|mut record| {
         if record.done.is_some_and(|done| done > number) {
             record.phase = if record.kind == StepKind::Hitl { StepPhase::Waiting } else { calls };
             (record.done, record.finished_at, record.response, record.response_ref) = (None, None, None, None);
             (record.decision, record.decision_ref, record.error, record.usage) = (None, None, None, None);
-            record.facts = BTreeMap::new();
+            if record.kind != StepKind::Hitl {
+                record.facts = BTreeMap::new();
+            }
         }
         record
     });

@@ -319,6 +319,51 @@ pub const PODS: Scenario = Scenario {
 pub const IDEMPOTENT_PODS: Scenario =
     Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
 
+/// An agent that calls three tools at once: one that reads, and two that people are asked about.
+pub const CALLS: Scenario = Scenario {
+    name: "an agent with three parallel calls, two of them gated",
+    spec: || {
+        let mut spec = chain(json!([
+            {"name": "handle", "agent": {"name": "writer", "input": "Refund 42 EUR."}},
+            {"name": "find", "http": {"url": "http://orders.test/{{ args.id }}"}},
+            {"name": "pay", "http": {"method": "POST", "url": "http://pay.test/", "body": "{{ args.amount }}"}},
+            {"name": "tell", "http": {"method": "PUT", "url": "http://mail.test/", "body": "{{ args.text }}"}},
+        ]));
+        let parameters = json!({"type": "object"});
+        let tool = |name: &str, step: &str, effects: &str| json!({"name": name, "step": step, "description": name, "effects": effects, "parameters": parameters});
+        spec["agents"][0]["tools"] = json!(["lookup", "refund", "mail"]);
+        spec["tools"] = json!([
+            tool("lookup", "find", "read"),
+            tool("refund", "pay", "irreversible"),
+            tool("mail", "tell", "write")
+        ]);
+        spec["gates"] = json!([gate("changes", json!({}))]);
+        spec["gates"][0]["type"] = json!("destructiveActions");
+        spec
+    },
+    world: |world| {
+        let call = |id: &str, tool: &str, arguments: &str| json!({"id": id, "tool": tool, "arguments": arguments});
+        let calls = json!([
+            call("c1", "lookup", r#"{"id": 7}"#),
+            call("c2", "refund", r#"{"amount": 42}"#),
+            call("c3", "mail", r#"{"text": "paid"}"#),
+        ]);
+        world
+            .answers("refund/handle", Answer::value(json!({"text": "", "calls": calls})).after(Duration::from_secs(1)));
+        world.answers("refund/handle/.turn-1/.call-1/find", Answer::value("order 7").after(Duration::from_secs(1)));
+        world.answers("refund/handle/.turn-1/.call-2/pay", Answer::value("receipt 7").after(Duration::from_secs(2)));
+        world.answers("refund/handle/.turn-1/.call-3/tell", Answer::value("sent").after(Duration::from_secs(1)));
+        world.answers("refund/handle/.turn-2", Answer::value("all is done").after(Duration::from_secs(1)));
+    },
+    people: |people| {
+        async move {
+            people.decides("alice", "handle/.turn-1/.call-3/.gate", 30, verdict("Approve")).await;
+            people.decides("bob", "handle/.turn-1/.call-2/.gate", 60, verdict("Approve")).await;
+        }
+        .boxed()
+    },
+};
+
 /// All of them that need no node.
 pub const ALL: [&Scenario; 11] = [
     &ONE_GATE,

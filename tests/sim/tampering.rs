@@ -427,7 +427,9 @@ async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be
     let approval = harness.people().asked("review").await;
     harness.pass(10).await;
     life.crash().await;
-    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(3));
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+        object["status"]["journalVersion"] = json!(signoff_api::journal::VERSION + 1)
+    });
     let newer = harness.workflow(RUN);
     let life = harness.begin(OPERATOR);
     harness.people().votes("alice", &approval, verdict("Approve"));

@@ -534,3 +534,13 @@ fn the_gate_of_a_policy_before_requests_holds_for_requests_of_tools() {
     run.approve(&gate);
     assert_eq!(run.calls(), [format!("{PAY}@1")]);
 }
+
+#[test]
+fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_not_run() {
+    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+        "hitl": gate(json!({"prompt": "Pay {{ args.to }}?"}))});
+    let mut run = run(json!([gate]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
+    assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: people cannot be asked"));
+}

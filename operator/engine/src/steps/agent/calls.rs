@@ -350,7 +350,14 @@ async fn ask<'a>(
             shown::call(run, site, turn.agent, &turn.says, others(turn, at), arguments, target, action, group);
         let base = format!("{}/.gate", site.path);
         room_to_ask(run, &base).await;
-        let decided = decide(run, &site.scope, &step, &base, &|_| Ok(Some(subject.clone()))).await?;
+        let decided = match decide(run, &site.scope, &step, &base, &|_| Ok(Some(subject.clone()))).await {
+            // The request cannot be made from these arguments: people are not asked, so nothing runs.
+            Err(EarlyEnd::Failed(why)) => {
+                let why = format!("Error: people cannot be asked about this call: {}", text::display(&why, 1000));
+                return Ok(PeopleSaid::Answered(Answered::Result(why)));
+            }
+            decided => decided?,
+        };
         let outcome = decided.full_outcome(run).await?;
         let because =
             |none: &str| outcome.reason.clone().filter(|r| !r.trim().is_empty()).unwrap_or_else(|| none.to_owned());
