@@ -130,12 +130,13 @@ async fn perform_as<'a>(
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
     let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
-    let mut limit = match &step.escalation {
+    let usual = match &step.escalation {
         Some((after, _)) if !step.escalates_unknown_only => {
             step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1)
         }
         _ => step.retry.limit.unwrap_or(0),
     };
+    let mut limit = usual;
     loop {
         let key = ActivityKey { path: turn.path.clone(), attempt, kind: kind(step) };
         if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
@@ -148,7 +149,7 @@ async fn perform_as<'a>(
         attempt = record.attempt;
         if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, so a further one needs a further approval.
-            if invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
+            if !step.is_agent() && invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
                 return Ok(None);
             }
             if !policy_gates.is_empty() {
@@ -164,7 +165,7 @@ async fn perform_as<'a>(
                     Ok(done) => {
                         invocation.continue_with(done, record.seq);
                         turn = turn.next(run, &path, attempt);
-                        (attempt, limit) = (1, step.retry.limit.unwrap_or(0));
+                        (attempt, limit) = (1, usual);
                         gates = policy_gates.clone();
                         continue;
                     }
@@ -248,7 +249,9 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         }
         let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        let was_asked = invocation.permission.as_ref().is_some_and(|cleared| cleared.was_asked());
+        // A turn of a model has no effect: it may be made once more.
+        let was_asked =
+            key.kind != StepKind::Agent && invocation.permission.as_ref().is_some_and(|given| given.was_asked());
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;

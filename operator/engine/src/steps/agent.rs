@@ -3,6 +3,7 @@
 //! The conversation is rebuilt from the journal and never generated again. What people said about earlier steps
 //! goes along as a fenced block of untrusted data.
 
+mod ask;
 mod calls;
 mod gating;
 mod merge;
@@ -50,7 +51,11 @@ pub(super) fn call<'a>(
     let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
-    let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
+    let mut messages = if planned.fresh {
+        Vec::new()
+    } else {
+        memory(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
+    };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
     messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
@@ -129,9 +134,14 @@ fn agent_of<'t>(invocation: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentSt
     }
 }
 
-fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
+fn memory<'a>(
+    run: &Run<'a>,
+    past: &[PastTurn<'a>],
+    decided: &[StepRecord],
+    most: usize,
+) -> Result<Vec<Message>, RenderError> {
     let mut messages = Vec::new();
-    let mut room = MEMORY;
+    let mut room = most;
     for (at, turn) in past.iter().enumerate().rev() {
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
         let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;

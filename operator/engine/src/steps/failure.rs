@@ -5,6 +5,7 @@
 use serde_json::json;
 use signoff_api::{
     Verdict,
+    approval::Source,
     journal::{StepError, StepPhase},
     step::OnError,
 };
@@ -83,8 +84,16 @@ pub(super) async fn decide<'a>(
     });
     let shown = ReviewSubject::of(path, &error.message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
-    let decided =
-        gate::decide(run, &step_scope, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
+    let base = format!("{path}/.error");
+    let decided = loop {
+        let decided = gate::decide(run, &step_scope, asked, &base, &|_| Ok(Some(shown.clone()))).await?;
+        let by_a_timeout = decided.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout);
+        if !step.is_tool() || decided.verdict != Verdict::Retry || !by_a_timeout {
+            break decided;
+        }
+        // Only people say that a call is made once more.
+        verdict_or_end(run, &decided, &ASKS_AGAIN)?;
+    };
     // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
         return by_itself();

@@ -71,7 +71,7 @@ pub(super) async fn process_answer<'a>(
         return Ok(AnswerResult::Accepted(given.text));
     }
     let text = given.text.clone();
-    let settled = match too_costly(run, path, attempt) {
+    let settled = match too_costly(run, invocation, turn, attempt) {
         Some(why) => AnswerResult::Refused(why),
         None => validate_answer(run, invocation, (path, attempt), policy_gates, given, parser).await?,
     };
@@ -111,16 +111,17 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
 }
 
 /// The error of an answer that must not be evaluated: because it cost too much just now, or in an earlier transition.
-fn too_costly(run: &Run<'_>, path: &str, attempt: i32) -> Option<StepError> {
+fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
+    let (base, path) = (&invocation.base, &turn.path);
     let state = run.state.borrow();
-    if let Some(why) = state.costly.get(&(path.to_owned(), attempt)) {
+    if let Some(why) = state.costly.get(&(path.clone(), attempt)) {
         return Some(error(TOO_COSTLY, why));
     }
     // A later attempt shows that this one was settled otherwise.
-    if state.journal.get(path, attempt + 1).is_some() {
+    if state.journal.get(base, turn.attempt_after(attempt)).is_some() {
         return None;
     }
-    let recorded = state.journal.get(&run.next_visit(&format!("{path}/{ANSWER}")), 1)?;
+    let recorded = state.journal.get(&run.next_visit(&format!("{base}/{ANSWER}")), 1)?;
     recorded.error.clone().filter(|error| error.class == TOO_COSTLY)
 }
 

@@ -1,6 +1,8 @@
 //! Agents that call tools: gates, verdicts, results, limits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod again;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -479,68 +481,4 @@ fn a_tool_that_may_change_something_and_has_no_gate_is_a_warning() {
     assert!(plan.warnings().iter().any(|warning| warning.contains("calls of refund can change something")));
     let plan = plan_of(spec(gates(json!([money()]))));
     assert!(!plan.warnings().iter().any(|warning| warning.contains("refund")));
-}
-
-#[test]
-fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
-    let mut spec = spec(gates(json!([money()])));
-    spec["steps"][2]["retry"] = json!({"limit": 2});
-    spec["steps"][2]["http"]["idempotent"] = json!(true);
-    let mut run = TestRun::of(spec);
-    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().attempts, Some(3));
-    run.approve(GATE);
-    // No answer came: nothing says that the first attempt did nothing.
-    let failure = crate::transition::Failure {
-        class: "Timeout".into(),
-        message: "no answer".into(),
-        retryable: true,
-        unknown: false,
-        not_before: None,
-        facts: BTreeMap::new(),
-        log: None,
-    };
-    let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
-    assert_eq!(run.open(), [format!("{GATE}#2")]);
-}
-
-#[test]
-fn an_answer_of_a_tool_that_people_want_again_is_asked_about_at_the_gate_too() {
-    let again = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Reject", "Abort"]}));
-    let output = json!({"name": "look", "type": "outputValidation", "steps": ["pay"], "hitl": again});
-    let mut run = run(json!([money(), output]));
-    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    run.approve(GATE);
-    run.reply(PAY, 1, "paid");
-    run.decide(&format!("{PAY}/.output"), decided(Verdict::Retry));
-    assert_eq!(run.open(), [format!("{GATE}#2")]);
-    assert_eq!(run.calls(), Vec::<String>::new());
-}
-
-#[test]
-fn the_gate_of_a_policy_before_requests_holds_for_requests_of_tools() {
-    let policy: signoff_api::policy::ClusterApprovalPolicySpec = serde_json::from_value(json!({"steps": [
-        {"name": "prod", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}))
-    .unwrap();
-    let policies = crate::Policies::of(&BTreeMap::new(), [("prod", &policy)], []);
-    let workflow = crate::tests::test_run::workflow(spec(gates(json!([]))));
-    let plan = crate::Plan::of(&workflow, &crate::Settings::default(), &std::sync::Arc::new(policies)).unwrap();
-    let mut run = TestRun::of(spec(gates(json!([]))));
-    run.plan = plan;
-    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    let gate = format!("{PAY}/prod-pay");
-    assert_eq!((run.open(), run.calls()), (vec![gate.clone()], Vec::new()));
-    run.approve(&gate);
-    assert_eq!(run.calls(), [format!("{PAY}@1")]);
-}
-
-#[test]
-fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_not_run() {
-    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
-        "hitl": gate(json!({"prompt": "Pay {{ args.to }}?"}))});
-    let mut run = run(json!([gate]));
-    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
-    assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: people cannot be asked"));
 }

@@ -3,7 +3,7 @@
 //! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses a gate, an
 //! approver, or a tool that its agent does not have.
 
-use std::{future::poll_fn, rc::Rc, task::Poll};
+use std::{collections::BTreeSet, rc::Rc};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
+    ask::{PeopleSaid, ask, ask_people},
     gating::{Cleared, Gating},
-    merge, shown,
-    site::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
+    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, ToolCallSite, TurnSite, cut, cut_at},
     turn::Turn,
 };
 use crate::{
@@ -32,24 +32,24 @@ use crate::{
     },
     schema::Schema,
     steps::{
-        self, DecidedGate, EarlyEnd, StepResult,
+        self, EarlyEnd, StepResult,
         failure::StepFailure,
-        gate::decide,
         join::{Member, join_all},
-        verdict_or_end,
     },
-    tools::{arguments::Arguments, names, question::Asked},
+    tools::{arguments::Arguments, names},
     transition::{CallContent, ToolCall},
 };
 
 /// The most calls of one turn that are made; each further one is an error result.
 const MOST_CALLS: usize = 32;
-/// The most calls of a run that wait for people at once.
-const MOST_ASKED: usize = 8;
 /// The rejected calls of a tool in a run after which its calls are refused without asking.
 const MOST_REJECTED: usize = 3;
-/// The bytes of a result that the model is told.
-const RESULT: usize = 32 * 1024;
+/// The bytes of all results of a turn that the model is told.
+const RESULTS: usize = 128 * 1024;
+/// The bytes of all arguments of a turn that are told again; with more, long ones are left out.
+const ARGUMENTS: usize = 64 * 1024;
+/// The most calls of an answer that the executor keeps.
+const MOST_TOLD: usize = 256;
 /// The default limits of one step of an agent: turns and calls.
 const LIMITS: (i32, i32) = (20, 100);
 /// The answer of a model that calls tools, as the executor records it.
@@ -72,27 +72,6 @@ struct Requested {
     tool: String,
     arguments: Option<String>,
     too_long: Option<u64>,
-}
-
-/// What all calls of a turn share.
-struct TurnSite<'t, 'a> {
-    invocation: &'t StepInvocation<'a>,
-    agent: &'t str,
-    /// The path before `.call-1`.
-    path: String,
-    /// The number before which everything is known that decides about the calls.
-    seen: i64,
-    says: String,
-    truncated: bool,
-    siblings: Vec<SiblingCall>,
-}
-
-/// A call that was dealt with.
-enum Answered {
-    /// This is its result.
-    Result(String),
-    /// This is its result, because people rejected it: an equal call of the same turn is not asked about.
-    Rejected(String),
 }
 
 /// Makes the calls of a turn whose record is finished.
@@ -120,12 +99,12 @@ pub(crate) async fn perform_turn<'a>(
     };
     let path = turn.path_of_calls(run, &invocation.base);
     let number = turn.number;
-    let requested = unique(reply.calls, number);
+    let told: BTreeSet<&str> =
+        invocation.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.id.as_str()).collect();
+    let requested = unique(reply.calls, number, &told);
     let siblings = requested.iter().take(MOST_CALLS).enumerate();
-    let siblings = siblings.map(|(at, call)| SiblingCall {
-        path: format!("{path}/.call-{}", at + 1),
-        tool: text::display(&call.tool, 64),
-    });
+    let siblings = siblings
+        .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
     let site = TurnSite {
         invocation,
         agent,
@@ -136,29 +115,51 @@ pub(crate) async fn perform_turn<'a>(
         path,
     };
     let results = answer_all(run, &site, &requested).await?;
+    let results = within_budget(results, RESULTS);
+    let arguments: usize = requested.iter().filter_map(|call| call.arguments.as_ref()).map(String::len).sum();
     let calls = requested.into_iter().map(|call| ToolCall {
         arguments: call
             .arguments
             .as_deref()
             .and_then(|text| Arguments::parse(text).ok())
-            .map_or_else(|| "{}".to_owned(), |a| a.text().to_owned()),
-        tool: if call.tool.is_empty() { "unknown".to_owned() } else { names::wire(&call.tool) },
+            // What was too much for the conversation was checked, asked about and run as it was; the model is told that it is left out.
+            .filter(|parsed| arguments <= ARGUMENTS || parsed.text().len() <= ARGUMENTS / MOST_TOLD)
+            .map_or_else(|| "{}".to_owned(), |parsed| parsed.text().to_owned()),
+        tool: names::wire(&shown_tool(&call.tool)),
         id: call.id,
     });
-    Ok(Ok(Rc::new(ToolTurn { text: site.says, calls: calls.collect(), results })))
+    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls: calls.collect(), results })))
+}
+
+/// The name of a tool as the model wrote it, for people; never empty.
+fn shown_tool(name: &str) -> String {
+    let shown = text::display(name, 64);
+    if shown.trim().is_empty() { "unknown".to_owned() } else { shown }
+}
+
+/// Cuts the longest results where all of them together are too long for a conversation.
+fn within_budget(results: Vec<String>, most: usize) -> Vec<String> {
+    if results.iter().map(String::len).sum::<usize>() <= most {
+        return results;
+    }
+    let each = (most / results.len().max(1)).max(256);
+    results.into_iter().map(|result| cut_at(&result, each)).collect()
 }
 
 fn failure(class: &str, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
-/// The calls with ids of their own: one without an id gets one, and a further one with a known id is dropped, because it could not
-/// be answered.
-fn unique(calls: Vec<Requested>, number: i32) -> Vec<Requested> {
+/// The calls with ids of their own: one without an id gets one, one with an id of an earlier turn gets another, and a further one
+/// with an id of this turn is dropped, because it could not be answered. `told`: the ids of earlier turns.
+fn unique(calls: Vec<Requested>, number: i32, told: &BTreeSet<&str>) -> Vec<Requested> {
     let mut kept: Vec<Requested> = Vec::new();
     for (at, mut call) in calls.into_iter().enumerate() {
         if call.id.is_empty() {
             call.id = format!("turn-{number}-call-{}", at + 1);
+        }
+        if told.contains(call.id.as_str()) {
+            call.id = format!("{}-turn-{number}", call.id);
         }
         if !kept.iter().any(|known| known.id == call.id) {
             kept.push(call);
@@ -203,7 +204,7 @@ async fn answer_all<'a>(
         });
         one
     });
-    let mut results: Vec<_> = join_all(members.collect(), true).await?.into_iter().flatten().collect();
+    let mut results: Vec<_> = join_all(members.collect(), false).await?.into_iter().flatten().collect();
     results.sort_by_key(|(at, _)| *at);
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
@@ -274,7 +275,11 @@ async fn call_tool<'a>(
     let mut authors: Vec<String> = Vec::new();
     let mut changed = false;
     loop {
-        if let Some(why) = problem(run, &path, tool, &arguments) {
+        let (check, _) = run.visit(&format!("{path}/.check"));
+        if let Some(why) = too_costly(run, turn, &check).await {
+            return Ok(Answered::Result(format!("Error: the arguments cost too much to check: {why}")));
+        }
+        if let Some(why) = problem(run, &check, tool, &arguments) {
             return Ok(Answered::Result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name)));
         }
         if let Some(why) = refused_before(run, turn.seen, tool, &arguments) {
@@ -282,7 +287,8 @@ async fn call_tool<'a>(
         }
         let site =
             ToolCallSite { tool, path: path.clone(), scope: scope(turn, tool, &path, &arguments), seen: turn.seen };
-        let rendered = run.render(|| preview(run, &site)).await;
+        let part = || Part::step(&check, 1);
+        let rendered = run.render(|| within(part, || preview(run, &site))).await;
         let (target, sends) = match rendered {
             Ok(rendered) => rendered,
             Err(why) => {
@@ -297,7 +303,8 @@ async fn call_tool<'a>(
             "path": path, "target": target, "sends": sends,
         });
         let action = Digest::of(&action).map_err(|why| EarlyEnd::Failed(why.to_string()))?;
-        let mut gating = run.render(|| Gating::of(run, &site, action.clone())).await.map_err(EarlyEnd::Failed)?;
+        let mut gating =
+            run.render(|| within(part, || Gating::of(run, &site, action.clone()))).await.map_err(EarlyEnd::Failed)?;
         let edited = match ask(run, turn, at, &site, &mut gating, (&arguments, &target, &action), &authors).await? {
             PeopleSaid::Approved => None,
             PeopleSaid::Answered(answered) => return Ok(answered),
@@ -323,146 +330,18 @@ async fn call_tool<'a>(
     }
 }
 
-/// What people did about a call.
-enum PeopleSaid {
-    Approved,
-    Answered(Answered),
-    Edited(Arguments, Vec<String>),
-}
-
-/// Asks every gate that asks about a call, until all of them have approved it.
-async fn ask<'a>(
-    run: &Run<'a>,
-    turn: &TurnSite<'_, 'a>,
-    at: usize,
-    site: &ToolCallSite<'a>,
-    gating: &mut Gating<'a>,
-    (arguments, target, action): (&Arguments, &str, &Digest),
-    authors: &[String],
-) -> Result<PeopleSaid, EarlyEnd> {
-    while let Some(group) = gating.next() {
-        let Some(step) = merge::merged(group, authors) else {
-            return Err(EarlyEnd::Failed(
-                "internal error; report this as a bug: a gate in front of a tool is no gate".to_owned(),
-            ));
-        };
-        let subject =
-            shown::call(run, site, turn.agent, &turn.says, others(turn, at), arguments, target, action, group);
-        let base = format!("{}/.gate", site.path);
-        room_to_ask(run, &base).await;
-        let decided = match decide(run, &site.scope, &step, &base, &|_| Ok(Some(subject.clone()))).await {
-            // The request cannot be made from these arguments: people are not asked, so nothing runs.
-            Err(EarlyEnd::Failed(why)) => {
-                let why = format!("Error: people cannot be asked about this call: {}", text::display(&why, 1000));
-                return Ok(PeopleSaid::Answered(Answered::Result(why)));
-            }
-            decided => decided?,
-        };
-        let outcome = decided.full_outcome(run).await?;
-        let because =
-            |none: &str| outcome.reason.clone().filter(|r| !r.trim().is_empty()).unwrap_or_else(|| none.to_owned());
-        match decided.verdict {
-            Verdict::Approve => {
-                gating.approve(decided.record.input_digest.as_ref());
-            }
-            Verdict::Modify => {
-                let edited = outcome.parameters.as_ref().and_then(|p| p.0.get("arguments")).and_then(Value::as_object);
-                let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
-                match edited.and_then(|fields| Arguments::of(fields.clone())) {
-                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome.decided_by)),
-                    Err(why) => return Err(EarlyEnd::Failed(decided.describe(&format!(": {why}")))),
-                }
-            }
-            Verdict::Reject if !stops(&step) => {
-                return Ok(PeopleSaid::Answered(Answered::Rejected(denied(&outcome, &because))));
-            }
-            Verdict::Respond => {
-                return Ok(PeopleSaid::Answered(Answered::Result(cut(&outcome.response.unwrap_or_default()))));
-            }
-            Verdict::Defer => {
-                let guidance = outcome.guidance.unwrap_or_default();
-                return Ok(PeopleSaid::Answered(Answered::Result(format!(
-                    "Not now. Try another approach: {guidance}"
-                ))));
-            }
-            Verdict::Skip => return Ok(PeopleSaid::Answered(Answered::Result("Skipped by a human".to_owned()))),
-            // A timeout asks again; everything else ends the run.
-            _ => {
-                verdict_or_end(run, &decided, &[Verdict::Retry])?;
-            }
-        }
-    }
-    Ok(PeopleSaid::Approved)
-}
-
-fn denied(outcome: &signoff_api::Outcome, because: &dyn Fn(&str) -> String) -> String {
-    match outcome.source {
-        Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
-        _ => format!("Denied by a human: {}", because("no reason was given")),
-    }
-}
-
-fn stops(step: &crate::plan::PlannedStep) -> bool {
-    step.gate().is_none_or(|gate| gate.stops_on_reject)
-}
-
-/// Asks people a question of an agent. The answer approves nothing.
-async fn ask_people<'a>(
-    run: &Run<'a>,
-    turn: &TurnSite<'_, 'a>,
-    path: &str,
-    tool: &str,
-    arguments: &Arguments,
-) -> Result<Answered, EarlyEnd> {
-    let asked = match Asked::read(tool, arguments) {
-        Ok(asked) => asked,
-        Err(why) => return Ok(Answered::Result(format!("Error: the question cannot be asked: {why}"))),
-    };
-    let Some(step) = &run.plan.tools.question else {
-        return Ok(Answered::Result("Error: no human can be asked in this run".to_owned()));
-    };
-    let agent = turn.agent.to_owned();
-    let scope = StepScope::of("", RecordNamespace::Nothing, []).with_vars(move |_, _, _, scope| {
-        scope.set("agent", json!(agent));
-        Ok(())
-    });
-    let subject = shown::question(turn.agent, &turn.says, path, tool, arguments, &asked);
-    let base = format!("{path}/.gate");
-    loop {
-        room_to_ask(run, &base).await;
-        let decided: DecidedGate = decide(run, &scope, step, &base, &|_| Ok(Some(subject.clone()))).await?;
-        let outcome = decided.full_outcome(run).await?;
-        match decided.verdict {
-            Verdict::Respond => {
-                let answers = outcome.answers.unwrap_or_default();
-                return Ok(Answered::Result(cut(&asked.answer(&answers))));
-            }
-            Verdict::Skip => return Ok(Answered::Result("Skipped by a human".to_owned())),
-            Verdict::Reject if !stops(step) => {
-                let because = |none: &str| outcome.reason.clone().unwrap_or_else(|| none.to_owned());
-                return Ok(Answered::Result(denied(&outcome, &because)));
-            }
-            _ => {
-                verdict_or_end(run, &decided, &[Verdict::Retry])?;
-            }
-        }
-    }
-}
-
-/// Waits until fewer calls of the run than may are waiting for people.
-async fn room_to_ask(run: &Run<'_>, base: &str) {
-    let next = run.next_visit(base);
-    poll_fn(|_| {
+/// Why the arguments of a call are not evaluated: they cost too much when they were. That is recorded, so that every replay agrees.
+async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str) -> Option<String> {
+    let was_stopped = {
         let state = run.state.borrow();
-        let waits = |r: &&StepRecord| r.kind == StepKind::Hitl && !r.phase.is_end() && r.facts.contains_key(FACT_TOOL);
-        let is_begun = state.journal.get(&next, 1).is_some();
-        if is_begun || state.journal.records().iter().filter(waits).count() < MOST_ASKED {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
+        state.journal.get(check, 1).is_some() || state.costly.contains_key(&(check.to_owned(), 1))
+    };
+    if !was_stopped {
+        return None;
+    }
+    let key = ActivityKey { path: check.to_owned(), attempt: 1, kind: StepKind::Condition };
+    let record = run.activity(&turn.invocation.step_scope, key, |_| Ok(Start::Skipped)).await;
+    Some(record.error.map_or_else(|| "they were stopped".to_owned(), |error| error.message))
 }
 
 /// Why arguments do not fit the schema of their tool; found once for each call.
@@ -498,7 +377,11 @@ fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Argu
     let all: Vec<_> = state.journal.records().iter().filter(rejected).cloned().collect();
     let same = all.iter().find(|r| r.facts.get(FACT_ARGUMENTS).is_some_and(|known| *known == digest.to_string()));
     if let Some(same) = same {
-        let reason = same.decision.as_ref().and_then(|outcome| outcome.reason.clone()).unwrap_or_default();
+        let outcome = same.decision.clone().unwrap_or_default();
+        if outcome.source == Source::Timeout {
+            return Some("Already refused: no human decided about this call before the deadline".to_owned());
+        }
+        let reason = outcome.reason.unwrap_or_default();
         return Some(format!("Already refused by a human: {}", text::display(&reason, 1000)));
     }
     (all.len() >= MOST_REJECTED).then(|| {
@@ -519,10 +402,6 @@ fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, argumen
         scope.set("agent", json!(agent));
         Ok(())
     })
-}
-
-fn others(turn: &TurnSite<'_, '_>, at: usize) -> Vec<SiblingCall> {
-    turn.siblings.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, call)| call.clone()).collect()
 }
 
 /// What a call would send: in words, and the digest of all of it where that is known now.
@@ -562,14 +441,4 @@ async fn perform<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, cleared: Cleared) -
         Some(StepResult::Failed(why)) => Ok(Some(format!("Error: {}", text::display(&why, 2000)))),
         None => Ok(None),
     }
-}
-
-/// The result as the model is told it.
-fn cut(result: &str) -> String {
-    let result = text::clean(result);
-    let shown = text::first(&result, RESULT);
-    if shown.len() == result.len() {
-        return result;
-    }
-    format!("{shown}\n[cut: the first {} of {} bytes]", shown.len(), result.len())
 }

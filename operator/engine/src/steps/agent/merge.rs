@@ -70,12 +70,16 @@ fn quorums(gates: &[(&str, &PlannedGate)]) -> Vec<Quorum> {
 }
 
 /// One gate in the place of a group. `excluded`: who must not decide besides those whom the gates exclude.
-pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Option<PlannedStep> {
+///
+/// # Errors
+/// More excluded people than a request can name.
+pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
+    let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     let mut gates: Vec<_> = group.iter().filter_map(planned).collect();
     // The one whose timeout is the most careful comes first: its levels are those of an escalation.
     gates.sort_by_key(|(_, gate)| caution_rank(action(gate)));
-    let (name, first) = *gates.first()?;
-    let step = group.iter().map(|asking| &asking.gate.gate).find(|step| step.name == name)?;
+    let (name, first) = *gates.first().ok_or_else(no_gate)?;
+    let step = group.iter().map(|asking| &asking.gate.gate).find(|step| step.name == name).ok_or_else(no_gate)?;
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
@@ -106,11 +110,16 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Option<Planne
     gate.spec.excluded.extend(excluded.iter().cloned());
     gate.spec.excluded.sort();
     gate.spec.excluded.dedup();
+    if gate.spec.excluded.len() > MOST_EXCLUDED {
+        return Err(format!(
+            "a request can exclude at most {MOST_EXCLUDED} people, and the gates and editors of this call are more"
+        ));
+    }
     gate.after_reject = match gate.stops_on_reject {
         true => Vec::new(),
         false => vec!["the agent, which is told the reason".to_owned()],
     };
-    Some(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
+    Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
 }
 
 fn action(gate: &PlannedGate) -> signoff_api::gate::TimeoutAction {

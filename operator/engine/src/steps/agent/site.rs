@@ -1,6 +1,15 @@
-//! Where a tool is called, and the facts by which the record of its gate is known again.
+//! Where a tool is called, in which turn, and what comes of it; and the facts by which the record of its gate is known again.
 
-use crate::{plan::PlannedTool, replay::scope::StepScope};
+use signoff_api::approval::SiblingCall;
+use signoff_expr::text;
+
+use crate::{
+    plan::PlannedTool,
+    replay::{scope::StepScope, step_invocation::StepInvocation},
+};
+
+/// The bytes of a result that the model is told.
+const RESULT: usize = 32 * 1024;
 
 /// The fact of a gate with the tool that it asks about.
 pub(super) const FACT_TOOL: &str = "tool";
@@ -15,4 +24,38 @@ pub(super) struct ToolCallSite<'a> {
     /// Its templates and those of the gates see `args`, `tool`, `effects` and `agent`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: i64,
+}
+
+/// What all calls of a turn share.
+pub(super) struct TurnSite<'t, 'a> {
+    pub(super) invocation: &'t StepInvocation<'a>,
+    pub(super) agent: &'t str,
+    /// The path before `.call-1`.
+    pub(super) path: String,
+    /// The number before which everything is known that decides about the calls.
+    pub(super) seen: i64,
+    pub(super) says: String,
+    pub(super) truncated: bool,
+    pub(super) siblings: Vec<SiblingCall>,
+}
+
+/// A call that was dealt with.
+pub(super) enum Answered {
+    /// This is its result.
+    Result(String),
+    /// This is its result, because people rejected it: an equal call of the same turn is not asked about.
+    Rejected(String),
+}
+
+/// The result as the model is told it.
+pub(super) fn cut(result: &str) -> String {
+    cut_at(&text::clean(result), RESULT)
+}
+
+pub(super) fn cut_at(result: &str, most: usize) -> String {
+    let shown = text::first(result, most);
+    if shown.len() == result.len() {
+        return result.to_owned();
+    }
+    format!("{shown}\n[cut: the first {} of {} bytes]", shown.len(), result.len())
 }

@@ -84,7 +84,8 @@ pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>], most: us
         }
         None => false,
     };
-    let kept = turns.iter().rev().take_while(fits).count();
+    // The newest turn is always told: its calls wait for their results.
+    let kept = turns.iter().rev().take_while(fits).count().max(1).min(turns.len());
     let dropped = turns.len() - kept;
     if dropped > 0 {
         let note = format!(

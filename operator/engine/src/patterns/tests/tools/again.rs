@@ -1,0 +1,228 @@
+//! Calls that fail, are made once more, or cannot be asked about; and what bounds them.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use signoff_api::{Verdict, journal::StepPhase};
+
+use super::{GATE, PAY, gates, money, result, run, spec, told, turn};
+use crate::{
+    Fact,
+    tests::test_run::{TestRun, agent, decided, gate},
+    transition::Reply,
+};
+
+#[test]
+fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
+    let mut spec = spec(gates(json!([money()])));
+    spec["steps"][2]["retry"] = json!({"limit": 2});
+    spec["steps"][2]["http"]["idempotent"] = json!(true);
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().attempts, Some(3));
+    run.approve(GATE);
+    // No answer came: nothing says that the first attempt did nothing.
+    let failure = crate::transition::Failure {
+        class: "Timeout".into(),
+        message: "no answer".into(),
+        retryable: true,
+        unknown: false,
+        not_before: None,
+        facts: BTreeMap::new(),
+        log: None,
+    };
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
+    assert_eq!(run.open(), [format!("{GATE}#2")]);
+}
+
+#[test]
+fn an_answer_of_a_tool_that_people_want_again_is_asked_about_at_the_gate_too() {
+    let again = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Reject", "Abort"]}));
+    let output = json!({"name": "look", "type": "outputValidation", "steps": ["pay"], "hitl": again});
+    let mut run = run(json!([money(), output]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    run.reply(PAY, 1, "paid");
+    run.decide(&format!("{PAY}/.output"), decided(Verdict::Retry));
+    assert_eq!(run.open(), [format!("{GATE}#2")]);
+    assert_eq!(run.calls(), Vec::<String>::new());
+}
+
+#[test]
+fn the_gate_of_a_policy_before_requests_holds_for_requests_of_tools() {
+    let policy: signoff_api::policy::ClusterApprovalPolicySpec = serde_json::from_value(json!({"steps": [
+        {"name": "prod", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}))
+    .unwrap();
+    let policies = crate::Policies::of(&BTreeMap::new(), [("prod", &policy)], []);
+    let workflow = crate::tests::test_run::workflow(spec(gates(json!([]))));
+    let plan = crate::Plan::of(&workflow, &crate::Settings::default(), &std::sync::Arc::new(policies)).unwrap();
+    let mut run = TestRun::of(spec(gates(json!([]))));
+    run.plan = plan;
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    let gate = format!("{PAY}/prod-pay");
+    assert_eq!((run.open(), run.calls()), (vec![gate.clone()], Vec::new()));
+    run.approve(&gate);
+    assert_eq!(run.calls(), [format!("{PAY}@1")]);
+}
+
+#[test]
+fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_not_run() {
+    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+        "hitl": gate(json!({"prompt": "Pay {{ args.to }}?"}))});
+    let mut run = run(json!([gate]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
+    assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: people cannot be asked"));
+}
+
+#[test]
+fn the_newest_turn_is_told_however_long_it_is_and_its_results_are_cut_together() {
+    let mut spec = spec(gates(json!([])));
+    spec["steps"][1] = json!({"name": "find", "http": {"url": "https://orders.example/"}});
+    let mut run = TestRun::of(spec);
+    let all: Vec<_> = (0..12).map(|n| (format!("c{n}"), format!(r#"{{"name":"{n}"}}"#))).collect();
+    let calls: Vec<_> = all.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
+    turn(&mut run, "handle", &calls);
+    for n in 1..=12 {
+        run.reply(&format!("handle/.turn-1/.call-{n}/find"), 1, &"x".repeat(60_000));
+    }
+    let told = told(&run, "handle/.turn-2");
+    assert_eq!(told.iter().filter(|message| message.answers.is_some()).count(), 12);
+    assert!(told.iter().map(|message| message.text.len()).sum::<usize>() < 256 * 1024);
+    assert!(told.last().unwrap().text.contains("[cut: "));
+}
+
+#[test]
+fn a_call_without_a_name_is_an_error_result_and_no_request_names_it_by_nothing() {
+    let mut run = run(json!([money()]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "", "{}"), ("c3", "\u{7}", "{}")]);
+    let action = run.asked(GATE).request.action.clone().unwrap();
+    assert!(action.siblings.iter().all(|sibling| !sibling.tool.is_empty()), "{:?}", action.siblings);
+    run.decide(GATE, decided(Verdict::Skip));
+    assert!(result(&run, "handle/.turn-2", "c2").starts_with("Error: there is no tool"));
+}
+
+#[test]
+fn an_unknown_outcome_is_not_repeated_by_a_timeout() {
+    let errors = json!({"name": "errors", "type": "errorEscalation",
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
+    let mut run = run(json!([errors]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.fail(PAY, 1, false, true);
+    let mut by_timeout = decided(Verdict::Retry);
+    by_timeout.source = signoff_api::approval::Source::Timeout;
+    by_timeout.decided_by = Vec::new();
+    for visit in ["", "#2", "#3"] {
+        run.decide(&format!("{PAY}/.error{visit}"), by_timeout.clone());
+        assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs{visit}");
+    }
+    run.decide(&format!("{PAY}/.error#4"), by_timeout);
+    assert!(run.transition.end.is_some(), "it is not asked for ever");
+}
+
+#[test]
+fn people_who_order_a_call_again_and_again_are_asked_three_times() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
+    let mut run = run(json!([errors]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    let place = |visit: i32| if visit == 1 { PAY.to_owned() } else { format!("{PAY}#{visit}") };
+    for visit in 1..=4 {
+        run.fail(&place(visit), 1, false, true);
+        run.decide(&format!("{}/.error", place(visit)), decided(Verdict::Retry));
+    }
+    assert!(run.transition.end.is_some(), "{:?}", run.calls());
+}
+
+#[test]
+fn a_model_that_does_not_answer_is_asked_again_without_beginning_an_approved_agent_anew() {
+    let mut spec = spec(gates(
+        json!([{"name": "every", "type": "specificTools", "tools": ["delegate"], "hitl": gate(json!({}))}]),
+    ));
+    spec["agents"].as_array_mut().unwrap().push(json!({"name": "boss", "system": "lead", "tools": ["delegate"]}));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "delegate", "step": "sub", "description": "Delegates."}));
+    spec["steps"][0] = agent("lead", "boss", "go");
+    let mut sub = agent("sub", "clerk", "do it");
+    sub["retry"] = json!({"limit": 1, "backoff": {"base": "1ms"}});
+    spec["steps"].as_array_mut().unwrap().push(sub);
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "lead", &[("c1", "delegate", "{}")]);
+    run.approve("lead/.turn-1/.call-1/.gate");
+    let place = "lead/.turn-1/.call-1/sub";
+    turn(&mut run, place, &[("n1", "refund", r#"{"amount":1}"#)]);
+    run.reply(&format!("{place}/.turn-1/.call-1/pay"), 1, "paid");
+    let failure = crate::transition::Failure {
+        class: "Timeout".into(),
+        message: "no answer".into(),
+        retryable: true,
+        unknown: false,
+        not_before: None,
+        facts: BTreeMap::new(),
+        log: None,
+    };
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: format!("{place}/.turn-2"), attempt: 1, result: Err(failure), at }]);
+    run.later(5);
+    assert_eq!((run.open().len(), run.calls()), (0, vec![format!("{place}/.turn-2@2")]));
+}
+
+#[test]
+fn a_question_that_cannot_be_asked_is_an_error_result() {
+    let mut spec =
+        spec(json!([{"name": "questions", "type": "question", "hitl": gate(json!({"prompt": "{{ inputs.note }}"}))}]));
+    spec["inputs"] = json!([{"name": "note", "value": " "}]);
+    let mut run = TestRun::of(spec);
+    // There is room for the turn, and none for what people would be shown.
+    run.control.values.of_run = 30_000;
+    let long = "x".repeat(20_000);
+    turn(&mut run, "handle", &[("c1", "ask-human", &format!(r#"{{"questions":[{{"question":"{long}"}}]}}"#))]);
+    assert!(run.open().is_empty());
+    assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: "));
+}
+
+#[test]
+fn an_id_that_an_earlier_turn_used_is_told_as_another_one() {
+    let mut run = run(json!([]));
+    turn(&mut run, "handle", &[("c1", "lookup", r#"{"name":"a"}"#)]);
+    turn(&mut run, "handle/.turn-2", &[("c1", "lookup", r#"{"name":"b"}"#)]);
+    assert_eq!(result(&run, "handle/.turn-3", "c1"), "found a");
+    assert_eq!(result(&run, "handle/.turn-3", "c1-turn-2"), "found b");
+}
+
+#[test]
+fn arguments_that_cost_too_much_are_an_error_result_at_every_replay() {
+    let mut run = run(json!([money()]));
+    let list = json!([{"id": "c1", "tool": "refund", "arguments": "{\"amount\":1}"}]);
+    let reply = Reply {
+        response: json!({"text": "", "calls": list}),
+        facts: BTreeMap::from([("calls".to_owned(), "1".to_owned())]),
+        ..Reply::default()
+    };
+    let at = run.clock;
+    let check = "handle/.turn-1/.call-1/.check".to_owned();
+    run.take(vec![
+        Fact::CallFinished { path: "handle".into(), attempt: 1, result: Ok(reply), at },
+        Fact::TooCostly { path: check.clone(), attempt: 1, why: "it took too long".into() },
+    ]);
+    assert_eq!(run.record(&check).phase, StepPhase::Failed);
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "Error: the arguments cost too much to check: it took too long");
+    run.reply("handle/.turn-2", 1, "done");
+    assert_eq!(run.succeeded(), "done");
+}
+
+#[test]
+fn a_failed_call_counts_once_the_other_calls_of_its_turn_have_ended() {
+    let mut spec = spec(gates(json!([money()])));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "post", "step": "send", "description": "Posts."}));
+    spec["agents"][0]["tools"] = json!(["refund", "post"]);
+    spec["steps"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "send", "onError": "fail", "http": {"method": "POST", "url": "https://mail.example/"}}));
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "post", "{}")]);
+    run.fail("handle/.turn-1/.call-2/send", 1, false, true);
+    assert_eq!((run.open(), run.transition.end.is_none()), (vec![GATE.to_owned()], true));
+    run.decide(GATE, decided(Verdict::Skip));
+    assert!(run.failed().contains("must not be repeated"), "{}", run.failed());
+}
