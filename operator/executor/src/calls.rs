@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use serde_json::{Value, json};
-use signoff_api::{Moment, journal::FACT_CALLS, workflow::Provider};
+use serde_json::json;
+use signoff_api::{Moment, journal::FACT_CALLS, turn::TurnCalls, workflow::Provider};
 use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
-    Arguments, CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, RequestedCall, SecretText, Secrets,
-    TurnReply, TurnRequest, clock::Clock,
+    CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets, TurnReply, TurnRequest,
+    clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -159,29 +159,16 @@ impl Caller for DefaultCaller {
 }
 
 impl From<TurnReply> for Reply {
-    /// Returns the text as the response of a turn without calls, otherwise an object with text and calls.
+    /// Returns the text as the response of a turn without calls, otherwise its calls as the journal has them.
     fn from(turn: TurnReply) -> Self {
-        let (response, fact) = if turn.calls.is_empty() {
-            (turn.text.into(), turn.truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
+        let TurnReply { text, calls, usage, truncated } = turn;
+        let (response, fact) = if calls.is_empty() {
+            (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
         } else {
-            let calls: Vec<_> = turn.calls.iter().map(written).collect();
             let fact = (FACT_CALLS.to_owned(), calls.len().to_string());
-            let mut response = json!({"text": turn.text, "calls": calls});
-            if turn.truncated {
-                response["truncated"] = true.into();
-            }
-            (response, Some(fact))
+            (json!(TurnCalls { text, calls, truncated }), Some(fact))
         };
-        Self { response, facts: fact.into_iter().collect(), usage: turn.usage, log: None }
-    }
-}
-
-/// Returns a call as the response of a turn holds it.
-fn written(call: &RequestedCall) -> Value {
-    let RequestedCall { id, tool, arguments } = call;
-    match arguments {
-        Arguments::Text(arguments) => json!({"id": id, "tool": tool, "arguments": arguments}),
-        Arguments::TooLong(bytes) => json!({"id": id, "tool": tool, "tooLong": bytes}),
+        Self { response, facts: fact.into_iter().collect(), usage, log: None }
     }
 }
 
@@ -211,6 +198,8 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use signoff_api::turn::{RequestedArguments, RequestedCall};
 
     use super::*;
 
@@ -255,9 +244,9 @@ mod tests {
         let call = |id: &str, arguments| RequestedCall { id: id.into(), tool: "letter".into(), arguments };
         let calls = || {
             vec![
-                call("a", Arguments::Text(r#"{"to": "ACME"}"#.into())),
-                call("a", Arguments::Text("no JSON".into())),
-                call("", Arguments::TooLong(5_242_880)),
+                call("a", RequestedArguments::Text(r#"{"to": "ACME"}"#.into())),
+                call("a", RequestedArguments::Text("no JSON".into())),
+                call("", RequestedArguments::TooLong(5_242_880)),
             ]
         };
         let reply = turn(calls(), false);

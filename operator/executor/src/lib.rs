@@ -17,7 +17,7 @@ mod resolve;
 pub mod secrets;
 
 pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
-pub use agent::{Arguments, Model, ProviderConfig, Providers, RequestedCall, TurnReply, TurnRequest};
+pub use agent::{Model, ProviderConfig, Providers, TurnReply, TurnRequest};
 pub use blobs::{BlobStore, Owner};
 pub use calls::{Caller, DefaultCaller, RunRef};
 pub use clock::Clock;

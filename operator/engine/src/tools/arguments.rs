@@ -9,11 +9,11 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use signoff_api::{Digest, digest::canonical};
+use signoff_api::{Digest, digest::canonical, turn::RequestedArguments};
 use signoff_expr::text::display;
 
 /// The largest size of the arguments of a call, in bytes, as written and as canonical text.
-pub(crate) const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
+pub(crate) const MAX_ARGUMENTS_BYTES: usize = RequestedArguments::MAX_BYTES;
 
 /// The deepest nesting of objects and arrays; the arguments themselves are level 1.
 const MAX_DEPTH: usize = 64;

@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use signoff_api::journal::Usage;
+use signoff_api::turn::RequestedCall;
 use signoff_api::workflow::ScriptedReply;
 use signoff_engine::transition::{Message, Role, ToolOffer};
 
 use crate::error::CallError;
 use crate::http::HttpClient;
 use crate::secrets::SecretText;
-
-pub use requested::{Arguments, MAX_ARGUMENTS, MAX_CALLS, RequestedCall};
 
 /// Where turns are sent, chosen by the Workflow's author.
 #[derive(Clone, Debug, PartialEq)]

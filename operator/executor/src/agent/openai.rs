@@ -9,11 +9,11 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 use serde_json::Value;
-use signoff_api::journal::Usage;
+use signoff_api::{journal::Usage, turn::RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
 use self::answer::Completion;
-use super::requested::{RequestedCall, bounded};
+use super::requested::bounded;
 use super::{TurnReply, TurnRequest};
 use crate::error::{CallError, ErrorClass};
 use crate::http::{Answer, ERROR_BODY_LIMIT, HttpClient, HttpRequest};

@@ -7,14 +7,12 @@ use std::collections::HashSet;
 
 use signoff_api::{
     journal::Usage,
+    turn::{RequestedArguments, RequestedCall},
     workflow::{ScriptedCall, ScriptedReply},
 };
 use signoff_engine::transition::ToolCall;
 
-use super::{
-    TurnReply, TurnRequest,
-    requested::{Arguments, RequestedCall, bounded},
-};
+use super::{TurnReply, TurnRequest, requested::bounded};
 use crate::error::{CallError, ErrorClass};
 
 /// Returns the first fitting reply. Usage is counted in words, which stand in for tokens.
@@ -45,8 +43,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
             let text = text.clone().unwrap_or_default();
             let calls = requested(calls, request);
             let written = calls.iter().map(|call| match &call.arguments {
-                Arguments::Text(arguments) => words(arguments),
-                Arguments::TooLong(_) => 0,
+                RequestedArguments::Text(arguments) => words(arguments),
+                RequestedArguments::TooLong(_) => 0,
             });
             let usage = Usage {
                 input_tokens: request.prompts().map(words).sum(),
@@ -67,7 +65,7 @@ fn requested(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall
     let requested = ids.zip(calls).map(|(id, call)| RequestedCall {
         id,
         tool: call.tool.replace('.', "__"),
-        arguments: Arguments::Text(serde_json::Value::Object(arguments(call)).to_string()),
+        arguments: RequestedArguments::Text(serde_json::Value::Object(arguments(call)).to_string()),
     });
     requested.collect()
 }
@@ -131,13 +129,13 @@ mod tests {
         answer(script, request).unwrap().text
     }
 
-    fn calls(script: &[ScriptedReply], request: &TurnRequest) -> Vec<(String, String, Arguments)> {
+    fn calls(script: &[ScriptedReply], request: &TurnRequest) -> Vec<(String, String, RequestedArguments)> {
         let calls = answer(script, request).unwrap().calls;
         calls.into_iter().map(|call| (call.id, call.tool, call.arguments)).collect()
     }
 
-    fn call(id: &str, tool: &str, arguments: &str) -> (String, String, Arguments) {
-        (id.into(), tool.into(), Arguments::Text(arguments.into()))
+    fn call(id: &str, tool: &str, arguments: &str) -> (String, String, RequestedArguments) {
+        (id.into(), tool.into(), RequestedArguments::Text(arguments.into()))
     }
 
     #[test]

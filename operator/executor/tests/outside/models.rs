@@ -5,11 +5,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_api::{journal::Usage, workflow::ScriptedReply};
+use signoff_api::{
+    journal::Usage,
+    turn::{RequestedArguments, RequestedCall},
+    workflow::ScriptedReply,
+};
 use signoff_engine::transition::{Message, Role};
 use signoff_executor::{
-    Arguments, CallError, ErrorClass, Model as _, ProviderConfig, Providers, RequestedCall, SecretText, TurnReply,
-    TurnRequest,
+    CallError, ErrorClass, Model as _, ProviderConfig, Providers, SecretText, TurnReply, TurnRequest,
 };
 
 use crate::server::{Behaviour, Server, client};
@@ -223,7 +226,8 @@ async fn the_scripted_provider_answers_without_any_server() {
 fn debug_shows_neither_key_nor_prompt_nor_answer() {
     let shown = format!("{:?}", request("https://models.example.com".into()));
     assert!(!shown.contains(KEY) && !shown.contains("ACME") && !shown.contains("polite"), "{shown}");
-    let call = RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: Arguments::Text("ACME".into()) };
+    let call =
+        RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: RequestedArguments::Text("ACME".into()) };
     let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], usage: None, truncated: false };
     assert!(!format!("{reply:?}").contains("ACME") && !format!("{:?}", reply.calls).contains("ACME"));
 }

@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use signoff_api::turn::{RequestedArguments, RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
-use signoff_executor::{
-    Arguments, CallError, ErrorClass, Model as _, ProviderConfig, Providers, RequestedCall, TurnReply, TurnRequest,
-};
+use signoff_executor::{CallError, ErrorClass, Model as _, ProviderConfig, Providers, TurnReply, TurnRequest};
 
 use crate::{
     models::{KEY, request},
@@ -60,7 +59,7 @@ fn asked(id: &str, name: &str, arguments: &str) -> Value {
 }
 
 fn requested(id: &str, tool: &str, arguments: &str) -> RequestedCall {
-    RequestedCall { id: id.into(), tool: tool.into(), arguments: Arguments::Text(arguments.into()) }
+    RequestedCall { id: id.into(), tool: tool.into(), arguments: RequestedArguments::Text(arguments.into()) }
 }
 
 async fn body_of(messages: Vec<Message>, change: impl FnOnce(&mut TurnRequest)) -> String {
@@ -154,7 +153,7 @@ async fn arguments_that_are_no_json_are_kept_as_text() {
 async fn arguments_of_five_mebibytes_are_a_call_with_their_length() {
     let calls = json!([asked("a", "letter", &"x".repeat(5 << 20)), asked("b", "letter", "{}")]);
     let reply = answered("200 OK", &completion(Value::Null, calls, "tool_calls")).await.unwrap();
-    assert_eq!(reply.calls[0].arguments, Arguments::TooLong(5 << 20));
+    assert_eq!(reply.calls[0].arguments, RequestedArguments::TooLong(5 << 20));
     assert_eq!(reply.calls[1], requested("b", "letter", "{}"));
 }
 

@@ -4,72 +4,42 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::journal::StepRecord;
+use signoff_api::{
+    journal::StepRecord,
+    turn::{RequestedArguments, RequestedCall, TurnCalls},
+};
 
-/// A turn with calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Turn {
-    /// What the model wrote beside its calls.
-    #[serde(default)]
-    pub text: String,
-    /// The calls, in the order of the model.
-    #[serde(default)]
-    pub calls: Vec<Call>,
-    /// Whether the answer was cut.
-    #[serde(default)]
-    pub truncated: bool,
-}
-
-/// A call as the model made it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Call {
-    /// The name of the tool.
-    #[serde(default)]
-    pub tool: String,
-    /// The arguments, if they are not too long.
-    #[serde(default)]
-    pub arguments: Option<String>,
-    /// The bytes of arguments that are too long.
-    #[serde(default)]
-    pub too_long: Option<u64>,
-}
-
-impl Turn {
-    /// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that cannot
-    /// be read, has no calls here.
-    pub fn of(record: &StepRecord) -> Option<Self> {
-        record.calls_tools().then(|| {
-            let read = |response: &Value| match response {
-                Value::String(text) => serde_json::from_str(text).ok(),
-                other => Self::deserialize(other).ok(),
-            };
-            record.response.as_ref().and_then(|response| read(&response.0)).unwrap_or_default()
-        })
-    }
-
-    /// Returns the calls as lines: the number, the tool and the arguments as the model wrote them.
-    pub fn lines(&self) -> String {
-        let line = |(at, call): (usize, &Call)| {
-            let arguments = match (&call.arguments, call.too_long) {
-                (_, Some(bytes)) => format!("(arguments of {bytes} bytes: too long)"),
-                (Some(arguments), None) => arguments.clone(),
-                (None, None) => String::new(),
-            };
-            format!("{}. {} {arguments}", at + 1, call.tool)
+/// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that cannot be read,
+/// has no calls here.
+pub fn of(record: &StepRecord) -> Option<TurnCalls> {
+    record.calls_tools().then(|| {
+        let read = |response: &Value| match response {
+            Value::String(text) => serde_json::from_str(text).ok(),
+            other => TurnCalls::deserialize(other).ok(),
         };
-        let mut lines: Vec<_> = self.calls.iter().enumerate().map(line).collect();
-        lines.extend(self.truncated.then(|| "The answer was cut: none of its calls ran.".to_owned()));
-        lines.join("\n")
-    }
+        record.response.as_ref().and_then(|response| read(&response.0)).unwrap_or_default()
+    })
+}
+
+/// Returns the calls as lines: the number, the tool and the arguments as the model wrote them.
+pub fn lines(turn: &TurnCalls) -> String {
+    let line = |(at, call): (usize, &RequestedCall)| {
+        let arguments = match &call.arguments {
+            RequestedArguments::Text(arguments) => arguments.clone(),
+            RequestedArguments::TooLong(bytes) => format!("(arguments of {bytes} bytes: too long)"),
+        };
+        format!("{}. {} {arguments}", at + 1, call.tool)
+    };
+    let mut lines: Vec<_> = turn.calls.iter().enumerate().map(line).collect();
+    lines.extend(turn.truncated.then(|| "The answer was cut: none of its calls ran.".to_owned()));
+    lines.join("\n")
 }
 
 /// Returns the calls of the latest attempt at a turn; the first turn is the record of the agent itself.
-pub fn calls_at(records: &[StepRecord], turn: &str) -> Vec<Call> {
+pub fn calls_at(records: &[StepRecord], turn: &str) -> Vec<RequestedCall> {
     let own = turn.strip_suffix("/.turn-1").unwrap_or(turn);
     let attempts = records.iter().filter(|record| record.path == own);
-    attempts.max_by_key(|record| record.attempt).and_then(Turn::of).unwrap_or_default().calls
+    attempts.max_by_key(|record| record.attempt).and_then(of).unwrap_or_default().calls
 }
 
 #[cfg(test)]
@@ -93,17 +63,17 @@ mod tests {
             {"id": "call_1", "tool": "lookup", "arguments": "{\"id\": 1}"}, {"id": "call_2", "tool": "letter", "tooLong": 70000},
         ]});
         for response in [response.clone(), Value::String(response.to_string())] {
-            let turn = Turn::of(&record(&response, &json!({"calls": "2"}))).unwrap();
+            let turn = of(&record(&response, &json!({"calls": "2"}))).unwrap();
             assert_eq!(turn.text, "I look it up.");
-            let lines = "1. lookup {\"id\": 1}\n2. letter (arguments of 70000 bytes: too long)\nThe answer was cut: none of its calls ran.";
-            assert_eq!(turn.lines(), lines);
+            let expected = "1. lookup {\"id\": 1}\n2. letter (arguments of 70000 bytes: too long)\nThe answer was cut: none of its calls ran.";
+            assert_eq!(lines(&turn), expected);
         }
     }
 
     #[test]
     fn a_turn_without_calls_is_an_answer_and_one_that_cannot_be_read_shows_nothing() {
         let text = json!({"text": "x", "calls": []}).to_string();
-        assert_eq!(Turn::of(&record(&json!(text), &json!({}))), None);
-        assert_eq!(Turn::of(&record(&json!("{\"text\": "), &json!({"calls": "1"}))), Some(Turn::default()));
+        assert_eq!(of(&record(&json!(text), &json!({}))), None);
+        assert_eq!(of(&record(&json!("{\"text\": "), &json!({"calls": "1"}))), Some(TurnCalls::default()));
     }
 }

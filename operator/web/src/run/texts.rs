@@ -5,7 +5,7 @@
 use serde_json::Value;
 use signoff_api::journal::{BlobRef, StepKind, StepRecord};
 use signoff_expr::text::display;
-use signoff_review::run::turn::Turn;
+use signoff_review::run::turn;
 
 use super::address::Address;
 
@@ -49,12 +49,12 @@ impl Link {
 /// Returns the short texts of a record.
 pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
     let mut texts = Vec::new();
-    if let Some(turn) = Turn::of(record) {
-        if !turn.text.trim().is_empty() {
-            texts.push(Fenced::new("Text of a model beside its calls (not checked)", &turn.text));
+    if let Some(calls) = turn::of(record) {
+        if !calls.text.trim().is_empty() {
+            texts.push(Fenced::new("Text of a model beside its calls (not checked)", &calls.text));
         }
-        if !turn.calls.is_empty() {
-            texts.push(Fenced::new("Calls, as the model made them (not checked)", &turn.lines()));
+        if !calls.calls.is_empty() {
+            texts.push(Fenced::new("Calls, as the model made them (not checked)", &turn::lines(&calls)));
         }
     } else if let Some(response) = &record.response {
         let text = match &response.0 {

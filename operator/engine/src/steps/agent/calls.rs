@@ -5,12 +5,12 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
     Digest, Verdict,
     approval::{SiblingCall, Source},
     journal::{FACT_CALLS, StepKind, StepRecord},
+    turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
 
@@ -46,32 +46,19 @@ const MOST_CALLS: usize = 32;
 const MOST_REJECTED: usize = 3;
 /// The bytes of all results of a turn that the model is told.
 const RESULTS: usize = 128 * 1024;
-/// The bytes of all arguments of a turn that are told again; with more, long ones are left out.
+/// The bytes of all arguments of a turn that the model is told again; with more, long ones are left out.
 const ARGUMENTS: usize = 64 * 1024;
-/// The most calls of an answer that the executor keeps.
-const MOST_TOLD: usize = 256;
-/// The default limits of one step of an agent: turns and calls.
-const LIMITS: (i32, i32) = (20, 100);
-/// The answer of a model that calls tools, as the executor records it.
-#[derive(Deserialize)]
-struct Reply {
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    truncated: bool,
-    calls: Vec<Requested>,
-}
+/// The default `limits.turns` of an agent.
+const TURNS: i32 = 20;
+/// The default `limits.calls` of an agent.
+const CALLS: i32 = 100;
 
-/// A call as the model asked for it.
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Requested {
-    #[serde(default)]
+/// A call of a turn, with an id of its own and its arguments read once.
+struct Call {
     id: String,
-    #[serde(default)]
+    /// As the model wrote it.
     tool: String,
-    arguments: Option<String>,
-    too_long: Option<u64>,
+    arguments: Result<Arguments, String>,
 }
 
 /// Makes the calls of a turn whose record is finished.
@@ -84,7 +71,7 @@ pub(crate) async fn perform_turn<'a>(
     let Action::Agent(planned) = &invocation.step.action else { return Ok(Err(failure("Internal", "it is no agent"))) };
     let agent = planned.agent.as_str();
     let limit = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits).and_then(|limits| limits.turns);
-    let limit = limit.unwrap_or(LIMITS.0);
+    let limit = limit.unwrap_or(TURNS);
     if turn.number >= limit {
         let why = format!(
             "agent {agent} still calls tools in turn {}, and its limit is {limit} turns: raise limits.turns of the agent, or change its instructions",
@@ -94,15 +81,14 @@ pub(crate) async fn perform_turn<'a>(
     }
     let text = run.render(|| run.text_of(record.response.as_ref(), record.response_ref.as_ref())).await;
     let text = text.map_err(EarlyEnd::Failed)?.unwrap_or_default();
-    let Ok(reply) = serde_json::from_str::<Reply>(&text) else {
+    let Ok(reply) = serde_json::from_str::<TurnCalls>(&text) else {
         return Ok(Err(failure("Malformed", "the recorded calls of its turn cannot be read")));
     };
     let path = turn.path_of_calls(run, &invocation.base);
-    let number = turn.number;
     let told: BTreeSet<&str> =
         invocation.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.id.as_str()).collect();
-    let requested = unique(reply.calls, number, &told);
-    let siblings = requested.iter().take(MOST_CALLS).enumerate();
+    let calls = read(reply.calls, turn.number, &told);
+    let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
     let site = TurnSite {
@@ -114,21 +100,25 @@ pub(crate) async fn perform_turn<'a>(
         siblings: siblings.collect(),
         path,
     };
-    let results = answer_all(run, &site, &requested).await?;
-    let results = within_budget(results, RESULTS);
-    let arguments: usize = requested.iter().filter_map(|call| call.arguments.as_ref()).map(String::len).sum();
-    let calls = requested.into_iter().map(|call| ToolCall {
-        arguments: call
-            .arguments
-            .as_deref()
-            .and_then(|text| Arguments::parse(text).ok())
-            // What was too much for the conversation was checked, asked about and run as it was; the model is told that it is left out.
-            .filter(|parsed| arguments <= ARGUMENTS || parsed.text().len() <= ARGUMENTS / MOST_TOLD)
-            .map_or_else(|| "{}".to_owned(), |parsed| parsed.text().to_owned()),
-        tool: names::wire(&shown_tool(&call.tool)),
-        id: call.id,
-    });
-    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls: calls.collect(), results })))
+    let results = within_budget(answer_all(run, &site, &calls).await?, RESULTS);
+    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls: as_told(calls), results })))
+}
+
+/// The calls as the model is told them again. Where all their arguments together are too long for a conversation, long ones are
+/// replaced by their length.
+fn as_told(calls: Vec<Call>) -> Vec<ToolCall> {
+    let text = |call: &Call| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
+    let are_long = calls.iter().map(|call| text(call).len()).sum::<usize>() > ARGUMENTS;
+    let told = |call: Call| {
+        let arguments = match text(&call) {
+            long if are_long && long.len() > ARGUMENTS / TurnCalls::MAX_CALLS => {
+                json!({"left_out": format!("{} bytes", long.len())}).to_string()
+            }
+            short => short,
+        };
+        ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments }
+    };
+    calls.into_iter().map(told).collect()
 }
 
 /// The name of a tool as the model wrote it, for people; never empty.
@@ -150,47 +140,51 @@ fn failure(class: &str, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
-/// The calls with ids of their own: one without an id gets one, one with an id of an earlier turn gets another, and a further one
-/// with an id of this turn is dropped, because it could not be answered. `told`: the ids of earlier turns.
-fn unique(calls: Vec<Requested>, number: i32, told: &BTreeSet<&str>) -> Vec<Requested> {
-    let mut kept: Vec<Requested> = Vec::new();
-    for (at, mut call) in calls.into_iter().enumerate() {
-        if call.id.is_empty() {
-            call.id = format!("turn-{number}-call-{}", at + 1);
+/// Reads the calls and gives each an id of its own: one without an id gets one, one with an id of an earlier turn gets another, and
+/// a further one with an id of this turn is dropped, because it could not be answered. `told`: the ids of earlier turns.
+fn read(requested: Vec<RequestedCall>, number: i32, told: &BTreeSet<&str>) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    for (at, RequestedCall { mut id, tool, arguments }) in requested.into_iter().enumerate() {
+        if id.is_empty() {
+            id = format!("turn-{number}-call-{}", at + 1);
         }
-        if told.contains(call.id.as_str()) {
-            call.id = format!("{}-turn-{number}", call.id);
+        if told.contains(id.as_str()) {
+            id = format!("{id}-turn-{number}");
         }
-        if !kept.iter().any(|known| known.id == call.id) {
-            kept.push(call);
+        if calls.iter().any(|known| known.id == id) {
+            continue;
         }
+        let arguments = match arguments {
+            RequestedArguments::Text(text) => Arguments::parse(&text),
+            RequestedArguments::TooLong(bytes) => {
+                Err(format!("the arguments have {bytes} bytes, which is too much: give less"))
+            }
+        };
+        calls.push(Call { id, tool, arguments });
     }
-    kept
+    calls
 }
 
 /// Answers all calls at once; equal ones one after the other.
-async fn answer_all<'a>(
-    run: &Run<'a>,
-    site: &TurnSite<'_, 'a>,
-    requested: &[Requested],
-) -> Result<Vec<String>, EarlyEnd> {
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-    for (at, call) in requested.iter().enumerate() {
-        let arguments = call.arguments.as_deref().map(Arguments::parse);
-        let key = match arguments {
-            Some(Ok(arguments)) => format!("{} {}", call.tool, arguments.text()),
-            _ => format!("{at}"),
+async fn answer_all<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, calls: &[Call]) -> Result<Vec<String>, EarlyEnd> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, call) in calls.iter().enumerate() {
+        let is_equal = |group: &&mut Vec<usize>| {
+            let first = group.first().and_then(|first| calls.get(*first));
+            first.is_some_and(|first| {
+                first.tool == call.tool && first.arguments.is_ok() && first.arguments == call.arguments
+            })
         };
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, members)) => members.push(at),
-            None => groups.push((key, vec![at])),
+        match groups.iter_mut().find(is_equal) {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
         }
     }
-    let members = groups.iter().map(|(_, members)| {
+    let members = groups.iter().map(|group| {
         let one: Member<'_, Vec<(usize, String)>> = Box::pin(async move {
             let (mut results, mut rejected) = (Vec::new(), None::<String>);
-            for at in members {
-                let Some(call) = requested.get(*at) else { continue };
+            for at in group {
+                let Some(call) = calls.get(*at) else { continue };
                 let result = match &rejected {
                     Some(why) => why.clone(),
                     None => match answer(run, site, *at, call).await? {
@@ -210,7 +204,7 @@ async fn answer_all<'a>(
 }
 
 /// Answers one call.
-async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Requested) -> Result<Answered, EarlyEnd> {
+async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Call) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if at >= MOST_CALLS {
         return error(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));
@@ -230,21 +224,16 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Re
         let all = if all.is_empty() { "none".to_owned() } else { all };
         return error(format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64)));
     };
-    let arguments = match (&call.arguments, call.too_long) {
-        (Some(arguments), _) => Arguments::parse(arguments),
-        (None, Some(bytes)) => Err(format!("the arguments have {bytes} bytes, which is too much: give less")),
-        (None, None) => Arguments::parse(""),
-    };
-    let arguments = match arguments {
+    let arguments = match &call.arguments {
         Ok(arguments) => arguments,
         Err(why) => return error(format!("the arguments cannot be used: {why}")),
     };
     let path = format!("{}/.call-{}", site.path, at + 1);
     if names::is_built_in(name) {
-        return ask_people(run, site, &path, name, &arguments).await;
+        return ask_people(run, site, &path, name, arguments).await;
     }
     let Some(tool) = run.plan.tools.tools.get(name) else { return error(format!("there is no tool {name}")) };
-    call_tool(run, site, at, path, tool, arguments).await
+    call_tool(run, site, at, path, tool, arguments.clone()).await
 }
 
 /// The limit of calls that this call would exceed: of its own agent, or of one that called it.
@@ -254,7 +243,7 @@ fn reached_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, at: usize) -> Option<i3
     ends.filter_map(|end| site.path.get(..end)).find_map(|step| {
         let Action::Agent(agent) = &run.plan.step_of(step)?.action else { return None };
         let limits = run.plan.agents.get(&agent.agent).and_then(|agent| agent.spec.limits);
-        let limit = limits.and_then(|limits| limits.calls).unwrap_or(LIMITS.1);
+        let limit = limits.and_then(|limits| limits.calls).unwrap_or(CALLS);
         let turns = state.journal.under(step).filter(|r| {
             within_place(&r.path, step) && r.calls_tools() && r.done.is_some_and(|done| done + 1 < site.seen)
         });

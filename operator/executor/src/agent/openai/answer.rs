@@ -10,7 +10,7 @@ use serde::{
     de::{Error, IgnoredAny, SeqAccess, Visitor},
 };
 
-use super::super::requested::{Arguments, MAX_CALLS, RequestedCall};
+use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 
 /// An answer; every field may be absent.
 #[derive(Deserialize)]
@@ -35,8 +35,8 @@ pub(super) struct Answered {
     #[serde(default, deserialize_with = "text")]
     pub(super) content: Option<String>,
     pub(super) refusal: Option<String>,
-    /// The first [`MAX_CALLS`] calls.
-    #[serde(default, deserialize_with = "at_most::<_, _, MAX_CALLS>")]
+    /// The first [`TurnCalls::MAX_CALLS`] calls.
+    #[serde(default, deserialize_with = "at_most::<_, _, { TurnCalls::MAX_CALLS }>")]
     pub(super) tool_calls: Vec<Called>,
 }
 
@@ -73,7 +73,7 @@ impl From<Called> for RequestedCall {
         Self {
             id: call.id.unwrap_or_default(),
             tool: function.name.unwrap_or_default(),
-            arguments: Arguments::Text(function.arguments.unwrap_or_default()),
+            arguments: RequestedArguments::Text(function.arguments.unwrap_or_default()),
         }
     }
 }
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn lists_are_read_up_to_their_limit_and_to_their_end() {
-        let many = vec!["{}"; MAX_CALLS + 44].join(",");
-        assert_eq!(calls(&format!(r#"{{"tool_calls": [{many}]}}"#)).len(), MAX_CALLS);
+        let many = vec!["{}"; TurnCalls::MAX_CALLS + 44].join(",");
+        assert_eq!(calls(&format!(r#"{{"tool_calls": [{many}]}}"#)).len(), TurnCalls::MAX_CALLS);
         let completion: Completion = serde_json::from_str(r#"{"choices": [{"finish_reason": "a"}, 1, "x"]}"#).unwrap();
         assert_eq!(completion.choices.len(), 1);
         assert_eq!(completion.choices[0].finish_reason.as_deref(), Some("a"));
@@ -164,7 +164,11 @@ mod tests {
     #[test]
     fn a_field_that_is_absent_or_null_is_empty() {
         assert!(calls("{}").is_empty() && calls(r#"{"tool_calls": null}"#).is_empty());
-        let empty = RequestedCall { id: String::new(), tool: String::new(), arguments: Arguments::Text(String::new()) };
+        let empty = RequestedCall {
+            id: String::new(),
+            tool: String::new(),
+            arguments: RequestedArguments::Text(String::new()),
+        };
         for call in ["{}", r#"{"id": null, "function": null}"#, r#"{"function": {"name": null, "arguments": null}}"#] {
             assert!(calls(&format!(r#"{{"tool_calls": [{call}]}}"#)) == [empty.clone()], "{call}");
         }
