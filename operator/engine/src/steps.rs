@@ -94,41 +94,50 @@ pub(crate) async fn perform<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
-    let invocation = StepInvocation::new(step_scope, step, &path);
-    let again =
-        || EarlyEnd::Failed(format!("internal error; report this as a bug: step {} is no call of a tool", step.name));
-    perform_as(run, invocation, base, parser).await?.ok_or_else(again)
+    match perform_as(run, StepInvocation::new(step_scope, step, &path), base, 1, parser).await? {
+        Performed::Ended(result) => Ok(result),
+        Performed::AskAgain(_) => Err(EarlyEnd::Failed(format!(
+            "internal error; report this as a bug: step {} is no call of a tool",
+            step.name
+        ))),
+    }
 }
 
-/// Performs the step of a tool for one call. Returns `None` where the call is to be made once more, if the gates in front of it
-/// allow that. `seen`: the number before which everything is known that its templates see.
+/// What became of a step.
+pub(crate) enum Performed {
+    Ended(StepResult),
+    /// The call of a tool shall be made once more, as this attempt, if the gates in front of it allow that.
+    AskAgain(i32),
+}
+
+/// Performs the step of a tool for one call at `path`, from an attempt on. `seen`: the number before which everything is known that
+/// its templates see.
 pub(crate) async fn perform_call<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
-    base: &str,
+    (path, attempt): (&str, i32),
     seen: i64,
     cleared: Cleared,
-) -> Result<Option<StepResult>, EarlyEnd> {
-    let (path, _) = run.visit(base);
-    let mut invocation = StepInvocation::new(step_scope, step, &path);
+) -> Result<Performed, EarlyEnd> {
+    let mut invocation = StepInvocation::new(step_scope, step, path);
     invocation.first_asked = Some(seen);
     invocation.permission = Some(Rc::new(cleared));
-    perform_as(run, invocation, base, None).await
+    perform_as(run, invocation, path, attempt, None).await
 }
 
 async fn perform_as<'a>(
     run: &Run<'a>,
     mut invocation: StepInvocation<'a>,
     base: &str,
+    mut attempt: i32,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<Option<StepResult>, EarlyEnd> {
+) -> Result<Performed, EarlyEnd> {
     let (step, step_scope, path) = (invocation.step, invocation.step_scope.clone(), invocation.base.clone());
     let step_scope = &step_scope;
     let mut turn = agent::Turn::first(&path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
-    let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
     let usual = match &step.escalation {
         Some((after, _)) if !step.escalates_unknown_only => {
@@ -142,7 +151,7 @@ async fn perform_as<'a>(
         if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
             run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
             output::record_end(run, &invocation, &turn, Start::Skipped).await;
-            return Ok(Some(StepResult::Skipped));
+            return Ok(Performed::Ended(StepResult::Skipped));
         }
         let record = run_attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
@@ -150,7 +159,7 @@ async fn perform_as<'a>(
         if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, so a further one needs a further approval.
             if !step.is_agent() && invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
-                return Ok(None);
+                return Ok(Performed::AskAgain(attempt + 1));
             }
             if !policy_gates.is_empty() {
                 (attempt, limit) = (attempt + 1, limit - 1);
@@ -159,7 +168,7 @@ async fn perform_as<'a>(
             }
         }
         let failure = match (record.phase, record.error.clone()) {
-            (StepPhase::Skipped, _) => return Ok(Some(StepResult::Skipped)),
+            (StepPhase::Skipped, _) => return Ok(Performed::Ended(StepResult::Skipped)),
             (StepPhase::Succeeded, _) if record.calls_tools() => {
                 match agent::perform_turn(run, &invocation, &record, &turn).await? {
                     Ok(done) => {
@@ -174,8 +183,10 @@ async fn perform_as<'a>(
             }
             (StepPhase::Succeeded, _) => {
                 match output::process_answer(run, &invocation, &policy_gates, (&turn, attempt), parser).await? {
-                    output::AnswerResult::Accepted(text) => return Ok(Some(StepResult::Answered(text))),
-                    output::AnswerResult::Again if invocation.permission.is_some() => return Ok(None),
+                    output::AnswerResult::Accepted(text) => return Ok(Performed::Ended(StepResult::Answered(text))),
+                    output::AnswerResult::Again if invocation.permission.is_some() => {
+                        return Ok(Performed::AskAgain(turn.attempt_after(attempt)));
+                    }
                     output::AnswerResult::Again => {
                         attempt = turn.attempt_after(attempt);
                         (turn, limit) = (agent::Turn::first(&path), 0);
@@ -191,7 +202,9 @@ async fn perform_as<'a>(
             (_, None) => StepFailure::of(crate::replay::activity::error("Failed", "it failed")),
         };
         match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
-            failure::FailureAction::Again(_) if invocation.permission.is_some() => return Ok(None),
+            failure::FailureAction::Again(_) if invocation.permission.is_some() => {
+                return Ok(Performed::AskAgain(turn.attempt_after(attempt)));
+            }
             failure::FailureAction::Again(change) => {
                 gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
                 invocation.overrides.merge(change);
@@ -199,11 +212,11 @@ async fn perform_as<'a>(
             }
             failure::FailureAction::Skip => {
                 output::record_end(run, &invocation, &turn, Start::Skipped).await;
-                return Ok(Some(StepResult::Skipped));
+                return Ok(Performed::Ended(StepResult::Skipped));
             }
             failure::FailureAction::Continue => {
                 output::record_end(run, &invocation, &turn, Start::Failed(failure.error.clone())).await;
-                return Ok(Some(StepResult::Failed(failure.error.message)));
+                return Ok(Performed::Ended(StepResult::Failed(failure.error.message)));
             }
         }
     }

@@ -168,16 +168,8 @@ pub(super) fn next_step(
 
 /// Returns how often this gate had asked before this decision.
 pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
-    // A call that is made once more is the same call: what is asked about it is counted together.
-    let of_one_call = |path: &str| {
-        let call = path.rfind("/.call-").and_then(|at| Some(at + 1 + path.get(at + 1..)?.find('/')?));
-        let (call, beneath) = path.split_at(call?);
-        let names = beneath.split('/').map(|name| name.split_once('#').map_or(name, |(name, _)| name));
-        Some(format!("{call}{}", names.collect::<Vec<_>>().join("/")))
-    };
-    let without_visit = |path: &str| match (of_one_call(path), path.rsplit_once('#')) {
-        (Some(path), _) => path,
-        (None, Some((key, visit))) if !visit.contains('/') => key.to_owned(),
+    let without_visit = |path: &str| match path.rsplit_once('#') {
+        Some((key, visit)) if !visit.contains('/') => key.to_owned(),
         _ => path.to_owned(),
     };
     let own = without_visit(&decided.record.path);

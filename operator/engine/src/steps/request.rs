@@ -9,7 +9,7 @@ use signoff_api::{
     journal::{BlobRef, StepKind, StepRecord},
     names,
 };
-use signoff_expr::text;
+use signoff_expr::{Scope, Template, text};
 
 use crate::{
     journal::values::MAX_VALUE,
@@ -111,32 +111,25 @@ pub(crate) fn ask<'a>(
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, step_scope, step, facts.seq)?;
+    let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
-    let mut prompts = vec![gate.prompt.render(&scope)?];
-    for (prompt, _) in &gate.merged {
-        let prompt = prompt.render(&scope)?;
-        if !prompts.contains(&prompt) {
-            prompts.push(prompt);
-        }
-    }
+    // A question has a form, and nothing to review.
+    let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
+    let mut prompt = joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
     if call.as_ref().is_some_and(|call| call.action.kind == ActionKind::Question) {
-        prompts.insert(0, QUESTION_NOTICE.to_owned());
+        prompt = format!("{QUESTION_NOTICE}\n\n{prompt}");
     }
-    let prompt = prompts.join("\n\n");
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
         return Err(RenderError::Invalid(
             "the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into(),
         ));
     }
-    let mut contexts = Vec::new();
-    for template in gate.context.iter().chain(gate.merged.iter().filter_map(|(_, context)| context.as_ref())) {
-        let context = template.render(&scope)?;
-        if !contexts.contains(&context) {
-            contexts.push(context);
-        }
-    }
-    let own = (!contexts.is_empty()).then(|| contexts.join("\n\n"));
-    let context = own.or_else(|| gate.shows.as_deref().map(text::clean));
+    let contexts: Vec<_> =
+        gate.context.iter().chain(gate.merged.iter().filter_map(|(_, context)| context.as_ref())).collect();
+    let context = match contexts.is_empty() {
+        true => gate.shows.as_deref().map(text::clean),
+        false => Some(joined(&scope, contexts.into_iter())?),
+    };
     let context = with_what_is_beside(context, reviewed.as_ref());
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
@@ -153,7 +146,6 @@ pub(crate) fn ask<'a>(
     let context_ref = whole_context.map(|text| state.store_blob(text));
     let review_ref = whole_review.map(|text| state.store_blob(text));
     drop(state);
-    let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
     let mut request = ApprovalRequest {
@@ -200,6 +192,18 @@ pub(crate) fn ask<'a>(
     let of_record = call.into_iter().flat_map(|call| call.facts);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
+}
+
+/// Renders templates, and joins what they say, each text once.
+fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> Result<String, RenderError> {
+    let mut texts: Vec<String> = Vec::new();
+    for template in templates {
+        let text = template.render(scope)?;
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    Ok(texts.join("\n\n"))
 }
 
 /// Returns the gate's own quorum, and after it those of policies.

@@ -267,11 +267,12 @@ fn destructive_actions_ask_about_what_is_not_known_to_read() {
 #[test]
 fn a_question_is_answered_under_its_call_id_and_approves_nothing() {
     let mut run = run(json!([money()]));
-    let ask = r#"{"questions":[{"id":"how","question":"How much?"}]}"#;
+    let ask = r#"{"questions":[{"id":"how","question":"How much?"}],"context":"order 7"}"#;
     turn(&mut run, "handle", &[("c1", "ask-human", ask), ("c2", "refund", r#"{"amount":1}"#)]);
     let request = &run.asked(GATE).request;
     assert!(request.prompt.starts_with("This answers the agent; it approves nothing. Do not enter secrets."));
     assert_eq!(request.allowed_verdicts, [Verdict::Respond, Verdict::Skip, Verdict::Abort]);
+    assert_eq!((&request.reviews, request.says.as_deref()), (&None, Some("let me see\n\norder 7")));
     let id = request.form.as_ref().unwrap().questions[0].id.clone();
     let mut outcome = decided(Verdict::Respond);
     outcome.response = Some("420".into());
@@ -397,7 +398,7 @@ fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too()
     run.decide(&asked, decided(Verdict::Retry));
     assert_eq!(run.open(), [format!("{GATE}#2")], "the people of the gate approve a further attempt");
     run.approve(&format!("{GATE}#2"));
-    assert_eq!(run.calls(), [format!("{PAY}#2@1")]);
+    assert_eq!(run.calls(), [format!("{PAY}@2")]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::{future::poll_fn, task::Poll};
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, Verdict,
-    approval::{SiblingCall, Source},
+    Outcome, Verdict,
+    approval::Source,
     journal::{StepKind, StepRecord},
 };
 use signoff_expr::text;
@@ -15,7 +15,7 @@ use signoff_expr::text;
 use super::{
     gating::Gating,
     merge, shown,
-    site::{Answered, FACT_TOOL, ToolCallSite, TurnSite, cut},
+    site::{Answered, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut},
 };
 use crate::{
     plan::PlannedStep,
@@ -23,7 +23,7 @@ use crate::{
         run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{DecidedGate, EarlyEnd, gate::decide, verdict_or_end},
+    steps::{DecidedGate, EarlyEnd, gate::decide, request::ReviewSubject, verdict_or_end},
     tools::{arguments::Arguments, question::Asked},
 };
 
@@ -37,39 +37,28 @@ pub(super) enum PeopleSaid {
     Edited(Arguments, Vec<String>),
 }
 
-/// Asks every gate that asks about a call, until all of them have approved it.
+/// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its arguments.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     at: usize,
     site: &ToolCallSite<'a>,
+    proposal: &Proposal,
     gating: &mut Gating<'a>,
-    (arguments, target, action): (&Arguments, &str, &Digest),
-    authors: &[String],
+    editors: &[String],
 ) -> Result<PeopleSaid, EarlyEnd> {
     while let Some(group) = gating.next() {
-        let step = match merge::merged(group, authors) {
+        let step = match merge::merged(group, editors) {
             Ok(step) => step,
-            Err(why) => return Ok(PeopleSaid::Answered(Answered::Result(not_asked(&why)))),
+            Err(why) => return Ok(PeopleSaid::Answered(not_asked(&why))),
         };
-        let subject =
-            shown::call(run, site, turn.agent, &turn.says, others(turn, at), arguments, target, action, group);
-        let base = format!("{}/.gate", site.path);
-        room_to_ask(run, &base).await;
-        let decided = match decide(run, &site.scope, &step, &base, &|_| Ok(Some(subject.clone()))).await {
-            // The request cannot be made from these arguments: people are not asked, so nothing runs.
-            Err(EarlyEnd::Failed(why)) => {
-                return Ok(PeopleSaid::Answered(Answered::Result(not_asked(&why))));
-            }
-            decided => decided?,
+        let subject = shown::call(run, turn, at, site, proposal, group);
+        let (decided, outcome) = match decide_once(run, &site.scope, &step, &site.path, &subject).await? {
+            Ok(decided) => decided,
+            Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
         };
-        let outcome = decided.full_outcome(run).await?;
-        let because =
-            |none: &str| outcome.reason.clone().filter(|r| !r.trim().is_empty()).unwrap_or_else(|| none.to_owned());
         match decided.verdict {
-            Verdict::Approve => {
-                gating.approve(decided.record.input_digest.as_ref());
-            }
+            Verdict::Approve => gating.approve(decided.record.input_digest.as_ref()),
             Verdict::Modify => {
                 let edited = outcome.parameters.as_ref().and_then(|p| p.0.get("arguments")).and_then(Value::as_object);
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
@@ -78,41 +67,15 @@ pub(super) async fn ask<'a>(
                     Err(why) => return Err(EarlyEnd::Failed(decided.describe(&format!(": {why}")))),
                 }
             }
-            Verdict::Reject if !stops(&step) => {
-                return Ok(PeopleSaid::Answered(Answered::Rejected(denied(&outcome, &because))));
-            }
-            Verdict::Respond => {
-                return Ok(PeopleSaid::Answered(Answered::Result(cut(&outcome.response.unwrap_or_default()))));
-            }
-            Verdict::Defer => {
-                let guidance = outcome.guidance.unwrap_or_default();
-                return Ok(PeopleSaid::Answered(Answered::Result(format!(
-                    "Not now. Try another approach: {guidance}"
-                ))));
-            }
-            Verdict::Skip => return Ok(PeopleSaid::Answered(Answered::Result("Skipped by a human".to_owned()))),
-            // A timeout asks again; everything else ends the run.
+            Verdict::Respond => return Ok(PeopleSaid::Answered(answered(outcome.response.as_deref()))),
             _ => {
-                verdict_or_end(run, &decided, &[Verdict::Retry])?;
+                if let Some(answered) = instead(run, &step, &decided, &outcome)? {
+                    return Ok(PeopleSaid::Answered(answered));
+                }
             }
         }
     }
     Ok(PeopleSaid::Approved)
-}
-
-fn not_asked(why: &str) -> String {
-    format!("Error: people cannot be asked about this: {}", text::display(why, 1000))
-}
-
-fn denied(outcome: &signoff_api::Outcome, because: &dyn Fn(&str) -> String) -> String {
-    match outcome.source {
-        Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
-        _ => format!("Denied by a human: {}", because("no reason was given")),
-    }
-}
-
-fn stops(step: &PlannedStep) -> bool {
-    step.gate().is_none_or(|gate| gate.stops_on_reject)
 }
 
 /// Asks people a question of an agent. The answer approves nothing.
@@ -135,29 +98,74 @@ pub(super) async fn ask_people<'a>(
         scope.set("agent", json!(agent));
         Ok(())
     });
-    let subject = shown::question(turn.agent, &turn.says, path, tool, arguments, &asked);
-    let base = format!("{path}/.gate");
+    let subject = shown::question(turn, path, tool, arguments, &asked);
     loop {
-        room_to_ask(run, &base).await;
-        let decided: DecidedGate = match decide(run, &scope, step, &base, &|_| Ok(Some(subject.clone()))).await {
-            Err(EarlyEnd::Failed(why)) => return Ok(Answered::Result(not_asked(&why))),
-            decided => decided?,
+        let (decided, outcome) = match decide_once(run, &scope, step, path, &subject).await? {
+            Ok(decided) => decided,
+            Err(not_asked) => return Ok(not_asked),
         };
-        let outcome = decided.full_outcome(run).await?;
-        match decided.verdict {
-            Verdict::Respond => {
-                let answers = outcome.answers.unwrap_or_default();
-                return Ok(Answered::Result(cut(&asked.answer(&answers))));
-            }
-            Verdict::Skip => return Ok(Answered::Result("Skipped by a human".to_owned())),
-            Verdict::Reject if !stops(step) => {
-                let because = |none: &str| outcome.reason.clone().unwrap_or_else(|| none.to_owned());
-                return Ok(Answered::Result(denied(&outcome, &because)));
-            }
-            _ => {
-                verdict_or_end(run, &decided, &[Verdict::Retry])?;
-            }
+        if decided.verdict == Verdict::Respond {
+            return Ok(answered(Some(&asked.answer(&outcome.answers.unwrap_or_default()))));
         }
+        if let Some(answered) = instead(run, step, &decided, &outcome)? {
+            return Ok(answered);
+        }
+    }
+}
+
+/// Asks at the gate of a call once. The inner error is the result of a call that people cannot be asked about: nothing runs then.
+async fn decide_once<'a>(
+    run: &Run<'a>,
+    scope: &StepScope<'a>,
+    step: &PlannedStep,
+    path: &str,
+    subject: &ReviewSubject,
+) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
+    let base = format!("{path}/.gate");
+    room_to_ask(run, &base).await;
+    let decided = match decide(run, scope, step, &base, &|_| Ok(Some(subject.clone()))).await {
+        Err(EarlyEnd::Failed(why)) => return Ok(Err(not_asked(&why))),
+        decided => decided?,
+    };
+    let outcome = decided.full_outcome(run).await?;
+    Ok(Ok((decided, outcome)))
+}
+
+/// The result of a call that does not run by a verdict. `None`: the gate is asked again, because of a timeout.
+fn instead(
+    run: &Run<'_>,
+    step: &PlannedStep,
+    decided: &DecidedGate,
+    outcome: &Outcome,
+) -> Result<Option<Answered>, EarlyEnd> {
+    let stops = step.gate().is_none_or(|gate| gate.stops_on_reject);
+    Ok(match decided.verdict {
+        Verdict::Reject if !stops => Some(Answered::Rejected(denied(outcome))),
+        Verdict::Skip => Some(Answered::Result("Skipped by a human".to_owned())),
+        Verdict::Defer => {
+            let guidance = outcome.guidance.as_deref().unwrap_or_default();
+            Some(Answered::Result(format!("Not now. Try another approach: {guidance}")))
+        }
+        _ => {
+            verdict_or_end(run, decided, &[Verdict::Retry])?;
+            None
+        }
+    })
+}
+
+fn answered(text: Option<&str>) -> Answered {
+    Answered::Result(cut(text.unwrap_or_default()))
+}
+
+fn not_asked(why: &str) -> Answered {
+    Answered::Result(format!("Error: people cannot be asked about this: {}", text::display(why, 1000)))
+}
+
+fn denied(outcome: &Outcome) -> String {
+    let reason = outcome.reason.as_deref().filter(|reason| !reason.trim().is_empty());
+    match outcome.source {
+        Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
+        _ => format!("Denied by a human: {}", reason.unwrap_or("no reason was given")),
     }
 }
 
@@ -175,8 +183,4 @@ async fn room_to_ask(run: &Run<'_>, base: &str) {
         }
     })
     .await;
-}
-
-fn others(turn: &TurnSite<'_, '_>, at: usize) -> Vec<SiblingCall> {
-    turn.siblings.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, call)| call.clone()).collect()
 }

@@ -16,8 +16,8 @@ use signoff_expr::text;
 
 use super::{
     ask::{PeopleSaid, ask, ask_people},
-    gating::{Cleared, Gating},
-    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, ToolCallSite, TurnSite, cut, cut_at},
+    gating::Gating,
+    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut, cut_at},
     turn::Turn,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     },
     schema::Schema,
     steps::{
-        self, EarlyEnd, StepResult,
+        self, EarlyEnd, Performed, StepResult,
         failure::StepFailure,
         join::{Member, join_all},
     },
@@ -253,6 +253,8 @@ fn reached_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, at: usize) -> Option<i3
     })
 }
 
+/// Makes one call: it is checked, asked about and run, and all of that once more where people changed its arguments or said that it
+/// is made again.
 async fn call_tool<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -261,61 +263,52 @@ async fn call_tool<'a>(
     tool: &'a PlannedTool,
     mut arguments: Arguments,
 ) -> Result<Answered, EarlyEnd> {
-    let mut authors: Vec<String> = Vec::new();
-    let mut changed = false;
+    let result = |text: String| Ok(Answered::Result(text));
+    let (mut editors, mut note, mut attempt) = (Vec::new(), String::new(), 1);
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
         if let Some(why) = too_costly(run, turn, &check).await {
-            return Ok(Answered::Result(format!("Error: the arguments cost too much to check: {why}")));
+            return result(format!("Error: the arguments cost too much to check: {why}"));
         }
         if let Some(why) = problem(run, &check, tool, &arguments) {
-            return Ok(Answered::Result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name)));
+            return result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name));
         }
         if let Some(why) = refused_before(run, turn.seen, tool, &arguments) {
-            return Ok(Answered::Result(why));
+            return result(why);
         }
         let site =
             ToolCallSite { tool, path: path.clone(), scope: scope(turn, tool, &path, &arguments), seen: turn.seen };
         let part = || Part::step(&check, 1);
-        let rendered = run.render(|| within(part, || preview(run, &site))).await;
-        let (target, sends) = match rendered {
-            Ok(rendered) => rendered,
-            Err(why) => {
-                return Ok(Answered::Result(format!(
-                    "Error: {} cannot be called with these arguments: {why}",
-                    tool.name
-                )));
-            }
+        let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
+            Ok(proposal) => proposal,
+            Err(why) => return result(format!("Error: {} cannot be called with these arguments: {why}", tool.name)),
         };
-        let action = json!({
-            "tool": tool.name, "arguments": arguments.text(), "definition": tool.definition, "run": run.plan.uid,
-            "path": path, "target": target, "sends": sends,
-        });
-        let action = Digest::of(&action).map_err(|why| EarlyEnd::Failed(why.to_string()))?;
-        let mut gating =
-            run.render(|| within(part, || Gating::of(run, &site, action.clone()))).await.map_err(EarlyEnd::Failed)?;
-        let edited = match ask(run, turn, at, &site, &mut gating, (&arguments, &target, &action), &authors).await? {
-            PeopleSaid::Approved => None,
+        let gating = run.render(|| within(part, || Gating::of(run, &site, proposal.digest.clone()))).await;
+        let mut gating = gating.map_err(EarlyEnd::Failed)?;
+        match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
+            PeopleSaid::Approved => {}
             PeopleSaid::Answered(answered) => return Ok(answered),
-            PeopleSaid::Edited(edited, by) => Some((edited, by)),
-        };
-        if let Some((edited, by)) = edited {
-            (arguments, changed) = (edited, true);
-            authors.extend(by);
-            continue;
+            PeopleSaid::Edited(edited, by) => {
+                note = format!("A human changed the arguments. This ran: {}\n", edited.text());
+                arguments = edited;
+                editors.extend(by);
+                continue;
+            }
         }
-        let Some(cleared) = gating.clear(&site, sends) else {
+        let Some(cleared) = gating.clear(&site, proposal.sends) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
-        let note = if changed {
-            format!("A human changed the arguments. This ran: {}\n", arguments.text())
-        } else {
-            String::new()
-        };
-        if let Some(result) = perform(run, &site, cleared).await? {
-            return Ok(Answered::Result(format!("{note}{}", cut(&result))));
+        let place = step_path(&site);
+        let performed = steps::perform_call(run, &site.scope, &tool.step, (&place, attempt), site.seen, cleared);
+        match Box::pin(performed).await? {
+            Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
+            Performed::Ended(StepResult::Skipped) => return result(format!("{note}Skipped: the tool was left out")),
+            Performed::Ended(StepResult::Failed(why)) => {
+                return result(format!("{note}Error: {}", text::display(&why, 2000)));
+            }
+            // Every gate that asks about the call is asked again.
+            Performed::AskAgain(next) => attempt = next,
         }
-        // People said that the call is made once more: every gate that asks about it is asked again.
     }
 }
 
@@ -393,16 +386,27 @@ fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, argumen
     })
 }
 
-/// What a call would send: in words, and the digest of all of it where that is known now.
+/// Renders what a call would send, which is what people are asked about.
+fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
+    let (target, sends) = preview(run, site)?;
+    let action = json!({
+        "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
+        "path": site.path, "target": target, "sends": sends,
+    });
+    let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
+    Ok(Proposal { arguments: arguments.clone(), target, sends, digest })
+}
+
+/// Returns what a call would send in words, and the digest of all of it where that is known now.
 fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, Option<Digest>), RenderError> {
     let step = &site.tool.step;
     if let Action::Agent(agent) = &step.action {
         return Ok((format!("agent {}", agent.agent), None));
     }
-    let base = base(site);
-    let mut invocation = StepInvocation::new(&site.scope, step, &base);
+    let path = step_path(site);
+    let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
-    let key = ActivityKey { path: base, attempt: 1, kind: steps::kind(step) };
+    let key = ActivityKey { path, attempt: 1, kind: steps::kind(step) };
     match steps::render_input(run, &invocation, site.seen, &key)? {
         Start::Call(call) => {
             let target = match &call.content {
@@ -416,18 +420,6 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, Option
     }
 }
 
-fn base(site: &ToolCallSite<'_>) -> String {
+fn step_path(site: &ToolCallSite<'_>) -> String {
     format!("{}/{}", site.path, site.tool.step.name)
-}
-
-/// Runs a call. `None`: people said that it is made once more.
-async fn perform<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, cleared: Cleared) -> Result<Option<String>, EarlyEnd> {
-    let base = base(site);
-    let ended = Box::pin(steps::perform_call(run, &site.scope, &site.tool.step, &base, site.seen, cleared)).await?;
-    match ended {
-        Some(StepResult::Answered(text)) => Ok(Some(text)),
-        Some(StepResult::Skipped) => Ok(Some("Skipped: the tool was left out".to_owned())),
-        Some(StepResult::Failed(why)) => Ok(Some(format!("Error: {}", text::display(&why, 2000)))),
-        None => Ok(None),
-    }
 }

@@ -76,14 +76,12 @@ impl<'a> Gating<'a> {
         self.groups.get(self.approved).map(Vec::as_slice)
     }
 
-    /// Records that people approved the call that is asked about next. `bound`: the digest that their gate recorded. Returns
-    /// whether they approved exactly this call.
-    pub(super) fn approve(&mut self, bound: Option<&Digest>) -> bool {
-        let is_this = bound == Some(&self.action);
-        if is_this {
+    /// Records that the gates that were asked approved. `bound`: the digest that their record has; an approval of anything else
+    /// counts for nothing, and they are asked again.
+    pub(super) fn approve(&mut self, bound: Option<&Digest>) {
+        if bound == Some(&self.action) {
             self.approved += 1;
         }
-        is_this
     }
 
     /// The permission, once every gate that asks has approved the call.

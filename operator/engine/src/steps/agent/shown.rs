@@ -4,15 +4,15 @@
 
 use serde_json::json;
 use signoff_api::{
-    Digest, JsonObject, Verdict,
-    approval::{Action, ActionKind, AskingGate, SiblingCall},
+    JsonObject, Verdict,
+    approval::{Action, ActionKind, AskingGate},
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
 
 use super::{
     gating::Asking,
-    site::{FACT_ARGUMENTS, FACT_TOOL, ToolCallSite},
+    site::{FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     replay::{run::Run, scope},
@@ -25,20 +25,16 @@ const MOST_SCHEMA: usize = 16 * 1024;
 /// The most earlier calls that are listed.
 const MOST_DONE: usize = 16;
 
-/// The review of a call.
-#[expect(clippy::too_many_arguments, reason = "the facts of one request")]
+/// The review of a call. `at`: its place in the turn.
 pub(super) fn call<'a>(
     run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    at: usize,
     site: &ToolCallSite<'a>,
-    agent: &str,
-    says: &str,
-    siblings: Vec<SiblingCall>,
-    arguments: &Arguments,
-    target: &str,
-    binds: &Digest,
+    proposal: &Proposal,
     group: &[Asking<'a>],
 ) -> ReviewSubject {
-    let tool = site.tool;
+    let (tool, arguments) = (site.tool, &proposal.arguments);
     let schema = json!({"Modify": {
         "type": "object", "required": ["arguments"], "additionalProperties": false,
         "properties": {"arguments": tool.parameters},
@@ -50,39 +46,34 @@ pub(super) fn call<'a>(
         source: asking.gate.gate.added_by.clone(),
         because: text::display(&asking.because, 500),
     });
+    let siblings = turn.siblings.iter().enumerate().filter(|(other, _)| *other != at);
     let action = Action {
         kind: ActionKind::ToolCall,
-        agent: agent.to_owned(),
+        agent: turn.agent.to_owned(),
         tool: tool.name.clone(),
         effects: tool.effects,
-        target: Some(target.to_owned()),
+        target: Some(proposal.target.clone()),
         definition: Some(tool.definition.clone()),
         attempts: Some(tool.step.retry.limit.unwrap_or(0) + 1),
         gates: gates.collect(),
-        siblings,
+        siblings: siblings.map(|(_, call)| call.clone()).collect(),
         done: done(run, site.seen),
     };
-    let parameters = schema.as_object().filter(|_| is_short).cloned().map(JsonObject);
-    let withheld = if is_short { Vec::new() } else { vec![Verdict::Modify] };
-    review(
-        &site.path,
-        arguments,
-        binds.clone(),
-        CallReview {
-            action,
-            says: own_words(says),
-            parameters,
-            form: None,
-            withheld,
-            facts: facts(&tool.name, arguments),
-        },
-    )
+    let call = CallReview {
+        action,
+        says: own_words(&turn.says),
+        parameters: schema.as_object().filter(|_| is_short).cloned().map(JsonObject),
+        form: None,
+        withheld: if is_short { Vec::new() } else { vec![Verdict::Modify] },
+        facts: facts(&tool.name, arguments),
+    };
+    let subject = ReviewSubject::of(&site.path, arguments.text());
+    ReviewSubject { binds: Some(proposal.digest.clone()), call: Some(Box::new(call)), ..subject }
 }
 
-/// The review of a question.
+/// The review of a question. Its form is all that there is to review.
 pub(super) fn question(
-    agent: &str,
-    says: &str,
+    turn: &TurnSite<'_, '_>,
     path: &str,
     tool: &str,
     arguments: &Arguments,
@@ -90,7 +81,7 @@ pub(super) fn question(
 ) -> ReviewSubject {
     let action = Action {
         kind: ActionKind::Question,
-        agent: agent.to_owned(),
+        agent: turn.agent.to_owned(),
         tool: tool.to_owned(),
         effects: None,
         target: None,
@@ -100,19 +91,17 @@ pub(super) fn question(
         siblings: Vec::new(),
         done: Vec::new(),
     };
+    let words: Vec<_> = [Some(turn.says.as_str()), asked.context.as_deref()].into_iter().flatten().collect();
     let call = CallReview {
         action,
-        says: own_words(says),
+        says: own_words(&words.join("\n\n")),
         parameters: None,
         form: Some(asked.form.clone()),
         withheld: Vec::new(),
         facts: facts(tool, arguments),
     };
-    review(path, arguments, arguments.digest(), call)
-}
-
-fn review(path: &str, arguments: &Arguments, binds: Digest, call: CallReview) -> ReviewSubject {
-    ReviewSubject { binds: Some(binds), call: Some(Box::new(call)), ..ReviewSubject::of(path, arguments.text()) }
+    let subject = ReviewSubject::of(path, arguments.text());
+    ReviewSubject { binds: Some(arguments.digest()), call: Some(Box::new(call)), ..subject }
 }
 
 /// The facts of the record of a gate, by which a rejected call is known again.
@@ -121,7 +110,7 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
 }
 
 fn own_words(says: &str) -> Option<String> {
-    (!says.trim().is_empty()).then(|| text::first(says, 4096).to_owned())
+    (!says.trim().is_empty()).then(|| text::first(says.trim(), 4096).to_owned())
 }
 
 /// What became of the calls that the run made before, the newest last.

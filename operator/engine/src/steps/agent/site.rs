@@ -1,11 +1,12 @@
 //! Where a tool is called, in which turn, and what comes of it; and the facts by which the record of its gate is known again.
 
-use signoff_api::approval::SiblingCall;
+use signoff_api::{Digest, approval::SiblingCall};
 use signoff_expr::text;
 
 use crate::{
     plan::PlannedTool,
     replay::{scope::StepScope, step_invocation::StepInvocation},
+    tools::arguments::Arguments,
 };
 
 /// The bytes of a result that the model is told.
@@ -26,6 +27,17 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) seen: i64,
 }
 
+/// What a call would do, rendered: what people approve.
+pub(super) struct Proposal {
+    pub(super) arguments: Arguments,
+    /// Its method and address, its image, or its agent.
+    pub(super) target: String,
+    /// The digest of what is sent, where that is known before it is sent.
+    pub(super) sends: Option<Digest>,
+    /// The digest of all of it.
+    pub(super) digest: Digest,
+}
+
 /// What all calls of a turn share.
 pub(super) struct TurnSite<'t, 'a> {
     pub(super) invocation: &'t StepInvocation<'a>,
@@ -34,6 +46,7 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) path: String,
     /// The number before which everything is known that decides about the calls.
     pub(super) seen: i64,
+    /// The text of the model beside its calls.
     pub(super) says: String,
     pub(super) truncated: bool,
     pub(super) siblings: Vec<SiblingCall>,
@@ -47,11 +60,12 @@ pub(super) enum Answered {
     Rejected(String),
 }
 
-/// The result as the model is told it.
+/// Cuts a result to what the model is told of it.
 pub(super) fn cut(result: &str) -> String {
     cut_at(&text::clean(result), RESULT)
 }
 
+/// Cuts a text, and says so.
 pub(super) fn cut_at(result: &str, most: usize) -> String {
     let shown = text::first(result, most);
     if shown.len() == result.len() {

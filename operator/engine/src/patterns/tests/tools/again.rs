@@ -9,8 +9,21 @@ use super::{GATE, PAY, gates, money, result, run, spec, told, turn};
 use crate::{
     Fact,
     tests::test_run::{TestRun, agent, decided, gate},
-    transition::Reply,
+    transition::{Failure, Reply},
 };
+
+/// A failure that says nothing about what the other side did.
+fn no_answer() -> Failure {
+    Failure {
+        class: "Timeout".into(),
+        message: "no answer".into(),
+        retryable: true,
+        unknown: false,
+        not_before: None,
+        facts: BTreeMap::new(),
+        log: None,
+    }
+}
 
 #[test]
 fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
@@ -22,17 +35,8 @@ fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
     assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().attempts, Some(3));
     run.approve(GATE);
     // No answer came: nothing says that the first attempt did nothing.
-    let failure = crate::transition::Failure {
-        class: "Timeout".into(),
-        message: "no answer".into(),
-        retryable: true,
-        unknown: false,
-        not_before: None,
-        facts: BTreeMap::new(),
-        log: None,
-    };
     let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
+    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(no_answer()), at }]);
     assert_eq!(run.open(), [format!("{GATE}#2")]);
 }
 
@@ -126,10 +130,9 @@ fn people_who_order_a_call_again_and_again_are_asked_three_times() {
     let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
     let mut run = run(json!([errors]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    let place = |visit: i32| if visit == 1 { PAY.to_owned() } else { format!("{PAY}#{visit}") };
-    for visit in 1..=4 {
-        run.fail(&place(visit), 1, false, true);
-        run.decide(&format!("{}/.error", place(visit)), decided(Verdict::Retry));
+    for (attempt, visit) in (1..=4).zip(["", "#2", "#3", "#4"]) {
+        run.fail(PAY, attempt, false, true);
+        run.decide(&format!("{PAY}/.error{visit}"), decided(Verdict::Retry));
     }
     assert!(run.transition.end.is_some(), "{:?}", run.calls());
 }
@@ -151,17 +154,8 @@ fn a_model_that_does_not_answer_is_asked_again_without_beginning_an_approved_age
     let place = "lead/.turn-1/.call-1/sub";
     turn(&mut run, place, &[("n1", "refund", r#"{"amount":1}"#)]);
     run.reply(&format!("{place}/.turn-1/.call-1/pay"), 1, "paid");
-    let failure = crate::transition::Failure {
-        class: "Timeout".into(),
-        message: "no answer".into(),
-        retryable: true,
-        unknown: false,
-        not_before: None,
-        facts: BTreeMap::new(),
-        log: None,
-    };
     let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: format!("{place}/.turn-2"), attempt: 1, result: Err(failure), at }]);
+    run.take(vec![Fact::CallFinished { path: format!("{place}/.turn-2"), attempt: 1, result: Err(no_answer()), at }]);
     run.later(5);
     assert_eq!((run.open().len(), run.calls()), (0, vec![format!("{place}/.turn-2@2")]));
 }
