@@ -41,14 +41,6 @@ pub enum GateType {
     Question,
 }
 
-impl GateType {
-    /// Whether the gate asks about calls of tools.
-    #[must_use]
-    pub fn is_of_calls(self) -> bool {
-        matches!(self, Self::ToolExecution | Self::SpecificTools | Self::DestructiveActions | Self::Custom)
-    }
-}
-
 /// A user, a group or a service account that can decide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -110,6 +110,14 @@ pub struct WorkflowSpec {
     pub ttl_after_finished: Option<Span>,
 }
 
+impl WorkflowSpec {
+    /// Whether a step runs only as a tool, and is no part of the order.
+    #[must_use]
+    pub fn runs_as_tool(&self, step: &Step) -> bool {
+        step.branch.is_none() && self.tools.iter().any(|tool| tool.step == step.name)
+    }
+}
+
 /// One parameter of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -14,6 +14,7 @@
 //! * `gate`: the subject of a gate, its verdicts, the meaning of a decision
 //! * [`plan`] and [`policy`]: a checked Workflow, merged with the policies of administrators
 //! * `patterns` and `steps`: the patterns (`chain`, `dag`, ...) and the kinds of steps (`agent`, `http`, ...)
+//! * [`tools`]: the calls of tools by agents, as far as they are pure values
 //! * `replay`: activities and the values that templates see
 //! * [`journal`], [`transition`], [`status`]: the state of a run, and the types that go in and out
 //!
@@ -35,6 +36,7 @@ pub mod journal;
 pub mod plan;
 pub mod policy;
 pub mod status;
+pub mod tools;
 pub mod transition;
 
 mod advance;
@@ -46,7 +48,6 @@ mod schema;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod tools;
 
 pub use advance::{advance, advance_quarantined};
 pub use crd_rules::prepare;

@@ -58,9 +58,6 @@ pub(crate) use pod::is_quantity;
 pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
-/// What a path without counts has before the step of a tool.
-const CALL_SEGMENT: &str = "/.call/";
-
 /// The administrator's settings for all runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -207,8 +204,8 @@ impl Plan {
         let of_revisers = self.revisers.iter().flat_map(|reviser| &reviser.policy_gates);
         let mut all =
             of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
-        // What a call runs is a step of its tool, whoever calls it.
-        match place.rfind(CALL_SEGMENT).and_then(|at| place.get(at + 1..)) {
+        // The step of a tool has one place, for every agent that calls it.
+        match place.rfind(planned_step::CALL).and_then(|at| place.get(at..)) {
             Some(of_tool) => {
                 self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates()).find(|step| step.path == of_tool)
             }

@@ -1,9 +1,37 @@
-//! The calls of tools by agents: their arguments, names and lists, and the built-in question. All *(pure)*.
+//! The calls of tools by agents: their arguments, names and lists, the gates in front of them, and the built-in question. All *(pure)*.
 //!
 //! **Invariant:** what a model wrote is parsed once, here, and everything else reads the canonical text.
 
 pub(crate) mod arguments;
 pub(crate) mod lists;
 pub(crate) mod names;
+pub(crate) mod presets;
 pub(crate) mod question;
 pub(crate) mod rule;
+
+use signoff_api::{
+    WorkflowSpec,
+    tool::Tool,
+    workflow::{Agent, Gate},
+};
+
+use lists::{Selection, ToolList};
+use rule::CallRule;
+
+pub use names::is_built_in;
+
+/// Returns the tools that an agent may call: those of the spec in their order, then the built-in ones.
+#[must_use]
+pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
+    let list = ToolList::of(&agent.tools);
+    let own = spec.tools.iter().map(|tool| tool.name.as_str());
+    let listed = own.filter(|name| matches!(list.selects(name), Selection::Listed(_)));
+    listed.chain(agent.tools.iter().map(String::as_str).filter(|name| is_built_in(name))).collect()
+}
+
+/// Whether a gate, or one of its preset, would ask about a call of a tool, its condition aside.
+#[must_use]
+pub fn asks(gate: &Gate, tool: &Tool) -> bool {
+    let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
+    rules.map(|(_, rule)| rule).any(|rule| rule.reason(&tool.name, tool.effects).is_some())
+}

@@ -11,7 +11,6 @@ use std::{
 use signoff_api::{
     JsonObject,
     step::OnError,
-    tool::Preset,
     workflow::{Gate, SpecGateType, WorkflowSpec},
 };
 use signoff_expr::{Known, Members};
@@ -21,7 +20,10 @@ use super::{
     step::{PlanContext, StepContext},
 };
 
-use crate::gate::subject::GateSubject;
+use crate::{
+    gate::subject::GateSubject,
+    tools::{presets::expanded, rule::CallRule},
+};
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;
@@ -68,7 +70,7 @@ impl<'a> Gates<'a> {
 
     /// The gates in front of tools.
     pub(super) fn of_calls(&self) -> impl Iterator<Item = &(String, Cow<'a, Gate>)> {
-        self.list.iter().filter(|(_, gate)| gate.type_.is_some_and(is_of_calls))
+        self.list.iter().filter(|(_, gate)| CallRule::of(gate).is_some())
     }
 
     /// The gate that is for this step, and whether it names it: by its name, or by its branch and name.
@@ -84,35 +86,6 @@ impl<'a> Gates<'a> {
         }
         let general = || self.of_type(type_).find(|(_, gate)| gate.steps.is_empty());
         named.map(|found| (found, true)).or_else(|| general().map(|found| (found, false)))
-    }
-}
-
-fn is_of_calls(type_: SpecGateType) -> bool {
-    use SpecGateType::{Custom, DestructiveActions, SpecificTools, ToolExecution};
-    matches!(type_, ToolExecution | SpecificTools | DestructiveActions | Custom)
-}
-
-/// The gates that an entry stands for: itself, or those of its preset. `plans`: whether the run has a plan to approve.
-fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
-    let Some(preset) = gate.preset else { return vec![Cow::Borrowed(gate)] };
-    let one = |name: &str, type_| {
-        let name = format!("{}.{name}", gate.name);
-        Cow::Owned(Gate { name, type_: Some(type_), preset: Some(preset), ..gate.clone() })
-    };
-    let destructive = || one("destructive", SpecGateType::DestructiveActions);
-    let strict = || vec![one("tools", SpecGateType::ToolExecution), one("final", SpecGateType::FinalResponse)];
-    match preset {
-        Preset::Minimal => vec![destructive()],
-        Preset::Standard => {
-            let tools = ["web_search", "send_email", "api_call"].map(str::to_owned).to_vec();
-            let specific = one("specific", SpecGateType::SpecificTools).into_owned();
-            vec![destructive(), Cow::Owned(Gate { tools, allowed_tools: Vec::new(), ..specific })]
-        }
-        Preset::Strict => strict(),
-        Preset::Paranoid => {
-            let plan = plans.then(|| one("plan", SpecGateType::PlanApproval));
-            strict().into_iter().chain(plan).collect()
-        }
     }
 }
 

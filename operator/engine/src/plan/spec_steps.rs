@@ -36,7 +36,7 @@ impl<'a> SpecSteps<'a> {
         let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step };
         let steps = spec.steps.iter().enumerate().map(one);
         // What a tool runs is not part of the order.
-        Self(steps.filter(|one| !is_of_tool(spec, one.step)).collect())
+        Self(steps.filter(|one| !spec.runs_as_tool(one.step)).collect())
     }
 
     /// All of them, in the order of the list.
@@ -61,11 +61,6 @@ impl<'a> SpecSteps<'a> {
     fn branchless(&self) -> impl Iterator<Item = &SpecStep<'a>> {
         self.0.iter().filter(|one| one.step.branch.is_none())
     }
-}
-
-/// Whether a tool runs this step.
-pub(super) fn is_of_tool(spec: &WorkflowSpec, step: &Step) -> bool {
-    step.branch.is_none() && spec.tools.iter().any(|tool| tool.step == step.name)
 }
 
 impl Validator<'_> {

@@ -17,7 +17,6 @@ use signoff_expr::{Condition, Known, Members};
 use super::{
     PlannedStep, Validator,
     planned_step::CALL,
-    spec_steps::is_of_tool,
     step::{PlanContext, StepContext},
 };
 
@@ -25,6 +24,7 @@ use crate::{
     gate::subject::GateSubject,
     schema::Schema,
     tools::{
+        self,
         lists::{Selection, ToolList},
         names,
         rule::CallRule,
@@ -81,7 +81,6 @@ pub(crate) struct PlannedTools {
 impl Validator<'_> {
     /// Returns the tools that an agent may call.
     pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
-        let list = ToolList::of(&agent.tools);
         for (at, entry) in agent.tools.iter().enumerate() {
             let one = ToolList::of(std::slice::from_ref(entry));
             let names_one = spec.tools.iter().any(|tool| matches!(one.selects(&tool.name), Selection::Listed(_)));
@@ -94,10 +93,7 @@ impl Validator<'_> {
                 self.error(format!("{field}.tools[{at}]"), message);
             }
         }
-        let own = spec.tools.iter().map(|tool| tool.name.as_str());
-        let listed = |name: &&str| matches!(list.selects(name), Selection::Listed(_));
-        let built_in = agent.tools.iter().map(String::as_str).filter(|name| names::is_built_in(name));
-        own.filter(listed).chain(built_in).map(str::to_owned).collect()
+        tools::offered(spec, agent).into_iter().map(str::to_owned).collect()
     }
 
     /// Plans the tools and the gates in front of them.
@@ -147,7 +143,7 @@ impl Validator<'_> {
             self.error(format!("{field}.parameters"), why);
         }
         let Some((at, step)) =
-            plan.spec.steps.iter().enumerate().find(|(_, step)| is_of_tool(plan.spec, step) && step.name == tool.step)
+            plan.spec.steps.iter().enumerate().find(|(_, step)| step.branch.is_none() && step.name == tool.step)
         else {
             let hint = self.did_you_mean(&tool.step, plan.spec.steps.iter().map(|step| step.name.as_str()));
             let message = format!("there is no step {} without a branch in spec.steps: add it{hint}", tool.step);
@@ -196,18 +192,8 @@ impl Validator<'_> {
     }
 
     fn call_gate(&mut self, plan: &PlanContext<'_>, field: &str, gate: &Gate, known: &Known) -> Option<CallGate> {
-        let (type_, rule) = match gate.type_? {
-            SpecGateType::ToolExecution => {
-                (GateType::ToolExecution, CallRule::Every(ToolList::of(&gate.allowed_tools)))
-            }
-            SpecGateType::SpecificTools => (GateType::SpecificTools, CallRule::Listed(ToolList::of(&gate.tools))),
-            SpecGateType::DestructiveActions => {
-                (GateType::DestructiveActions, CallRule::Destructive(ToolList::of(&gate.allowed_tools)))
-            }
-            SpecGateType::Custom => (GateType::Custom, CallRule::Condition),
-            _ => return None,
-        };
-        if gate.type_ == Some(SpecGateType::SpecificTools) && gate.tools.is_empty() {
+        let (type_, rule) = CallRule::of(gate)?;
+        if type_ == GateType::SpecificTools && gate.tools.is_empty() {
             self.error(format!("{field}.tools"), "the gate would never open: list the tools that it asks about");
         }
         if type_ == GateType::Custom && gate.condition.is_none() {

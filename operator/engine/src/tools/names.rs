@@ -27,7 +27,8 @@ const MAX_WIRE_CHARS: usize = 64;
 const HASH_DIGITS: usize = 16;
 
 /// Whether this is a name of the built-in tool.
-pub(crate) fn is_built_in(name: &str) -> bool {
+#[must_use]
+pub fn is_built_in(name: &str) -> bool {
     BUILT_IN.contains(&name)
 }
 

@@ -1,6 +1,10 @@
 //! The calls that a gate asks about, by its type and lists; and why, in words for people.
 
-use signoff_api::tool::Effects;
+use signoff_api::{
+    gate::GateType,
+    tool::Effects,
+    workflow::{Gate, SpecGateType},
+};
 
 use super::lists::{Selection, ToolList};
 
@@ -18,6 +22,23 @@ pub(crate) enum CallRule {
 }
 
 impl CallRule {
+    /// Returns the type and the rule of a gate in front of tools, and nothing for any other gate.
+    pub(crate) fn of(gate: &Gate) -> Option<(GateType, Self)> {
+        let allowed = || ToolList::of(&gate.allowed_tools);
+        Some(match gate.type_? {
+            SpecGateType::ToolExecution => (GateType::ToolExecution, Self::Every(allowed())),
+            SpecGateType::SpecificTools => (GateType::SpecificTools, Self::Listed(ToolList::of(&gate.tools))),
+            SpecGateType::DestructiveActions => (GateType::DestructiveActions, Self::Destructive(allowed())),
+            SpecGateType::Custom => (GateType::Custom, Self::Condition),
+            SpecGateType::PlanApproval
+            | SpecGateType::FinalResponse
+            | SpecGateType::OutputValidation
+            | SpecGateType::ErrorEscalation
+            | SpecGateType::StepStart
+            | SpecGateType::Question => return None,
+        })
+    }
+
     /// Why a gate with this rule asks about a call of a tool; `None` where it does not.
     pub(crate) fn reason(&self, tool: &str, effects: Option<Effects>) -> Option<String> {
         let allows = |list: &ToolList, else_: String| match list.selects(tool) {

@@ -27,7 +27,7 @@ pub(super) type Ends = Vec<(String, Option<String>)>;
 pub(super) fn flow(workflow: &Workflow) -> Flow {
     let mut spec = workflow.spec.clone();
     // Steps of tools run when a model calls them, in no order.
-    spec.steps.retain(|step| !tools::is_of_tool(&workflow.spec, step));
+    spec.steps.retain(|step| !workflow.spec.runs_as_tool(step));
     let spec = &spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));

@@ -5,17 +5,13 @@
 use serde::Serialize;
 use signoff_api::{
     WorkflowSpec,
-    step::Step as Spec,
-    tool::{Effects, Preset, Tool},
+    tool::{Effects, Tool},
     workflow::{Agent, Gate, SpecGateType},
 };
 
-use super::build::does;
+use signoff_engine::tools;
 
-/// The names that agents can use for the built-in tool that asks people.
-const ASK_HUMAN: [&str; 3] = ["ask-human", "human_intervention.request", "handoff_to_user"];
-/// The tools that the preset `standard` asks about.
-const STANDARD: [&str; 3] = ["web_search", "send_email", "api_call"];
+use super::build::does;
 
 /// An agent that may call tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,31 +57,29 @@ pub struct AskingGate {
     pub only_if: Option<String>,
 }
 
-/// Whether a step runs only as a tool.
-pub(super) fn is_of_tool(spec: &WorkflowSpec, step: &Spec) -> bool {
-    step.branch.is_none() && spec.tools.iter().any(|tool| tool.step == step.name)
-}
-
 /// Returns the agents that may call tools.
 pub(super) fn agents(spec: &WorkflowSpec) -> Vec<AgentTools> {
     spec.agents.iter().filter(|agent| !agent.tools.is_empty()).map(|agent| of_agent(spec, agent)).collect()
 }
 
 fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
-    let own = spec.tools.iter().filter(|tool| selects(&agent.tools, &tool.name)).map(|tool| offered(spec, tool));
-    let asks = agent.tools.iter().filter(|name| ASK_HUMAN.contains(&name.as_str())).map(|name| OfferedTool {
-        name: name.clone(),
-        does: "asks people".to_owned(),
-        effects: None,
-        gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
-    });
+    let tool = |name: &str| match spec.tools.iter().find(|tool| tool.name == name) {
+        Some(tool) => offered(spec, tool),
+        None => OfferedTool {
+            name: name.to_owned(),
+            does: "asks people".to_owned(),
+            effects: None,
+            gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
+        },
+    };
+    let tools = tools::offered(spec, agent).into_iter().map(tool).collect();
     let limits = agent.limits.unwrap_or_default();
-    AgentTools { agent: agent.name.clone(), turns: limits.turns, calls: limits.calls, tools: own.chain(asks).collect() }
+    AgentTools { agent: agent.name.clone(), turns: limits.turns, calls: limits.calls, tools }
 }
 
 fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     let step = spec.steps.iter().find(|step| step.branch.is_none() && step.name == tool.step);
-    let mut gates = asking(spec, |gate| asks(gate, tool));
+    let mut gates = asking(spec, |gate| tools::asks(gate, tool));
     // The gate before the step asks separately, about the rendered request.
     let starts = step.filter(|step| step.pod.is_some() || step.http.is_some());
     let at_start = || spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
@@ -113,43 +107,6 @@ fn shown(gate: &Gate) -> AskingGate {
         None => name(serde_json::to_value(gate.type_)).unwrap_or_default(),
     };
     AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone() }
-}
-
-/// Whether a gate would ask about a call of the tool, its condition aside.
-fn asks(gate: &Gate, tool: &Tool) -> bool {
-    let is_allowed = || selects(&gate.allowed_tools, &tool.name);
-    let is_refused = || excludes(&gate.allowed_tools, &tool.name);
-    let destructive = || is_refused() || (tool.effects() != Effects::Read && !is_allowed());
-    match (gate.preset, gate.type_) {
-        (Some(Preset::Minimal), _) => destructive(),
-        (Some(Preset::Standard), _) => destructive() || STANDARD.contains(&tool.name.as_str()),
-        (Some(Preset::Strict | Preset::Paranoid), _) | (None, Some(SpecGateType::ToolExecution)) => !is_allowed(),
-        (None, Some(SpecGateType::Custom)) => true,
-        (None, Some(SpecGateType::SpecificTools)) => selects(&gate.tools, &tool.name),
-        (None, Some(SpecGateType::DestructiveActions)) => destructive(),
-        (None, _) => false,
-    }
-}
-
-/// Whether a list selects a name: an entry matches, and no entry with `!` does.
-fn selects(list: &[String], name: &str) -> bool {
-    list.iter().any(|glob| is_like(glob, name)) && !excludes(list, name)
-}
-
-fn excludes(list: &[String], name: &str) -> bool {
-    list.iter().filter_map(|entry| entry.strip_prefix('!')).any(|glob| is_like(glob, name))
-}
-
-/// Whether a glob, in which `*` matches any characters, matches a whole name.
-fn is_like(glob: &str, name: &str) -> bool {
-    let mut parts = glob.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = rest.get(at + part.len()..).unwrap_or_default();
-    }
-    rest.ends_with(last)
 }
 
 #[cfg(test)]

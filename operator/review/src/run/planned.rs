@@ -44,9 +44,7 @@ pub fn planned(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<Planned> {
         let mut taken = branches.filter(|branch| begun.contains(*branch)).peekable();
         pattern.routing.is_none() || taken.peek().is_none() || taken.any(|branch| step.branch.as_ref() == Some(branch))
     };
-    // A step of a tool runs only where an agent calls it.
-    let is_tool = |step: &Step| spec.tools.iter().any(|tool| tool.step == step.name);
-    steps.extend(spec.steps.iter().filter(chosen).filter(|step| !is_tool(step)).map(|step| {
+    steps.extend(spec.steps.iter().filter(chosen).filter(|step| !spec.runs_as_tool(step)).map(|step| {
         let path = step.branch.as_ref().map_or_else(|| step.name.clone(), |branch| format!("{branch}/{}", step.name));
         Planned::new(&path, kind(step))
     }));

@@ -61,10 +61,7 @@ pub const ENDS: (usize, usize) = (0, 1);
 impl Graph {
     /// Returns the graph of a run.
     pub fn of(workflow: &Workflow, address: &Address) -> Self {
-        // A step of a tool is no part of the order: its records hang beneath the agent that calls it.
-        let mut order = workflow.clone();
-        order.spec.steps.retain(|step| !workflow.spec.tools.iter().any(|tool| tool.step == step.name));
-        let flow = Flow::of(&order);
+        let flow = Flow::of(workflow);
         let mut graph = Self::default();
         graph.add("", "begin");
         graph.add("", "end");
