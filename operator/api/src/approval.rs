@@ -159,7 +159,7 @@ pub struct ApprovalRequest {
     /// The call of a tool, or the question of an agent, that is asked about. `reviews` has the arguments of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// What the agent wrote beside the call: its own words and no fact; the first 4 KiB.
+    /// The text of the agent beside the call, the first 4 KiB. It is text of a model and is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub says: Option<String>,

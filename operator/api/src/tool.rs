@@ -1,6 +1,6 @@
 //! The tools of agents: a tool is a step of the Workflow, with a description and a schema of its parameters for the model.
 //!
-//! The step says what runs; the tool says what a model is told about it.
+//! The step defines the action; the tool defines the description, the schema and the effects for models and gates.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -19,26 +19,26 @@ pub struct Tool {
     /// read `args`, `inputs` and `run`.
     #[schemars(length(min = 1, max = 63))]
     pub step: String,
-    /// What the tool does, for the model.
+    /// The description of the tool for the model.
     #[schemars(length(min = 1, max = 1024))]
     pub description: String,
     /// The JSON Schema of the arguments, of type object. Default: no arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
-    /// What a call can change. Default: unknown, which counts as `irreversible`.
+    /// The effects of a call. Default: unknown, which counts as `irreversible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
 }
 
 impl Tool {
-    /// Returns what a call can change.
+    /// Returns the effects of a call; unknown effects count as irreversible.
     #[must_use]
     pub fn effects(&self) -> Effects {
         self.effects.unwrap_or(Effects::Irreversible)
     }
 }
 
-/// What a call of a tool can change, from the least to the most.
+/// The effects of a call of a tool, from the least to the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Effects {

@@ -3,6 +3,7 @@
 //! It must not know a command of either program.
 
 pub mod editor;
+pub mod facts;
 pub mod sanitize;
 pub mod status;
 pub mod style;

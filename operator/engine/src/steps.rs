@@ -103,7 +103,7 @@ pub(crate) async fn perform<'a>(
     }
 }
 
-/// What became of a step.
+/// The end of a step, or the request for a further approval.
 pub(crate) enum Performed {
     Ended(StepResult),
     /// The call of a tool shall be made once more, as this attempt, if the gates in front of it allow that.

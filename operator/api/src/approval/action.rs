@@ -12,7 +12,7 @@ use crate::{digest::Digest, gate::GateType, tool::Effects};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Action {
-    /// What the request is about.
+    /// The kind of the action.
     pub kind: ActionKind,
     /// The agent that calls or asks.
     #[schemars(length(min = 1, max = 63))]
@@ -20,17 +20,18 @@ pub struct Action {
     /// The name of the tool.
     #[schemars(length(min = 1, max = 64))]
     pub tool: String,
-    /// What the call can change. Unknown counts as `irreversible`.
+    /// The effects of the call, as its tool declares them. Absent effects are unknown and count as `irreversible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
-    /// What would be called, rendered from the arguments: `POST https://bank.example/refunds`, `image busybox:1.36`, `agent critic`.
+    /// The target of the call, rendered from the arguments: `POST https://bank.example/refunds`, `image busybox:1.36` or
+    /// `agent critic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub target: Option<String>,
     /// The digest of the definition of the tool and its step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Digest>,
-    /// How often the call is made at most. Another attempt follows only on a known failure.
+    /// The largest number of attempts at the call. Another attempt follows only on a known failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 21))]
     pub attempts: Option<i32>,
@@ -44,7 +45,7 @@ pub struct Action {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub siblings: Vec<SiblingCall>,
-    /// The calls that the run made before this turn, the newest last: the tool and what became of the call.
+    /// The calls that the run made before this turn, the newest last: the tool and the outcome of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -75,7 +76,7 @@ pub struct AskingGate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub source: Option<String>,
-    /// Why the gate asks, in words for users.
+    /// The reason why the gate asks, for users.
     #[schemars(length(min = 1, max = 512))]
     pub because: String,
 }

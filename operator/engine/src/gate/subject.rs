@@ -144,7 +144,7 @@ impl GateSubject {
         };
         let text = || json!({"type": "string", "minLength": 1});
         let schemas = match self {
-            // What a call takes is said by its tool.
+            // The tool of a call defines its parameters.
             Self::Step(_) | Self::Result | Self::Final(_) | Self::Output | Self::Call(_) | Self::Question => {
                 return None;
             }

@@ -35,7 +35,7 @@ impl<'a> SpecSteps<'a> {
     pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
         let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step };
         let steps = spec.steps.iter().enumerate().map(one);
-        // What a tool runs is not part of the order.
+        // The steps of tools are not part of the order.
         Self(steps.filter(|one| !spec.runs_as_tool(one.step)).collect())
     }
 

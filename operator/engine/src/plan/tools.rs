@@ -52,7 +52,7 @@ pub(crate) struct PlannedTool {
 }
 
 impl PlannedTool {
-    /// What a call can change; unknown counts as irreversible.
+    /// Returns the effects of a call; unknown effects count as irreversible.
     pub(crate) fn effects(&self) -> Effects {
         self.effects.unwrap_or(Effects::Irreversible)
     }
@@ -74,7 +74,7 @@ pub(crate) struct PlannedTools {
     pub(crate) tools: BTreeMap<String, PlannedTool>,
     /// In the order of `spec.gates`.
     pub(crate) gates: Vec<CallGate>,
-    /// The gate that says whom agents ask.
+    /// The gate of the questions of agents.
     pub(crate) question: Option<PlannedStep>,
 }
 
@@ -239,7 +239,7 @@ impl Validator<'_> {
         self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known, GateSubject::Question)
     }
 
-    /// Complains about agents that call themselves, and about agents that are too deep for the journal.
+    /// Reports agents that call themselves, and agents that call each other too deep.
     fn check_nesting(&mut self, plan: &PlanContext<'_>) {
         let called = |agent: &str| -> Vec<String> {
             let names = plan.agents.get(agent).into_iter().flat_map(|agent| &agent.tools);
@@ -279,7 +279,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Complains about questions that nobody is asked, and warns of tools without gates.
+    /// Reports agents that ask people without a question gate, and warns of tools without gates.
     fn check_gates_of_tools(&mut self, plan: &PlanContext<'_>, planned: &PlannedTools) {
         for (at, agent) in plan.spec.agents.iter().enumerate() {
             if agent.tools.iter().any(|name| names::is_built_in(name)) && planned.question.is_none() {

@@ -1,4 +1,4 @@
-//! A turn of an agent that called tools: what it said, its calls, and the result of each.
+//! A turn of an agent that called tools: its text, its calls, and the result of each.
 
 use crate::transition::ToolCall;
 

@@ -65,7 +65,7 @@ pub(super) async fn decide<'a>(
     let Some((_, asked)) = step.escalation.as_ref().filter(|_| is_unknown || !step.escalates_unknown_only) else {
         if step.is_tool() && is_unknown {
             let why = format!(
-                "step {name}: {}; nobody was asked, and the call must not be repeated: add a gate of the type errorEscalation",
+                "step {name}: {}; the call must not be repeated, and no gate asks people about its outcome: add a gate of the type errorEscalation",
                 error.message
             );
             return Err(EarlyEnd::Failed(why));

@@ -85,7 +85,7 @@ pub(super) async fn process_answer<'a>(
     Ok(settled)
 }
 
-/// Records what a step came to, where its agent called tools: the record of the step is then that of its first turn.
+/// Records the end of a step whose agent called tools: the record of the step itself is that of its first turn.
 pub(super) async fn record_end<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, turn: &Turn, end: Start) {
     if turn.number > 1 {
         record(run, invocation, &end).await;

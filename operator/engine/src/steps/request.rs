@@ -51,13 +51,13 @@ pub(crate) struct CallReview {
     pub(crate) parameters: Option<JsonObject>,
     /// The agent's questions.
     pub(crate) form: Option<Form>,
-    /// The verdicts that are not offered, because a request has no room for what they need.
+    /// The verdicts that are not offered, because their parameters do not fit into a request.
     pub(crate) withheld: Vec<Verdict>,
     /// The facts of the record of the gate.
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
-/// What stands above every question of an agent.
+/// The notice above every question of an agent.
 const QUESTION_NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
 impl ReviewSubject {

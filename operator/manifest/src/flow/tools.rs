@@ -1,4 +1,4 @@
-//! The tools of each agent in a flow: what a call runs, what it can change, and the gates that would ask before it *(pure)*.
+//! The tools of each agent in a flow: the target of a call, its effects, and the gates that would ask before it *(pure)*.
 //!
 //! The step of a tool is no part of the order: it runs when a model calls it. Must not check anything; the engine's plan does.
 
@@ -37,7 +37,7 @@ pub struct OfferedTool {
     pub name: String,
     /// A short description of what runs: `POST http://…`.
     pub does: String,
-    /// What a call can change: `read`, `write`, `irreversible` or `unknown`. A question has none.
+    /// The effects of a call: `read`, `write`, `irreversible` or `unknown`. A question has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects: Option<&'static str>,
     /// The gates that would ask about a call.

@@ -227,7 +227,7 @@ fn summarize(node: &mut Node, has_ended: bool) {
     node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
 }
 
-/// Gives an agent the state of what is open below it, else of its latest turn: its own record is the first turn.
+/// Gives an agent the state of an open record below it, else of its latest turn: its own record is the first turn.
 fn summarize_agent(node: &mut Node, has_ended: bool) {
     let agent = StepKind::Agent.name();
     if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
@@ -247,7 +247,7 @@ fn summarize_agent(node: &mut Node, has_ended: bool) {
     node.finished = last.filter(|_| ends);
 }
 
-/// Returns the state of what is open directly below a row.
+/// Returns the state of an open record directly below a row.
 fn open(node: &Node) -> Option<State> {
     let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending].map(State::Record);
     open.into_iter().find(|open| node.children.iter().any(|child| child.state == *open))

@@ -1,4 +1,4 @@
-//! The turn of an agent that called tools, as it stands in the journal: what the model wrote, and its calls.
+//! The turn of an agent that called tools, as text: the text of the model, and its calls.
 //!
 //! It must not show the JSON of the journal as an answer.
 

@@ -57,7 +57,7 @@ pub struct ApprovalPage {
     subject: Option<Text>,
     /// Whether an agent asks: an answer approves nothing.
     is_question: bool,
-    /// The facts of the action before what is reviewed, and after it.
+    /// The facts of the action that stand before the reviewed text, and those after it.
     before: Vec<Fact>,
     after: Vec<Fact>,
     /// The agent's own words.
@@ -221,7 +221,8 @@ pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
 
-/// Returns what a decision is about, in a line: of a call of a tool the tool and its target, of a step its method and address, of a container its image, else the gate.
+/// Returns the subject of a decision as one line: the tool and the target of a call, the method and the address of a step, the image
+/// of a container, otherwise the gate.
 pub fn target(request: &ApprovalRequest) -> String {
     if let Some(line) = action::line(request) {
         return one_line(&line, 300);

@@ -11,6 +11,7 @@ use signoff_api::{
     conditions::{FOREIGN_MUTATION, GUARDED},
     gate::Question,
 };
+use signoff_cli::facts::lines as fact_lines;
 use signoff_review::{
     action, decisions, quorum,
     request::{self, answer_rules},
@@ -70,10 +71,10 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
     texts.extend(texts::reviewed(request, whole, &command));
     if let Some(action) = &request.action {
         page.gap();
-        page.facts(action::facts_before(action));
+        page.text.push_str(&fact_lines(&action::facts_before(action)));
         texts.drain(..).for_each(|(title, body): (String, String)| page.section(&title, &body));
         page.gap();
-        page.facts(action::facts_after(action));
+        page.text.push_str(&fact_lines(&action::facts_after(action)));
     }
     if !is_question {
         page.section("Question", &fenced(&request.prompt, LONGEST));
@@ -110,19 +111,6 @@ struct Page {
 impl Page {
     fn fact(&mut self, label: &str, text: &str) {
         self.text.push_str(&format!("{:<14}{text}\n", format!("{label}:")));
-    }
-
-    /// Facts of several lines each: those after the first one stand below it.
-    fn facts(&mut self, facts: Vec<action::Fact>) {
-        for (label, lines) in facts {
-            for (at, line) in lines.iter().enumerate() {
-                if at == 0 {
-                    self.fact(label, line);
-                } else {
-                    self.text.push_str(&format!("{:<14}{line}\n", ""));
-                }
-            }
-        }
     }
 
     fn gap(&mut self) {

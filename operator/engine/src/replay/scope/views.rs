@@ -57,7 +57,7 @@ struct ChildRecords(Vec<StepRecord>);
 impl ChildRecords {
     fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
         let mut children = run.children(&record.path, seq);
-        // What lies deeper belongs to calls and turns of an agent.
+        // Deeper records belong to the calls and turns of an agent.
         let beneath = record.path.len() + 1;
         children.retain(|later| {
             later.done > record.done && !later.path.get(beneath..).is_some_and(|rest| rest.contains('/'))

@@ -1,4 +1,4 @@
-//! People are asked about a call, or asked a question; and what each verdict gives the agent as the result.
+//! Asks people about a call, or asks them a question of an agent, and maps each verdict to the result for the agent.
 //!
 //! Whether a gate asks is decided in `gating.rs`.
 
@@ -30,7 +30,7 @@ use crate::{
 /// The most calls of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
 
-/// What people did about a call.
+/// The decision of people about a call.
 pub(super) enum PeopleSaid {
     Approved,
     Answered(Answered),
@@ -131,7 +131,7 @@ async fn decide_once<'a>(
     Ok(Ok((decided, outcome)))
 }
 
-/// The result of a call that does not run by a verdict. `None`: the gate is asked again, because of a timeout.
+/// Returns the result of a call that a verdict keeps from running, or `None` if a timeout asks the gate again.
 fn instead(
     run: &Run<'_>,
     step: &PlannedStep,

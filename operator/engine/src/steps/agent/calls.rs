@@ -236,7 +236,7 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
     call_tool(run, site, at, path, tool, arguments.clone()).await
 }
 
-/// The limit of calls that this call would exceed: of its own agent, or of one that called it.
+/// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.
 fn reached_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
     let ends = site.path.match_indices("/.turn-").map(|(end, _)| end);
     let state = run.state.borrow();
@@ -312,7 +312,8 @@ async fn call_tool<'a>(
     }
 }
 
-/// Why the arguments of a call are not evaluated: they cost too much when they were. That is recorded, so that every replay agrees.
+/// Returns why the arguments of a call are not evaluated, if an earlier evaluation of them was stopped. The stop is recorded, so that
+/// every replay agrees.
 async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str) -> Option<String> {
     let was_stopped = {
         let state = run.state.borrow();
@@ -326,7 +327,7 @@ async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str) -> 
     Some(record.error.map_or_else(|| "they were stopped".to_owned(), |error| error.message))
 }
 
-/// Why arguments do not fit the schema of their tool; found once for each call.
+/// Returns why arguments do not fit the schema of their tool. Each call is validated once.
 fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     run.plan.validated_answers.get_or_validate(path, &arguments.digest(), || {
         within(
@@ -347,7 +348,7 @@ fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments)
     })
 }
 
-/// The result of a call that people rejected before, or whose tool they rejected too often.
+/// Returns the result of a call that people rejected before, or whose tool they rejected too often.
 fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     let state = run.state.borrow();
     let rejected = |r: &&StepRecord| {
@@ -371,7 +372,7 @@ fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Argu
     })
 }
 
-/// What the templates of a call see.
+/// Returns the scope of the templates of a call.
 fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, arguments: &Arguments) -> StepScope<'a> {
     let (args, agent) = (Value::Object(arguments.value().clone()), turn.agent.to_owned());
     let own = StepScope::of(&format!("{path}/"), RecordNamespace::Nothing, [&tool.step]);
@@ -386,7 +387,7 @@ fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, argumen
     })
 }
 
-/// Renders what a call would send, which is what people are asked about.
+/// Renders a call for the request and for the comparison when it is sent.
 fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
     let (target, sends) = preview(run, site)?;
     let action = json!({
@@ -397,7 +398,7 @@ fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) ->
     Ok(Proposal { arguments: arguments.clone(), target, sends, digest })
 }
 
-/// Returns what a call would send in words, and the digest of all of it where that is known now.
+/// Returns the target of a call, and the digest of its input if that can be computed before the call.
 fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, Option<Digest>), RenderError> {
     let step = &site.tool.step;
     if let Action::Agent(agent) = &step.action {

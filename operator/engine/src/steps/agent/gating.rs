@@ -16,12 +16,12 @@ use crate::{
     },
 };
 
-/// The permission to run one call of a tool: exactly what people approved, or what no gate asks about.
+/// The permission to run one call of a tool: people approved exactly this call, or no gate asks about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cleared {
     /// The path of the step of the tool in the plan.
     step: String,
-    /// The digest of what is sent, where that is known before it is sent.
+    /// The digest of the input of the call, if it can be computed before the call.
     sends: Option<Digest>,
     was_asked: bool,
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use signoff_api::{ApprovalRequest, Verdict, gate::Quorum};
+use signoff_api::{ApprovalRequest, Verdict, approval::RequiredBy, gate::Quorum};
 
 use super::gating::Asking;
 use crate::{
@@ -13,8 +13,10 @@ use crate::{
     steps::request,
 };
 
-/// The most names that a request excludes.
+/// The largest numbers of a request: excluded names, policies that apply to it, and rules of each policy.
 const MOST_EXCLUDED: usize = 32;
+const MOST_POLICIES: usize = 16;
+const MOST_RULES: usize = 10;
 
 /// Divides gates into groups of those that one Approval can ask for: with a verdict in common by which the run goes on, not more
 /// quorums than a request has, one form, and the same rules for persons. The groups ask one after the other.
@@ -42,12 +44,13 @@ fn fit(gates: &[(&str, &PlannedGate)]) -> bool {
     let forms = gates.iter().filter(|(_, gate)| gate.spec.form.is_some()).count();
     let persons: Vec<_> = gates.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
     let excluded: BTreeSet<_> = gates.iter().flat_map(|(_, gate)| &gate.spec.excluded).collect();
-    let by: BTreeSet<_> = gates.iter().flat_map(|(_, gate)| &gate.required_by).map(|by| &by.source).collect();
+    let by = required_by(gates);
     allowed(gates).iter().any(go_on)
         && quorums(gates).len() <= ApprovalRequest::MAX_QUORUMS
         && forms <= 1
         && excluded.len() <= MOST_EXCLUDED
-        && by.len() <= 16
+        && by.len() <= MOST_POLICIES
+        && by.iter().all(|by| by.rules.len() <= MOST_RULES)
         && persons.iter().all(|one| Some(one) == persons.first())
 }
 
@@ -69,7 +72,22 @@ fn quorums(gates: &[(&str, &PlannedGate)]) -> Vec<Quorum> {
     all
 }
 
-/// One gate in the place of a group. `excluded`: who must not decide besides those whom the gates exclude.
+/// The requirements of policies of all of them, each once.
+fn required_by(gates: &[(&str, &PlannedGate)]) -> Vec<RequiredBy> {
+    let mut all: Vec<RequiredBy> = Vec::new();
+    for by in gates.iter().flat_map(|(_, gate)| &gate.required_by) {
+        match all.iter_mut().find(|known| known.source == by.source) {
+            Some(known) => {
+                let more: Vec<_> = by.rules.iter().filter(|rule| !known.rules.contains(rule)).cloned().collect();
+                known.rules.extend(more);
+            }
+            None => all.push(by.clone()),
+        }
+    }
+    all
+}
+
+/// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the gates.
 ///
 /// # Errors
 /// More excluded people than a request can name.
@@ -95,15 +113,8 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         if gate.persons.is_empty() {
             gate.persons.clone_from(&other.persons);
         }
-        for by in &other.required_by {
-            match gate.required_by.iter_mut().find(|own| own.source == by.source) {
-                Some(own) => own
-                    .rules
-                    .extend(by.rules.iter().filter(|rule| !own.rules.contains(rule)).cloned().collect::<Vec<_>>()),
-                None => gate.required_by.push(by.clone()),
-            }
-        }
     }
+    gate.required_by = required_by(&gates);
     if !gate.allowed.contains(&Verdict::Respond) {
         gate.form = None;
     }

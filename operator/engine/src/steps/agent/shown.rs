@@ -1,4 +1,4 @@
-//! What people are shown about a call or a question: facts that the operator computed, then the agent's own words.
+//! The content of a request about a call or a question: facts that the operator computed, then the agent's own words.
 //!
 //! It must not decide anything.
 
@@ -104,7 +104,7 @@ pub(super) fn question(
     ReviewSubject { binds: Some(arguments.digest()), call: Some(Box::new(call)), ..subject }
 }
 
-/// The facts of the record of a gate, by which a rejected call is known again.
+/// Returns the facts of the record of a gate, which identify a rejected call later.
 fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, arguments.digest().to_string())]
 }
@@ -113,7 +113,7 @@ fn own_words(says: &str) -> Option<String> {
     (!says.trim().is_empty()).then(|| text::first(says.trim(), 4096).to_owned())
 }
 
-/// What became of the calls that the run made before, the newest last.
+/// Returns the outcomes of the calls that the run made before, the newest last.
 fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
     let state = run.state.borrow();
     let mut ended: Vec<_> = state.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seen)).collect();

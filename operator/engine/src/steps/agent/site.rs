@@ -1,4 +1,4 @@
-//! Where a tool is called, in which turn, and what comes of it; and the facts by which the record of its gate is known again.
+//! The types of a call while it is made: its turn, its tool, its proposal and its result.
 
 use signoff_api::{Digest, approval::SiblingCall};
 use signoff_expr::text;
@@ -9,7 +9,7 @@ use crate::{
     tools::arguments::Arguments,
 };
 
-/// The bytes of a result that the model is told.
+/// The largest number of bytes of a result that the model receives.
 const RESULT: usize = 32 * 1024;
 
 /// The fact of a gate with the tool that it asks about.
@@ -17,7 +17,7 @@ pub(super) const FACT_TOOL: &str = "tool";
 /// The fact of a gate with the digest of the arguments that it asks about.
 pub(super) const FACT_ARGUMENTS: &str = "arguments";
 
-/// Where a tool is called.
+/// A call of a tool.
 pub(super) struct ToolCallSite<'a> {
     pub(super) tool: &'a PlannedTool,
     /// The path of the call.
@@ -27,18 +27,18 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) seen: i64,
 }
 
-/// What a call would do, rendered: what people approve.
+/// A rendered call, for which people are asked.
 pub(super) struct Proposal {
     pub(super) arguments: Arguments,
     /// Its method and address, its image, or its agent.
     pub(super) target: String,
-    /// The digest of what is sent, where that is known before it is sent.
+    /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
     /// The digest of all of it.
     pub(super) digest: Digest,
 }
 
-/// What all calls of a turn share.
+/// The turn of a call.
 pub(super) struct TurnSite<'t, 'a> {
     pub(super) invocation: &'t StepInvocation<'a>,
     pub(super) agent: &'t str,
@@ -52,15 +52,15 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) siblings: Vec<SiblingCall>,
 }
 
-/// A call that was dealt with.
+/// The result of a call.
 pub(super) enum Answered {
-    /// This is its result.
+    /// A result for the agent.
     Result(String),
-    /// This is its result, because people rejected it: an equal call of the same turn is not asked about.
+    /// A result for the agent after a Reject: people are not asked about an equal call of the same turn.
     Rejected(String),
 }
 
-/// Cuts a result to what the model is told of it.
+/// Cuts a result to the length that the model receives.
 pub(super) fn cut(result: &str) -> String {
     cut_at(&text::clean(result), RESULT)
 }

@@ -1,4 +1,4 @@
-//! The turns of one step of an agent: where each is recorded, and what of them the next turn is told.
+//! The turns of one step of an agent: the path of each, and the messages of earlier turns for the next one.
 //!
 //! **Invariant:** a turn is told with all its calls and results, or not at all.
 

@@ -6,7 +6,10 @@ use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment,
     gate::{Subject, TimeoutAction},
 };
-use signoff_cli::sanitize::{fenced, one_line};
+use signoff_cli::{
+    facts,
+    sanitize::{fenced, one_line},
+};
 use signoff_review::{
     action::{self, is_question},
     clock::distance,
@@ -24,14 +27,14 @@ pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, 
     match &request.action {
         // Its first line says that an answer approves nothing.
         Some(action) if is_question(request) => {
-            page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts(action::facts_before(action)));
+            page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts::lines(&action::facts_before(action)));
             page += &self::reviewed(request, reviewed);
-            page += &facts(action::facts_after(action));
+            page += &facts::lines(&action::facts_after(action));
         }
         Some(action) => {
-            page += &facts(action::facts_before(action));
+            page += &facts::lines(&action::facts_before(action));
             page += &self::reviewed(request, reviewed);
-            page += &format!("\n{}", facts(action::facts_after(action)));
+            page += &format!("\n{}", facts::lines(&action::facts_after(action)));
             page += &format!("\nQuestion:\n{prompt}");
         }
         None => page += &(prompt + &self::reviewed(request, reviewed)),
@@ -72,18 +75,6 @@ fn reviewed(request: &ApprovalRequest, reviewed: Option<&str>) -> String {
 fn arguments_section(request: &ApprovalRequest, title: &str, whole: &str) -> String {
     let shown = action::arguments(request, whole);
     format!("\n{title}:\n{}  the whole: {} bytes\n", fenced(&shown, shown.len().max(LONGEST)), whole.len())
-}
-
-/// Facts as `Label:  text`; the lines after the first one of a fact stand below it.
-fn facts(facts: Vec<action::Fact>) -> String {
-    let mut text = String::new();
-    for (label, lines) in facts {
-        for (at, line) in lines.iter().enumerate() {
-            let label = if at == 0 { format!("{label}:") } else { String::new() };
-            text += &format!("{label:<14}{line}\n");
-        }
-    }
-    text
 }
 
 fn section(title: &str, text: &str) -> String {

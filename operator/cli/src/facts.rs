@@ -1,0 +1,14 @@
+//! Facts on a terminal: a label and its lines.
+
+use signoff_review::action::Fact;
+
+/// Returns facts as `Label:  text`; the lines after the first one of a fact stand below it.
+#[must_use]
+pub fn lines(facts: &[Fact]) -> String {
+    let labels = |label: &str| std::iter::once(format!("{label}:")).chain(std::iter::repeat(String::new()));
+    let of_fact = |(label, lines): &Fact| {
+        let lines = labels(label).zip(lines).map(|(label, line)| format!("{label:<14}{line}\n"));
+        lines.collect::<String>()
+    };
+    facts.iter().map(of_fact).collect()
+}
