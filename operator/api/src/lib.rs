@@ -18,6 +18,7 @@ pub mod pod;
 pub mod policy;
 pub mod step;
 pub mod tool;
+pub mod tool_rules;
 pub mod turn;
 pub mod values;
 pub mod verdict;

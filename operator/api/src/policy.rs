@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gate::{GateType, PersonRule, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::HitlStep,
+    tool_rules::{CallMatch, ToolRules},
     values::Span,
     verdict::Verdict,
 };
@@ -213,6 +214,9 @@ pub struct PolicyRules {
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^[-a-z0-9.*]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_secrets: Option<Vec<String>>,
+    /// The requirements for the tools of agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolRules>,
 }
 
 /// The requirements of a policy for a gate.
@@ -315,14 +319,23 @@ pub enum Position {
     End,
 }
 
-/// The steps before which a gate is added.
+/// The steps, or the calls of tools, before which a gate is added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = kube::core::Rule::new("!('tool' in self.kinds) || size(self.kinds) == 1")
+        .message("tool stands alone, because its gate shows arguments and the others a step: add two gates").field_path(".kinds"),
+    validation = kube::core::Rule::new("!has(self.calls) || 'tool' in self.kinds")
+        .message("calls selects calls of tools: write kinds: [tool], or leave calls out").field_path(".calls")
+)]
 pub struct Before {
     /// The kinds of steps.
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub kinds: Vec<GuardedKind>,
+    /// With `kinds: [tool]`: the calls about which the gate asks. Default: every call of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallMatch>,
 }
 
 /// The kind of a step before which a policy adds a gate.
@@ -337,6 +350,8 @@ pub enum GuardedKind {
     Http,
     /// Every step that sends data out of the operator: http requests and turns of agents.
     Egress,
+    /// Every call of a tool by an agent. The gate shows the arguments, in one request with the gates of the Workflow.
+    Tool,
 }
 
 /// A gate that a policy added to a run when it was accepted.

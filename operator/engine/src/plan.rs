@@ -29,6 +29,8 @@ use signoff_api::{
     digest::{self},
     json_bytes,
     policy::{AddedStep, Position},
+    tool::Effects,
+    tool_rules::CallKind,
     workflow::SpecGateType,
 };
 
@@ -36,7 +38,7 @@ use crate::{
     crd_rules,
     field_error::FieldError,
     gate::subject::GateSubject,
-    policy::Policies,
+    policy::{CallFacts, Policies},
     transition::{Call, CallContent},
 };
 
@@ -249,11 +251,26 @@ impl Plan {
     /// Returns why the policies do not allow a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
-        match &call.content {
+        let forbidden = self.forbids_call(&call.path, |effects| CallFacts::of(&call.content, effects));
+        forbidden.or_else(|| match &call.content {
             CallContent::Pod(pod) => self.policies.refuses_container(&pod.spec),
             CallContent::Http(http) => self.policies.refuses_url(&http.url),
             CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider),
-        }
+        })
+    }
+
+    /// Returns why the policies do not allow the text of a `set` step at a path, or `None`.
+    pub(crate) fn refuses_text(&self, path: &str) -> Option<String> {
+        self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
+    }
+
+    /// Returns why no agent may make the call at a path; `None` also for a step that no tool runs. A call only reads if every tool of
+    /// its step says so.
+    fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
+        let place = without_visits(path);
+        let of_tool = place.rfind(planned_step::CALL).and_then(|at| place.get(at..))?;
+        let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool);
+        tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }
 
     /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is stopped.

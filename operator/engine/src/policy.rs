@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** merging only tightens; neither an author nor another policy can loosen a requirement.
 
+mod calls;
 mod gate;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use signoff_api::{
 };
 use url::Url;
 
+pub(crate) use calls::{CallFacts, is_meant};
 pub(crate) use gate::{Contradiction, EffectiveGate, Requester, caution_rank};
 
 /// The largest number of gates that policies add to a run, before they are copied to each step they guard.
@@ -147,6 +149,9 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
 #[cfg(test)]
 #[path = "policy/bypass_tests.rs"]
 mod bypass_tests;
+#[cfg(test)]
+#[path = "policy/calls_tests.rs"]
+mod calls_tests;
 #[cfg(test)]
 mod end_tests;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod bypass;
 mod harness;
 mod kinds;
+mod tools;
 
 use serde_json::{Value, json};
 use signoff_api::{approval::ApprovalPhase, conditions, workflow::WorkflowPhase};

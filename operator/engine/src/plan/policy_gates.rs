@@ -4,22 +4,26 @@
 
 use signoff_api::{
     conditions::reason,
+    gate::GateType,
     policy::{AddedStep, GuardedKind, Position},
     step::Step,
 };
 use signoff_expr::Known;
 
 use super::{
-    Action, PlannedStep, Validator,
+    Action, CallGate, PlannedStep, Validator,
     step::{PlanContext, StepContext},
+    tools::CallGateRule,
 };
 
-use crate::policy::MOST_ADDED;
+use crate::{gate::subject::GateSubject, policy::MOST_ADDED};
 
 /// Whether an action is of this kind. Every action is listed, so that the compiler demands a decision about `egress` for a
 /// new one.
 fn covers(kind: GuardedKind, action: &Action) -> bool {
     match action {
+        // Its gates stand before the call, with those of the author: see `policy_call_gates`.
+        _ if kind == GuardedKind::Tool => false,
         Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
         Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
         // A container has its own network, which a NetworkPolicy restricts.
@@ -55,6 +59,30 @@ impl Validator<'_> {
             self.policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
         });
         planned.policy_gates = gates.map(|gate| PlannedStep { vars: planned.vars.clone(), ..gate }).collect();
+    }
+
+    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their records stand.
+    pub(super) fn policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
+        let mut gates = Vec::new();
+        for added in plan.added {
+            let Some(before) = added.step.before.as_ref().filter(|before| before.kinds.contains(&GuardedKind::Tool))
+            else {
+                continue;
+            };
+            let field = format!("{}: spec.steps[{}]", added.source, added.step.name);
+            let mut context = StepContext::new(plan, &field, "", known.clone());
+            context.added_by = Some(added.source.as_str());
+            let type_ = GateType::ToolExecution;
+            if let Some(asked) =
+                self.gate(&added.step.hitl, &format!("{field}.hitl"), &context, GateSubject::Call(type_))
+            {
+                let gate = PlannedStep::new(&added.step.name, Action::Gate(Box::new(asked)));
+                let gate = PlannedStep { path: path.to_owned(), added_by: Some(added.source.clone()), ..gate };
+                let rule = CallGateRule::Policy(before.calls.clone().unwrap_or_default());
+                gates.push(CallGate { gate, type_, rule, condition: None });
+            }
+        }
+        gates
     }
 
     /// Checks one added gate and returns it as a planned step, or `None` after an error.

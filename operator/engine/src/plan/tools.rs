@@ -10,18 +10,20 @@ use signoff_api::{
     gate::{GateType, TimeoutAction},
     step::OnError,
     tool::{Effects, Tool},
+    tool_rules::{CallKind, CallMatch},
     workflow::{Agent, Gate, SpecGateType, WorkflowSpec},
 };
 use signoff_expr::{Condition, Known, Members};
 
 use super::{
-    PlannedStep, Validator,
+    Action, PlannedStep, Validator,
     planned_step::CALL,
     step::{PlanContext, StepContext},
 };
 
 use crate::{
     gate::subject::GateSubject,
+    policy::{self, CallFacts},
     schema::Schema,
     tools::{
         self,
@@ -56,6 +58,31 @@ impl PlannedTool {
     pub(crate) fn effects(&self) -> Effects {
         self.effects.unwrap_or(Effects::Irreversible)
     }
+
+    /// Returns what is known of its calls before any is made.
+    pub(crate) fn facts(&self) -> CallFacts {
+        let of_kind = |kind| CallFacts::of_kind(kind, self.effects);
+        let literal = |source: &str| (!source.contains("{{") && !source.contains("{%")).then(|| source.to_owned());
+        match &self.step.action {
+            Action::Agent(_) => of_kind(CallKind::Agent),
+            Action::Pod(pod) => CallFacts { image: literal(&pod.spec.image), ..of_kind(CallKind::Pod) },
+            Action::Http(http) => CallFacts {
+                method: Some(http.spec.method.unwrap_or_default().name().to_owned()),
+                url: policy::fixed_host(&http.spec.url).map(str::to_owned),
+                ..of_kind(CallKind::Http)
+            },
+            Action::Set(_) | Action::Gate(_) => of_kind(CallKind::Set),
+        }
+    }
+}
+
+/// The calls that a gate in front of tools asks about.
+#[derive(Clone, Debug)]
+pub(crate) enum CallGateRule {
+    /// Of a gate of the Workflow.
+    Author(CallRule),
+    /// Of a gate that a policy added.
+    Policy(CallMatch),
 }
 
 /// A gate in front of tools.
@@ -63,16 +90,38 @@ impl PlannedTool {
 pub(crate) struct CallGate {
     pub(crate) gate: PlannedStep,
     pub(crate) type_: GateType,
-    pub(crate) rule: CallRule,
+    pub(crate) rule: CallGateRule,
     /// It does not ask where this is false.
     pub(crate) condition: Option<Condition>,
+}
+
+impl CallGate {
+    /// Why it asks about a call, its condition aside; `None` where it does not. `call`: everything that is known of the call.
+    pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
+        match &self.rule {
+            CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects),
+            // What is not known could be meant.
+            CallGateRule::Policy(rule) => {
+                (policy::is_meant(rule, call) != Some(false)).then(|| format!("it asks about {rule}"))
+            }
+        }
+    }
+
+    /// Whether it asks about every call of a tool.
+    fn always_asks(&self, tool: &PlannedTool) -> bool {
+        let asks = match &self.rule {
+            CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects).is_some(),
+            CallGateRule::Policy(rule) => policy::is_meant(rule, &tool.facts()) == Some(true),
+        };
+        asks && self.condition.is_none()
+    }
 }
 
 /// The tools and gates of a plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedTools {
     pub(crate) tools: BTreeMap<String, PlannedTool>,
-    /// In the order of `spec.gates`.
+    /// Those of policies, then those of the Workflow in its order.
     pub(crate) gates: Vec<CallGate>,
     /// The gate of the questions of agents.
     pub(crate) question: Option<PlannedStep>,
@@ -120,6 +169,9 @@ impl Validator<'_> {
         let known = everywhere.clone();
         let known = ["args", "tool", "effects", "agent"].into_iter().fold(known, |k, name| k.with(name, Members::Open));
         let (mut gates, mut question) = (Vec::new(), None);
+        if !spec.tools.is_empty() {
+            gates = self.policy_call_gates(plan, &format!("{CALL}.gate"), &known);
+        }
         for (field, gate) in plan.gates.of_calls() {
             gates.extend(self.call_gate(plan, field, gate, &known));
         }
@@ -215,6 +267,7 @@ impl Validator<'_> {
         let planned =
             self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known.clone(), GateSubject::Call(type_))?;
         let condition = planned.only_if.clone();
+        let rule = CallGateRule::Author(rule);
         Some(CallGate { gate: PlannedStep { only_if: None, ..planned }, type_, rule, condition })
     }
 
@@ -293,12 +346,12 @@ impl Validator<'_> {
             if !offered.contains(tool.name.as_str()) {
                 self.warn(&field, &format!("no agent may call {}: list it in the tools of an agent", tool.name));
             }
-            let asks = |gate: &CallGate| gate.rule.reason(&tool.name, tool.effects).is_some();
-            if tool.effects() != Effects::Read && !planned.gates.iter().any(asks) {
-                self.warn(&field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
+            if let Some(planned_tool) = planned.tools.get(&tool.name) {
+                self.check_gates_of_tool(planned_tool, &planned.gates, &field);
             }
         }
         if offered.is_empty() {
+            // Gates of policies are not the author's to leave out.
             let of_tools = plan.gates.of_calls().chain(plan.gates.of_type(SpecGateType::Question));
             let fields: Vec<_> =
                 of_tools.filter(|(_, gate)| gate.preset.is_none()).map(|(field, _)| field.clone()).collect();
@@ -308,6 +361,31 @@ impl Validator<'_> {
                     "the gate would never open, because no agent has tools: give an agent tools, or leave the gate out",
                 );
             }
+        }
+    }
+}
+
+impl Validator<'_> {
+    /// Refuses a tool that a policy forbids or wants a gate for, and warns of one that can change something unasked.
+    fn check_gates_of_tool(&mut self, tool: &PlannedTool, gates: &[CallGate], field: &str) {
+        let facts = tool.facts();
+        self.not_allowed(field, self.policies.forbids_call(&facts));
+        let asks = |gate: &CallGate| gate.reason(tool, &facts).is_some();
+        if tool.effects() != Effects::Read && !gates.iter().any(asks) {
+            self.warn(field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
+        }
+        let is_certain = gates.iter().any(|gate| gate.always_asks(tool))
+            || !tool.step.policy_gates.is_empty()
+            || tool.step.start.as_ref().is_some_and(|start| start.only_if.is_none());
+        if facts.changes() && !is_certain {
+            let by = self.policies.require_gates().join(" and ");
+            let why = (!by.is_empty()).then(|| {
+                format!(
+                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate without a condition asks: add one of the type toolExecution or specificTools; only GET and HEAD requests of tools with `effects: read` need none",
+                    tool.name
+                )
+            });
+            self.not_allowed(field, why);
         }
     }
 }

@@ -139,6 +139,9 @@ impl<'a> Run<'a> {
             Ok(Start::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
                 self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
             }
+            Ok(Start::Immediate(_)) if let Some(why) = self.plan.refuses_text(&key.path) => {
+                self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
+            }
             Ok(Start::Immediate(response)) if let Err(why) = state.has_room_for(&response) => {
                 self.fail(&mut state, &mut record, TOO_LARGE, &why);
             }

@@ -7,6 +7,7 @@ mod ask;
 mod calls;
 mod gating;
 mod merge;
+mod rejected;
 mod shown;
 mod site;
 mod turn;

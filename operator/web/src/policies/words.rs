@@ -93,6 +93,11 @@ fn of_rules(rules: &PolicyRules) -> Words {
     demands
         .extend(rules.allowed_hosts.as_ref().map(|hosts| list("http steps and model providers may connect to", hosts)));
     demands.extend(rules.allowed_secrets.as_ref().map(|secrets| list("a run may use the Secrets", secrets)));
+    let tools = rules.tools.clone().unwrap_or_default();
+    if tools.require_gate == Some(true) {
+        demands.push("a gate must always ask about calls of tools that can change something".to_owned());
+    }
+    demands.extend(tools.never.iter().map(|calls| format!("no agent may make {}", one_line(&calls.to_string(), 2000))));
     Words { applies: Vec::new(), who: demand.deciders.as_ref().map(deciders), demands }
 }
 
@@ -167,7 +172,10 @@ fn added(step: &PolicyStep) -> String {
         (Some(Position::End), _) => "at the end of every run".to_owned(),
         (None, Some(before)) => {
             let kinds: Vec<_> = before.kinds.iter().map(|kind| guarded(*kind)).collect();
-            format!("before {}", kinds.join(" and "))
+            match &before.calls {
+                Some(calls) => format!("before {}", one_line(&calls.to_string(), 2000)),
+                None => format!("before {}", kinds.join(" and ")),
+            }
         }
         (None, None) => "at a place that the policy does not name".to_owned(),
     };
@@ -185,6 +193,7 @@ fn guarded(kind: GuardedKind) -> &'static str {
         GuardedKind::Pod => "every container",
         GuardedKind::Http => "every HTTP request",
         GuardedKind::Egress => "every step that sends data out",
+        GuardedKind::Tool => "every call of a tool",
     }
 }
 

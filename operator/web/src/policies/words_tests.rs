@@ -70,3 +70,21 @@ fn a_policy_that_says_nothing_demands_nothing() {
     );
     assert_eq!(of_cluster(&ClusterApprovalPolicySpec::default()).applies, ["every namespace", "every gate"]);
 }
+
+#[test]
+fn the_rules_for_tools_are_said_in_words() {
+    let spec: ClusterApprovalPolicySpec = serde_json::from_value(json!({
+        "tools": {"requireGate": true, "never": [{"methods": ["DELETE"]}, {"hosts": ["*.prod.example"], "changes": true}]},
+        "steps": [{"name": "guard", "before": {"kinds": ["tool"], "calls": {"kinds": ["http"]}},
+                   "hitl": {"prompt": "Go?", "approvers": [{"kind": "Group", "name": "ops"}]}}],
+    }))
+    .unwrap();
+    let demands = of_cluster(&spec).demands;
+    let expected = [
+        "the gate guard is added before calls of tools that are http steps: 1 person out of group ops must agree",
+        "a gate must always ask about calls of tools that can change something",
+        "no agent may make calls of tools, with DELETE",
+        "no agent may make calls of tools, to *.prod.example, that can change something",
+    ];
+    assert_eq!(demands, expected);
+}

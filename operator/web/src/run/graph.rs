@@ -197,5 +197,7 @@ fn covers(kind: GuardedKind, step: &str) -> bool {
         GuardedKind::Pod => step == "pod",
         GuardedKind::Http => step == "http",
         GuardedKind::Egress => step == "agent" || step == "http",
+        // It stands before the call, and is no step.
+        GuardedKind::Tool => false,
     }
 }

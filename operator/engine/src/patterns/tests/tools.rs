@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod again;
+mod escalated;
 
 use std::collections::BTreeMap;
 
@@ -133,7 +134,7 @@ fn a_rejected_call_is_not_run_and_not_asked_about_again() {
 }
 
 #[test]
-fn a_tool_that_was_rejected_three_times_is_refused_without_asking() {
+fn a_tool_that_was_rejected_three_times_is_refused_where_no_gate_asks_about_failures() {
     let mut run = run(json!([money()]));
     let mut path = "handle".to_owned();
     for turn_number in 1..=3 {

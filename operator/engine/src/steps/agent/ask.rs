@@ -53,7 +53,8 @@ pub(super) async fn ask<'a>(
             Err(why) => return Ok(PeopleSaid::Answered(not_asked(&why))),
         };
         let subject = shown::call(run, turn, at, site, proposal, group);
-        let (decided, outcome) = match decide_once(run, &site.scope, &step, &site.path, &subject).await? {
+        let base = gate_of(&site.path);
+        let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,
             Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
         };
@@ -100,7 +101,7 @@ pub(super) async fn ask_people<'a>(
     });
     let subject = shown::question(turn, path, tool, arguments, &asked);
     loop {
-        let (decided, outcome) = match decide_once(run, &scope, step, path, &subject).await? {
+        let (decided, outcome) = match decide_once(run, &scope, step, &gate_of(path), &subject).await? {
             Ok(decided) => decided,
             Err(not_asked) => return Ok(not_asked),
         };
@@ -113,17 +114,21 @@ pub(super) async fn ask_people<'a>(
     }
 }
 
-/// Asks at the gate of a call once. The inner error is the result of a call that people cannot be asked about: nothing runs then.
-async fn decide_once<'a>(
+fn gate_of(path: &str) -> String {
+    format!("{path}/.gate")
+}
+
+/// Asks at a gate of a call once. `base`: where its records stand. The inner error is the result of a call that people cannot be asked
+/// about: nothing runs then.
+pub(super) async fn decide_once<'a>(
     run: &Run<'a>,
     scope: &StepScope<'a>,
     step: &PlannedStep,
-    path: &str,
+    base: &str,
     subject: &ReviewSubject,
 ) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
-    let base = format!("{path}/.gate");
-    room_to_ask(run, &base).await;
-    let decided = match decide(run, scope, step, &base, &|_| Ok(Some(subject.clone()))).await {
+    room_to_ask(run, base).await;
+    let decided = match decide(run, scope, step, base, &|_| Ok(Some(subject.clone()))).await {
         Err(EarlyEnd::Failed(why)) => return Ok(Err(not_asked(&why))),
         decided => decided?,
     };
@@ -142,10 +147,7 @@ fn instead(
     Ok(match decided.verdict {
         Verdict::Reject if !stops => Some(Answered::Rejected(denied(outcome))),
         Verdict::Skip => Some(Answered::Result("Skipped by a human".to_owned())),
-        Verdict::Defer => {
-            let guidance = outcome.guidance.as_deref().unwrap_or_default();
-            Some(Answered::Result(format!("Not now. Try another approach: {guidance}")))
-        }
+        Verdict::Defer => Some(deferred(outcome)),
         _ => {
             verdict_or_end(run, decided, &[Verdict::Retry])?;
             None
@@ -153,11 +155,16 @@ fn instead(
     })
 }
 
-fn answered(text: Option<&str>) -> Answered {
+pub(super) fn deferred(outcome: &Outcome) -> Answered {
+    let guidance = outcome.guidance.as_deref().unwrap_or_default();
+    Answered::Result(format!("Not now. Try another approach: {guidance}"))
+}
+
+pub(super) fn answered(text: Option<&str>) -> Answered {
     Answered::Result(cut(text.unwrap_or_default()))
 }
 
-fn not_asked(why: &str) -> Answered {
+pub(super) fn not_asked(why: &str) -> Answered {
     Answered::Result(format!("Error: people cannot be asked about this: {}", text::display(why, 1000)))
 }
 

@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, Verdict,
-    approval::{SiblingCall, Source},
+    Digest,
+    approval::SiblingCall,
     journal::{FACT_CALLS, StepKind, StepRecord},
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
@@ -17,12 +17,14 @@ use signoff_expr::text;
 use super::{
     ask::{PeopleSaid, ask, ask_people},
     gating::Gating,
-    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut, cut_at},
+    rejected::{escalate, refused_before},
+    site::{Answered, Proposal, ToolCallSite, TurnSite, cut, cut_at},
     turn::Turn,
 };
 use crate::{
     evaluation::{Part, within},
     plan::{Action, PlannedTool},
+    policy::CallFacts,
     replay::{
         activity::{ActivityKey, Start, error, input_digest},
         run::{RenderError, Run},
@@ -42,8 +44,6 @@ use crate::{
 
 /// The most calls of one turn that are made; each further one is an error result.
 const MOST_CALLS: usize = 32;
-/// The rejected calls of a tool in a run after which its calls are refused without asking.
-const MOST_REJECTED: usize = 3;
 /// The bytes of all results of a turn that the model is told.
 const RESULTS: usize = 128 * 1024;
 /// The bytes of all arguments of a turn that the model is told again; with more, long ones are left out.
@@ -264,7 +264,7 @@ async fn call_tool<'a>(
     mut arguments: Arguments,
 ) -> Result<Answered, EarlyEnd> {
     let result = |text: String| Ok(Answered::Result(text));
-    let (mut editors, mut note, mut attempt) = (Vec::new(), String::new(), 1);
+    let (mut editors, mut note, mut attempt, mut is_escalated) = (Vec::new(), String::new(), 1, false);
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
         if let Some(why) = too_costly(run, turn, &check).await {
@@ -283,7 +283,13 @@ async fn call_tool<'a>(
             Ok(proposal) => proposal,
             Err(why) => return result(format!("Error: {} cannot be called with these arguments: {why}", tool.name)),
         };
-        let gating = run.render(|| within(part, || Gating::of(run, &site, proposal.digest.clone()))).await;
+        if !is_escalated {
+            is_escalated = true;
+            if let Some(answered) = escalate(run, turn, at, &site, &proposal).await? {
+                return Ok(answered);
+            }
+        }
+        let gating = run.render(|| within(part, || Gating::of(run, &site, &proposal))).await;
         let mut gating = gating.map_err(EarlyEnd::Failed)?;
         match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
             PeopleSaid::Approved => {}
@@ -348,30 +354,6 @@ fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments)
     })
 }
 
-/// Returns the result of a call that people rejected before, or whose tool they rejected too often.
-fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
-    let state = run.state.borrow();
-    let rejected = |r: &&StepRecord| {
-        r.facts.get(FACT_TOOL) == Some(&tool.name)
-            && r.done.is_some_and(|done| done < seen)
-            && r.decision.as_ref().is_some_and(|outcome| outcome.verdict == Some(Verdict::Reject))
-    };
-    let digest = arguments.digest();
-    let all: Vec<_> = state.journal.records().iter().filter(rejected).cloned().collect();
-    let same = all.iter().find(|r| r.facts.get(FACT_ARGUMENTS).is_some_and(|known| *known == digest.to_string()));
-    if let Some(same) = same {
-        let outcome = same.decision.clone().unwrap_or_default();
-        if outcome.source == Source::Timeout {
-            return Some("Already refused: no human decided about this call before the deadline".to_owned());
-        }
-        let reason = outcome.reason.unwrap_or_default();
-        return Some(format!("Already refused by a human: {}", text::display(&reason, 1000)));
-    }
-    (all.len() >= MOST_REJECTED).then(|| {
-        format!("Refused: calls of {} were rejected {} times in this run; do not call it again", tool.name, all.len())
-    })
-}
-
 /// Returns the scope of the templates of a call.
 fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, arguments: &Arguments) -> StepScope<'a> {
     let (args, agent) = (Value::Object(arguments.value().clone()), turn.agent.to_owned());
@@ -389,20 +371,21 @@ fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, argumen
 
 /// Renders a call for the request and for the comparison when it is sent.
 fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
-    let (target, sends) = preview(run, site)?;
+    let (target, facts, sends) = preview(run, site)?;
     let action = json!({
         "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
         "path": site.path, "target": target, "sends": sends,
     });
     let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
-    Ok(Proposal { arguments: arguments.clone(), target, sends, digest })
+    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, digest })
 }
 
-/// Returns the target of a call, and the digest of its input if that can be computed before the call.
-fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, Option<Digest>), RenderError> {
+/// Returns the target of a call, what policies tell calls apart by, and the digest of its input if that can be computed before the
+/// call.
+fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFacts, Option<Digest>), RenderError> {
     let step = &site.tool.step;
     if let Action::Agent(agent) = &step.action {
-        return Ok((format!("agent {}", agent.agent), None));
+        return Ok((format!("agent {}", agent.agent), site.tool.facts(), None));
     }
     let path = step_path(site);
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
@@ -415,9 +398,10 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, Option
                 CallContent::Pod(pod) => format!("image {}", pod.spec.image),
                 CallContent::Agent(agent) => format!("agent {}", agent.agent),
             };
-            Ok((text::display(&target, 1500), Some(input_digest(&call).map_err(RenderError::Invalid)?)))
+            let facts = CallFacts::of(&call.content, site.tool.effects);
+            Ok((text::display(&target, 1500), facts, Some(input_digest(&call).map_err(RenderError::Invalid)?)))
         }
-        _ => Ok(("a text of this run".to_owned(), None)),
+        _ => Ok(("a text of this run".to_owned(), site.tool.facts(), None)),
     }
 }
 

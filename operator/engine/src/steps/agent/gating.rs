@@ -6,7 +6,10 @@
 use signoff_api::Digest;
 use signoff_expr::LanguageError;
 
-use super::{merge, site::ToolCallSite};
+use super::{
+    merge,
+    site::{Proposal, ToolCallSite},
+};
 use crate::{
     plan::{CallGate, PlannedStep},
     replay::{
@@ -53,11 +56,11 @@ pub(super) struct Gating<'a> {
 }
 
 impl<'a> Gating<'a> {
-    /// Finds the gates that ask about a call. `action`: the digest of everything that they approve.
-    pub(super) fn of(run: &Run<'a>, site: &ToolCallSite<'a>, action: Digest) -> Result<Self, RenderError> {
+    /// Finds the gates that ask about a call.
+    pub(super) fn of(run: &Run<'a>, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Self, RenderError> {
         let mut asking = Vec::new();
         for gate in &run.plan.tools.gates {
-            let Some(because) = gate.rule.reason(&site.tool.name, site.tool.effects) else { continue };
+            let Some(because) = gate.reason(site.tool, &proposal.facts) else { continue };
             match condition(run, site, gate) {
                 Err(RenderError::Missing) => return Err(RenderError::Missing),
                 Ok(false) => {}
@@ -68,7 +71,7 @@ impl<'a> Gating<'a> {
                 }
             }
         }
-        Ok(Self { groups: merge::groups(asking), approved: 0, action })
+        Ok(Self { groups: merge::groups(asking), approved: 0, action: proposal.digest.clone() })
     }
 
     /// The gates that are asked next, together; `None` where none is left.

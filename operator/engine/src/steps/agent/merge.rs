@@ -8,7 +8,7 @@ use signoff_api::{ApprovalRequest, Verdict, approval::RequiredBy, gate::Quorum};
 
 use super::gating::Asking;
 use crate::{
-    plan::{Action, PlannedGate, PlannedStep},
+    plan::{Action, CallGate, PlannedGate, PlannedStep},
     policy::caution_rank,
     steps::request,
 };
@@ -35,11 +35,11 @@ pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
     groups
 }
 
-fn planned<'a>(asking: &Asking<'a>) -> Option<(&'a str, &'a PlannedGate)> {
-    Some((asking.gate.gate.name.as_str(), asking.gate.gate.gate()?))
+fn planned<'a>(asking: &Asking<'a>) -> Option<(&'a PlannedStep, &'a PlannedGate)> {
+    Some((&asking.gate.gate, asking.gate.gate.gate()?))
 }
 
-fn fit(gates: &[(&str, &PlannedGate)]) -> bool {
+fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
     let go_on = |verdict: &Verdict| !matches!(verdict, Verdict::Reject | Verdict::Abort | Verdict::Escalate);
     let forms = gates.iter().filter(|(_, gate)| gate.spec.form.is_some()).count();
     let persons: Vec<_> = gates.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
@@ -54,17 +54,44 @@ fn fit(gates: &[(&str, &PlannedGate)]) -> bool {
         && persons.iter().all(|one| Some(one) == persons.first())
 }
 
+/// Returns the gate about failures of a tool with the quorums of the gates in front of that tool, so that it is no easier to pass than
+/// they are.
+///
+/// # Errors
+/// More quorums, policies or excluded people than a request can have, or different rules for persons.
+pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<PlannedStep, String> {
+    let others: Vec<_> = others.iter().filter_map(|other| Some((&other.gate, other.gate.gate()?))).collect();
+    let Some(own) = step.gate() else { return Err("internal error; report this as a bug: no gate asks".to_owned()) };
+    let all: Vec<_> = std::iter::once((step, own)).chain(others).collect();
+    let mut gate = own.clone();
+    let excluded: BTreeSet<_> = all.iter().flat_map(|(_, gate)| gate.spec.excluded.iter().cloned()).collect();
+    let persons: Vec<_> = all.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
+    gate.policy_quorums = quorums(&all).into_iter().skip(1).collect();
+    gate.required_by = required_by(&all);
+    gate.persons = persons.first().map(|persons| (*persons).clone()).unwrap_or_default();
+    gate.spec.excluded = excluded.into_iter().collect();
+    let fits = gate.policy_quorums.len() < ApprovalRequest::MAX_QUORUMS
+        && gate.spec.excluded.len() <= MOST_EXCLUDED
+        && gate.required_by.len() <= MOST_POLICIES
+        && gate.required_by.iter().all(|by| by.rules.len() <= MOST_RULES)
+        && persons.iter().all(|one| Some(one) == persons.first());
+    if !fits {
+        return Err("the gates that rejected it have more requirements than one request can have".to_owned());
+    }
+    Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
+}
+
 /// The verdicts that all of them allow, in the order of the first.
-fn allowed(gates: &[(&str, &PlannedGate)]) -> Vec<Verdict> {
+fn allowed(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
     let Some(((_, first), others)) = gates.split_first() else { return Vec::new() };
     let all = |verdict: &&Verdict| others.iter().all(|(_, gate)| gate.allowed.contains(verdict));
     first.allowed.iter().filter(all).copied().collect()
 }
 
 /// The quorums of all of them, each once.
-fn quorums(gates: &[(&str, &PlannedGate)]) -> Vec<Quorum> {
+fn quorums(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Quorum> {
     let mut all: Vec<Quorum> = Vec::new();
-    for quorum in gates.iter().flat_map(|(name, gate)| request::quorums(name, gate)) {
+    for quorum in gates.iter().flat_map(|(step, gate)| request::quorums(&step.name, gate)) {
         if !all.contains(&quorum) {
             all.push(quorum);
         }
@@ -73,7 +100,7 @@ fn quorums(gates: &[(&str, &PlannedGate)]) -> Vec<Quorum> {
 }
 
 /// The requirements of policies of all of them, each once.
-fn required_by(gates: &[(&str, &PlannedGate)]) -> Vec<RequiredBy> {
+fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
     let mut all: Vec<RequiredBy> = Vec::new();
     for by in gates.iter().flat_map(|(_, gate)| &gate.required_by) {
         match all.iter_mut().find(|known| known.source == by.source) {
@@ -93,11 +120,11 @@ fn required_by(gates: &[(&str, &PlannedGate)]) -> Vec<RequiredBy> {
 /// More excluded people than a request can name.
 pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
-    let mut gates: Vec<_> = group.iter().filter_map(planned).collect();
     // The one whose timeout is the most careful comes first: its levels are those of an escalation.
-    gates.sort_by_key(|(_, gate)| caution_rank(action(gate)));
-    let (name, first) = *gates.first().ok_or_else(no_gate)?;
-    let step = group.iter().map(|asking| &asking.gate.gate).find(|step| step.name == name).ok_or_else(no_gate)?;
+    let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
+    steps.sort_by_key(|step| step.gate().map(|gate| caution_rank(action(gate))));
+    let gates: Vec<_> = steps.iter().filter_map(|step| Some((*step, step.gate()?))).collect();
+    let (step, first) = *gates.first().ok_or_else(no_gate)?;
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();

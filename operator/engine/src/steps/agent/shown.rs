@@ -71,6 +71,22 @@ pub(super) fn call<'a>(
     ReviewSubject { binds: Some(proposal.digest.clone()), call: Some(Box::new(call)), ..subject }
 }
 
+/// The review of a call at the gate that asks whether its tool goes on after rejections.
+pub(super) fn escalation<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    at: usize,
+    site: &ToolCallSite<'a>,
+    proposal: &Proposal,
+    asking: AskingGate,
+) -> ReviewSubject {
+    let mut subject = call(run, turn, at, site, proposal, &[]);
+    if let Some(call) = &mut subject.call {
+        (call.action.gates, call.parameters) = (vec![asking], None);
+    }
+    subject
+}
+
 /// The review of a question. Its form is all that there is to review.
 pub(super) fn question(
     turn: &TurnSite<'_, '_>,

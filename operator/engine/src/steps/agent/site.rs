@@ -5,6 +5,7 @@ use signoff_expr::text;
 
 use crate::{
     plan::PlannedTool,
+    policy::CallFacts,
     replay::{scope::StepScope, step_invocation::StepInvocation},
     tools::arguments::Arguments,
 };
@@ -32,6 +33,8 @@ pub(super) struct Proposal {
     pub(super) arguments: Arguments,
     /// Its method and address, its image, or its agent.
     pub(super) target: String,
+    /// The same, as policies tell calls apart.
+    pub(super) facts: CallFacts,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
     /// The digest of all of it.

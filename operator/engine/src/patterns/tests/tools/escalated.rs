@@ -1,0 +1,129 @@
+//! A tool whose calls people rejected three times: the fourth call is a failure that people decide about, by quorums at least as
+//! strong as those that rejected.
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict, approval::Source, gate::GateType};
+
+use super::{gates, money, result, run, spec, turn};
+use crate::{
+    End,
+    tests::test_run::{TestRun, decided, gate},
+};
+
+const ASKED: &str = "handle/.turn-4/.call-1/.error";
+const GATE: &str = "handle/.turn-4/.call-1/.gate";
+
+fn help(more: Value) -> Value {
+    let mut hitl = json!({"allowedVerdicts": ["Retry", "Skip", "Defer", "Respond", "Reject", "Abort"], "approvers": [{"kind": "User", "name": "olga"}]});
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    json!({"name": "help", "type": "errorEscalation", "hitl": gate(hitl)})
+}
+
+/// Calls the tool in a turn, with an amount of its own.
+fn call(run: &mut TestRun, number: i32) {
+    let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
+    turn(run, &path, &[(&format!("c{number}"), "refund", &format!(r#"{{"amount":{number}}}"#))]);
+}
+
+/// A run in which three calls of the tool were rejected and the agent makes a fourth.
+fn rejected_three_times(more: Value) -> TestRun {
+    let mut run = run(more);
+    for number in 1..=3 {
+        call(&mut run, number);
+        run.decide(&format!("handle/.turn-{number}/.call-1/.gate"), decided(Verdict::Reject));
+    }
+    call(&mut run, 4);
+    run
+}
+
+#[test]
+fn the_fourth_call_asks_at_the_gate_about_failures_and_shows_the_call() {
+    let run = rejected_three_times(json!([money(), help(json!({}))]));
+    assert_eq!(run.open(), [ASKED]);
+    let request = &run.asked(ASKED).request;
+    let action = request.action.as_ref().unwrap();
+    assert_eq!((request.gate.type_, action.tool.as_str()), (GateType::ErrorEscalation, "refund"));
+    assert_eq!(action.gates[0].because, "calls of refund were rejected 3 times in this run");
+    assert_eq!(request.reviews.as_ref().unwrap().response, r#"{"amount":4}"#);
+    assert!(request.parameters.is_none(), "nothing of the call can be changed here");
+}
+
+#[test]
+fn the_escalation_needs_the_quorums_of_every_gate_that_may_have_rejected() {
+    let strict = json!({"name": "strict", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": gate(json!({"threshold": 2, "approvers": [{"kind": "Group", "name": "finance"}], "excluded": ["bob"]}))});
+    let other = json!({"name": "other", "type": "specificTools", "tools": ["lookup"], "hitl": gate(json!({}))});
+    let run = rejected_three_times(json!([money(), strict, other, help(json!({}))]));
+    let request = &run.asked(ASKED).request;
+    let quorums: Vec<_> = request.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
+    assert_eq!(quorums, [("gate help", 1), ("gate money", 1), ("gate strict", 2)]);
+    assert_eq!(request.excluded, ["bob"]);
+}
+
+#[test]
+fn retry_lets_the_gates_of_the_call_ask_and_counts_anew() {
+    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
+    run.decide(ASKED, decided(Verdict::Retry));
+    assert_eq!(run.open(), [GATE], "the call itself is not approved");
+    run.decide(GATE, decided(Verdict::Reject));
+    call(&mut run, 5);
+    assert_eq!(run.open(), ["handle/.turn-5/.call-1/.gate"], "one rejection since then");
+}
+
+#[test]
+fn each_other_verdict_answers_the_agent_or_ends_the_run() {
+    let told = |outcome: Outcome| {
+        let mut run = rejected_three_times(json!([money(), help(json!({}))]));
+        run.decide(ASKED, outcome);
+        result(&run, "handle/.turn-5", "c4")
+    };
+    assert_eq!(told(decided(Verdict::Skip)), "Skipped by a human");
+    assert_eq!(
+        told(Outcome { guidance: Some("write a letter".into()), ..decided(Verdict::Defer) }),
+        "Not now. Try another approach: write a letter"
+    );
+    assert_eq!(
+        told(Outcome { response: Some("it was paid by hand".into()), ..decided(Verdict::Respond) }),
+        "it was paid by hand"
+    );
+
+    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
+    run.decide(ASKED, decided(Verdict::Reject));
+    assert!(
+        run.failed().contains("calls of refund were rejected 3 times in this run; given up at gate help"),
+        "{}",
+        run.failed()
+    );
+
+    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
+    run.decide(ASKED, decided(Verdict::Abort));
+    assert!(matches!(run.transition.end, Some(End::Aborted(_))), "{:?}", run.transition.end);
+}
+
+#[test]
+fn a_timeout_never_says_that_a_rejected_tool_goes_on() {
+    let mut run = rejected_three_times(json!([money(), help(json!({"timeout": {"action": "Retry"}}))]));
+    run.decide(ASKED, Outcome { source: Source::Timeout, ..decided(Verdict::Retry) });
+    assert_eq!(run.open(), [format!("{ASKED}#2")]);
+}
+
+#[test]
+fn a_call_that_was_rejected_with_these_arguments_is_refused_without_an_escalation() {
+    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
+    run.decide(ASKED, decided(Verdict::Skip));
+    turn(&mut run, "handle/.turn-5", &[("c5", "refund", r#"{"amount":2}"#)]);
+    assert!(result(&run, "handle/.turn-6", "c5").starts_with("Already refused by a human"));
+}
+
+#[test]
+fn another_tool_is_not_escalated() {
+    let every = json!({"name": "every", "type": "toolExecution", "hitl": gate(json!({}))});
+    let mut run = TestRun::of(spec(gates(json!([every, help(json!({}))]))));
+    for number in 1..=3 {
+        call(&mut run, number);
+        run.decide(&format!("handle/.turn-{number}/.call-1/.gate"), decided(Verdict::Reject));
+    }
+    turn(&mut run, "handle/.turn-4", &[("c4", "lookup", "{}")]);
+    assert_eq!(run.open(), [GATE]);
+}

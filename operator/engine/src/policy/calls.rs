@@ -1,0 +1,101 @@
+//! What approval policies say about the calls of tools: which are forbidden, and which tools need a gate.
+
+use signoff_api::{
+    hosts::HostPattern,
+    step::Method,
+    tool::Effects,
+    tool_rules::{CallKind, CallMatch, ToolRules},
+};
+use url::Url;
+
+use super::{Policies, is_like};
+use crate::transition::CallContent;
+
+/// A call of a tool as policies tell it from others. Before the run only what does not depend on the call is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallFacts {
+    pub(crate) kind: CallKind,
+    /// The method of an http request.
+    pub(crate) method: Option<String>,
+    /// The address of an http request, at least up to the end of its host; `None` where it depends on the call.
+    pub(crate) url: Option<String>,
+    /// The image of a container; `None` where it depends on the call.
+    pub(crate) image: Option<String>,
+    /// As the author declares them.
+    pub(crate) effects: Option<Effects>,
+}
+
+impl CallFacts {
+    /// A call that is no http request and no container.
+    pub(crate) fn of_kind(kind: CallKind, effects: Option<Effects>) -> Self {
+        Self { kind, method: None, url: None, image: None, effects }
+    }
+
+    /// A rendered call.
+    pub(crate) fn of(call: &CallContent, effects: Option<Effects>) -> Self {
+        let of_kind = |kind| Self::of_kind(kind, effects);
+        match call {
+            CallContent::Agent(_) => of_kind(CallKind::Agent),
+            CallContent::Pod(pod) => Self { image: Some(pod.spec.image.clone()), ..of_kind(CallKind::Pod) },
+            CallContent::Http(http) => {
+                Self { method: Some(http.method.clone()), url: Some(http.url.clone()), ..of_kind(CallKind::Http) }
+            }
+        }
+    }
+
+    /// Whether the call can change something. An author's word that it only reads counts for GET and HEAD alone.
+    pub(crate) fn changes(&self) -> bool {
+        let reads = [Method::Get, Method::Head].map(Method::name);
+        let is_read =
+            self.kind == CallKind::Http && self.method.as_deref().is_some_and(|method| reads.contains(&method));
+        !(is_read && self.effects == Some(Effects::Read))
+    }
+}
+
+/// Whether a call is among those of a rule; `None` where that depends on the call.
+pub(crate) fn is_meant(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
+    let only = |is_limited: bool, kind: CallKind, known: Option<bool>| match (is_limited, call.kind == kind) {
+        (false, _) => Some(true),
+        (true, false) => Some(false),
+        (true, true) => known,
+    };
+    let is_listed = |url: &String| {
+        let url = Url::parse(url).ok();
+        // What cannot be read could be anything.
+        rule.hosts.iter().any(|host| match (HostPattern::parse(host), &url) {
+            (Some(pattern), Some(url)) => pattern.covers(url),
+            _ => true,
+        })
+    };
+    let is_like_one = |image: &String| rule.images.iter().any(|glob| is_like(glob, image));
+    let has_method = || rule.methods.iter().any(|method| call.method.as_deref() == Some(method.name()));
+    let parts = [
+        Some(rule.kinds.is_empty() || rule.kinds.contains(&call.kind)),
+        Some(rule.changes != Some(true) || call.changes()),
+        only(!rule.methods.is_empty(), CallKind::Http, Some(has_method())),
+        only(!rule.hosts.is_empty(), CallKind::Http, call.url.as_ref().map(is_listed)),
+        only(!rule.images.is_empty(), CallKind::Pod, call.image.as_ref().map(is_like_one)),
+    ];
+    if parts.contains(&Some(false)) { Some(false) } else { (!parts.contains(&None)).then_some(true) }
+}
+
+impl Policies {
+    fn tool_rules(&self) -> impl Iterator<Item = (&str, &ToolRules)> {
+        self.list.iter().filter_map(|applied| Some((applied.source.as_str(), applied.rules.tools.as_ref()?)))
+    }
+
+    /// Returns why no agent may make a call, or `None` where none of the policies says so, or it depends on the call.
+    pub(crate) fn forbids_call(&self, call: &CallFacts) -> Option<String> {
+        self.tool_rules().find_map(|(source, rules)| {
+            let (at, rule) = rules.never.iter().enumerate().find(|(_, rule)| is_meant(rule, call) == Some(true))?;
+            Some(format!(
+                "{source} forbids {rule} (tools.never[{at}]): let the tool do something else, or ask the administrator of the policy to change it"
+            ))
+        })
+    }
+
+    /// Returns the policies that require a gate before tools that can change something.
+    pub(crate) fn require_gates(&self) -> Vec<&str> {
+        self.tool_rules().filter(|(_, rules)| rules.require_gate == Some(true)).map(|(source, _)| source).collect()
+    }
+}

@@ -1,0 +1,392 @@
+//! Policies for the tools of agents: gates that they add, calls that they forbid, gates that they require; and authors who try to
+//! get round them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use signoff_api::{ApprovalRequest, Verdict, journal::StepPhase};
+
+use super::{
+    run_tests::{PolicyRun, gate, moment, none},
+    tests::cluster,
+    *,
+};
+use crate::{
+    Fact, FieldError, Plan, Settings,
+    tests::test_run::workflow,
+    transition::{CallContent, Command, Reply},
+};
+
+const SOURCE: &str = "ClusterApprovalPolicy prod";
+const GATE: &str = "handle/.turn-1/.call-1/.gate";
+
+/// A run whose agent has three tools: a text, a GET and a POST. `effects`: of each, in that order.
+fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
+    let tool = |name: &str, step: &str, effects: Option<&str>| {
+        let mut tool = json!({"name": name, "step": step, "description": "It helps.",
+                              "parameters": {"type": "object", "properties": {"to": {"type": "string"}}}});
+        if let Some(effects) = effects {
+            tool["effects"] = json!(effects);
+        }
+        tool
+    };
+    json!({
+        "requestedBy": "dana",
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": [{"name": "clerk", "tools": ["*"]}],
+        "tools": [tool("note", "write-note", effects[0]), tool("lookup", "find", effects[1]), tool("refund", "pay", effects[2])],
+        "gates": gates,
+        "inputs": [{"name": "base", "value": "https://bank.example"}],
+        "steps": [
+            {"name": "handle", "agent": {"name": "clerk", "input": "help"}},
+            {"name": "write-note", "set": {"value": "noted {{ args.to | default('') }}"}},
+            {"name": "find", "http": {"url": "https://crm.example/customers"}},
+            {"name": "pay", "http": {"method": "POST", "url": "{{ inputs.base }}/refunds", "body": "{{ args.to | default('') }}"}},
+        ],
+    })
+}
+
+/// A policy with a gate before these calls of tools.
+fn asks_about(calls: Value) -> Policies {
+    let before = json!({"kinds": ["tool"], "calls": calls});
+    cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}))])
+}
+
+/// A policy with these requirements for tools.
+fn tools(rules: Value) -> Policies {
+    cluster(&[("prod", json!({"tools": rules}))])
+}
+
+/// A run whose agent has called these tools at once.
+fn called(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
+    let mut run = PolicyRun::of(policies, spec);
+    turn(&mut run, policies, "handle", names);
+    run
+}
+
+fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, names: &[&str]) {
+    let call = |(at, name): (usize, &&str)| json!({"id": format!("c{at}"), "tool": name, "arguments": "{}"});
+    let calls: Vec<_> = names.iter().enumerate().map(call).collect();
+    let facts = std::collections::BTreeMap::from([("calls".to_owned(), calls.len().to_string())]);
+    let reply = Reply { response: json!({"text": "", "calls": calls}), facts, ..Reply::default() };
+    let path = path.to_owned();
+    run.take(policies, vec![Fact::CallFinished { path, attempt: 1, result: Ok(reply), at: moment() }]);
+}
+
+/// Whether a gate of the policy is among those that ask in a request.
+fn is_of_policy(request: &ApprovalRequest) -> bool {
+    request.action.iter().flat_map(|action| &action.gates).any(|gate| gate.source.as_deref() == Some(SOURCE))
+}
+
+/// The result that the agent is told in its second turn.
+fn told(run: &PolicyRun) -> String {
+    let next = run.calls().into_iter().find(|call| call.path == "handle/.turn-2").expect("the next turn begins");
+    let CallContent::Agent(agent) = &next.content else { panic!("no turn of an agent") };
+    agent.messages.iter().rev().find(|message| message.answers.is_some()).expect("a result").text.clone()
+}
+
+fn errors(policies: &Policies, spec: Value) -> Vec<FieldError> {
+    Plan::of(&workflow(spec), &Settings::default(), &Arc::new(policies.clone())).err().unwrap_or_default()
+}
+
+#[track_caller]
+fn refused(policies: &Policies, spec: Value, field: &str, words: &str) {
+    let found = errors(policies, spec);
+    let fits =
+        |error: &FieldError| error.field == field && error.message.contains(words) && error.reason == "NotAllowed";
+    assert!(found.iter().any(fits), "no error at {field} with `{words}` in {found:#?}");
+}
+
+fn every_call(allowed: Value) -> Value {
+    json!([{"name": "own", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}])
+}
+
+#[test]
+fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
+    let policies = asks_about(json!({}));
+    let mut run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let asked = run.asked(GATE);
+    let [asking] = asked.action.as_ref().unwrap().gates.as_slice() else { panic!("one gate asks") };
+    assert_eq!((asking.name.as_str(), asking.source.as_deref()), ("guard", Some(SOURCE)));
+    assert_eq!(asking.because, "it asks about calls of tools");
+    assert!(asked.required_by.iter().any(|by| by.source == SOURCE));
+    run.decide(&policies, GATE, Verdict::Approve);
+    assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
+
+    let mut rejected = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    rejected.decide(&policies, GATE, Verdict::Reject);
+    assert_eq!(told(&rejected), "Denied by a human: no reason was given");
+}
+
+#[test]
+fn a_policy_and_the_author_ask_in_one_request_whose_quorums_must_all_be_met() {
+    let own = json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"threshold": 2}))}]);
+    let run = called(&asks_about(json!({})), spec([None; 3], own), &["refund"]);
+    let asked = run.asked(GATE);
+    assert_eq!(asked.action.as_ref().unwrap().gates.len(), 2);
+    let thresholds: Vec<_> = asked.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
+    assert_eq!(thresholds, [("gate guard", 1), ("gate own", 2)]);
+}
+
+#[test]
+fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
+    let own = json!([{"name": "guard", "type": "toolExecution", "hitl": gate(json!({"approvers": [{"kind": "User", "name": "dana"}]}))}]);
+    let run = called(&asks_about(json!({})), spec([None; 3], own), &["refund"]);
+    let quorums: Vec<_> = run.asked(GATE).quorums.iter().map(|quorum| quorum.approvers[0].name.clone()).collect();
+    assert_eq!(quorums, ["finance", "dana"]);
+}
+
+#[test]
+fn what_an_author_allows_does_not_answer_a_policys_gate() {
+    for own in [
+        every_call(json!(["*"])),
+        json!([{"name": "own", "type": "custom", "condition": "false", "hitl": gate(json!({}))}]),
+        json!([{"name": "own", "preset": "minimal", "allowedTools": ["*"], "hitl": gate(json!({}))}]),
+    ] {
+        let run = called(&asks_about(json!({})), spec([Some("read"); 3], own), &["refund"]);
+        assert!(is_of_policy(run.asked(GATE)));
+    }
+    // Without the policy, the same is not asked about.
+    let run = called(&none(), spec([Some("read"); 3], every_call(json!(["*"]))), &["refund"]);
+    assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
+}
+
+#[test]
+fn a_call_only_reads_if_its_method_and_its_author_both_say_so() {
+    for (tool, effects, is_asked) in [
+        ("lookup", Some("read"), false),
+        ("lookup", Some("write"), true),
+        ("lookup", None, true),
+        ("refund", Some("read"), true),
+        ("refund", Some("write"), true),
+        ("note", Some("read"), true),
+    ] {
+        let run = called(&asks_about(json!({"changes": true})), spec([effects; 3], json!([])), &[tool]);
+        assert_eq!(run.asks().into_iter().any(is_of_policy), is_asked, "{tool} with effects {effects:?}");
+    }
+}
+
+#[test]
+fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
+    for (calls, tool, is_asked) in [
+        (json!({"kinds": ["http"]}), "refund", true),
+        (json!({"kinds": ["http"]}), "note", false),
+        (json!({"kinds": ["pod"]}), "refund", false),
+        (json!({"kinds": ["set", "agent"]}), "note", true),
+        (json!({"methods": ["POST", "PUT"]}), "refund", true),
+        (json!({"methods": ["POST"]}), "lookup", false),
+        (json!({"methods": ["POST"]}), "note", false),
+        (json!({"hosts": ["bank.example"]}), "refund", true),
+        (json!({"hosts": ["*.example"]}), "refund", true),
+        (json!({"hosts": ["bank.example:8443"]}), "refund", false),
+        (json!({"hosts": ["bank.example"]}), "lookup", false),
+        (json!({"hosts": ["bank.example"]}), "note", false),
+        // An entry that cannot be read could mean any host.
+        (json!({"hosts": ["[not-a-host"]}), "lookup", true),
+        (json!({"images": ["*"]}), "refund", false),
+        (json!({"kinds": ["http"], "methods": ["POST"], "hosts": ["crm.example"]}), "refund", false),
+    ] {
+        let run = called(&asks_about(calls.clone()), spec([None; 3], json!([])), &[tool]);
+        assert_eq!(run.asks().into_iter().any(is_of_policy), is_asked, "{calls} and {tool}");
+    }
+}
+
+#[test]
+fn the_images_of_containers_are_compared_whole_and_one_that_is_not_known_could_be_any() {
+    let rule = |images: Value| serde_json::from_value(json!({"images": images})).unwrap();
+    let image = |image: Option<&str>| CallFacts {
+        image: image.map(str::to_owned),
+        ..CallFacts::of_kind(signoff_api::tool_rules::CallKind::Pod, None)
+    };
+    assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(Some("tools:latest"))), Some(true));
+    assert_eq!(is_meant(&rule(json!(["tools"])), &image(Some("tools:latest"))), Some(false));
+    assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(None)), None);
+}
+
+#[test]
+fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
+    let never = |rule: Value| tools(json!({"never": [rule]}));
+    let bad = || spec([None; 3], every_call(json!([])));
+    refused(
+        &never(json!({"methods": ["POST"]})),
+        bad(),
+        "spec.tools[2]",
+        "forbids calls of tools, with POST (tools.never[0])",
+    );
+    refused(&never(json!({"hosts": ["crm.example"]})), bad(), "spec.tools[1]", "to crm.example");
+    refused(&never(json!({"kinds": ["set"]})), bad(), "spec.tools[0]", "that are set steps");
+    refused(&never(json!({"changes": true})), bad(), "spec.tools[2]", "that can change something");
+    assert_eq!(errors(&never(json!({"methods": ["DELETE"]})), bad()), []);
+}
+
+#[test]
+fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_sent_and_the_agent_is_told() {
+    let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
+    assert_eq!(errors(&policies, spec([None; 3], json!([]))), [], "the host is an input");
+    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
+    assert_eq!(run.record("handle/.turn-1/.call-1/pay").error.as_ref().unwrap().class, "NotAllowed");
+}
+
+#[test]
+fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
+    for (tool, rule) in [("refund", json!({"methods": ["POST"]})), ("note", json!({"kinds": ["set"]}))] {
+        let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
+        run.asked(GATE);
+        run.decide(&tools(json!({"never": [rule]})), GATE, Verdict::Approve);
+        assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+        let sent = |command: &&Command| matches!(command, Command::Call(call) if call.path.contains("/.call-"));
+        assert!(!run.transition.commands.iter().any(|command| sent(&command)));
+
+        let mut honest = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
+        honest.decide(&tools(json!({"never": [{"methods": ["DELETE"]}]})), GATE, Verdict::Approve);
+        let done =
+            honest.journal.records().iter().any(|r| r.path.starts_with("handle/.turn-1/.call-1/") && r.path != GATE);
+        assert!(done);
+    }
+}
+
+#[test]
+fn a_step_that_no_tool_runs_is_not_forbidden() {
+    let steps = json!({"requestedBy": "dana", "steps": [{"name": "pay", "http": {"method": "POST", "url": "https://bank.example/"}}]});
+    assert_eq!(PolicyRun::of(&tools(json!({"never": [{"methods": ["POST"]}]})), steps).calls().len(), 1);
+}
+
+#[test]
+fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
+    let policies = tools(json!({"requireGate": true}));
+    let words = "requires that people are asked about every call of refund";
+    let hitl = || gate(json!({}));
+    let met = |gates: Value| spec([Some("read"), Some("read"), Some("write")], gates);
+    let with_note =
+        |gate: Value| json!([{"name": "notes", "type": "specificTools", "tools": ["note"], "hitl": hitl()}, gate]);
+    for gate in [
+        json!({"name": "own", "type": "specificTools", "tools": ["lookup"], "hitl": hitl()}),
+        json!({"name": "own", "type": "toolExecution", "allowedTools": ["refund"], "hitl": hitl()}),
+        json!({"name": "own", "type": "toolExecution", "condition": "false", "hitl": hitl()}),
+        json!({"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": hitl()}),
+        json!({"name": "own", "type": "stepStart", "steps": ["pay"], "condition": "false", "hitl": hitl()}),
+    ] {
+        refused(&policies, met(with_note(gate.clone())), "spec.tools[2]", words);
+    }
+    for gate in [
+        json!({"name": "own", "type": "specificTools", "tools": ["refund"], "hitl": hitl()}),
+        json!({"name": "own", "type": "toolExecution", "hitl": hitl()}),
+        json!({"name": "own", "type": "destructiveActions", "hitl": hitl()}),
+        json!({"name": "own", "preset": "strict", "hitl": hitl()}),
+        json!({"name": "own", "type": "stepStart", "steps": ["pay"], "hitl": hitl()}),
+    ] {
+        assert_eq!(errors(&policies, met(with_note(gate.clone()))), [], "{gate}");
+    }
+    // A POST is no reading, whatever its author says, and a gate about what is not read does not ask about it.
+    let destructive = json!({"name": "own", "type": "destructiveActions", "hitl": hitl()});
+    refused(&policies, spec([Some("read"); 3], with_note(destructive)), "spec.tools[2]", words);
+    assert_eq!(errors(&tools(json!({"requireGate": false})), spec([None; 3], json!([]))), []);
+}
+
+#[test]
+fn a_policys_own_gate_is_a_gate_that_always_asks() {
+    let before = |before: Value| {
+        cluster(&[(
+            "prod",
+            json!({"tools": {"requireGate": true}, "steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}),
+        )])
+    };
+    let bare = || spec([Some("read"), Some("read"), Some("write")], json!([]));
+    assert_eq!(errors(&before(json!({"kinds": ["tool"], "calls": {"changes": true}})), bare()), []);
+    // The host is known only when the call is made, so it is not certain that the gate asks.
+    let by_host = before(json!({"kinds": ["tool"], "calls": {"hosts": ["bank.example"]}}));
+    refused(&by_host, bare(), "spec.tools[2]", "requires that people are asked");
+    refused(&before(json!({"kinds": ["http"]})), bare(), "spec.tools[0]", "every call of note");
+}
+
+#[test]
+fn an_accepted_run_goes_on_when_a_policy_requires_more() {
+    let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
+    run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
+    assert_eq!(told(&run), "noted ");
+}
+
+/// One thing that an author may add to a Workflow, or declare.
+fn addition() -> impl Strategy<Value = (usize, usize, bool)> {
+    (0_usize..9, 0_usize..3, any::<bool>())
+}
+
+/// A Workflow with an addition.
+fn add(spec: &mut Value, (what, tool, flag): (usize, usize, bool), number: usize) {
+    let names = ["note", "lookup", "refund"];
+    let steps = ["write-note", "find", "pay"];
+    let name = format!("own-{number}");
+    let allowed = if flag { json!(["*"]) } else { json!([names[tool]]) };
+    let condition = if flag { "false" } else { "args.to == 'me'" };
+    let hitl =
+        if flag { gate(json!({"onReject": "continue"})) } else { gate(json!({"timeout": {"action": "Approve"}})) };
+    let gates = |spec: &mut Value, gate: Value| spec["gates"].as_array_mut().unwrap().push(gate);
+    match what {
+        0 => gates(spec, json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": hitl})),
+        1 => gates(spec, json!({"name": name, "type": "custom", "condition": condition, "hitl": hitl})),
+        2 => gates(spec, json!({"name": name, "type": "destructiveActions", "allowedTools": allowed, "hitl": hitl})),
+        3 => gates(spec, json!({"name": name, "preset": "standard", "allowedTools": allowed, "hitl": hitl})),
+        4 => spec["tools"][tool]["effects"] = json!("read"),
+        5 => spec["steps"][tool + 1]["retry"] = json!({"limit": 2}),
+        6 => spec["steps"][tool + 1]["onError"] = json!("continue"),
+        7 => {
+            let other = json!({"name": name, "step": steps[tool], "description": "The same.", "effects": "read"});
+            spec["tools"].as_array_mut().unwrap().push(other);
+        }
+        _ => gates(spec, json!({"name": name, "type": "specificTools", "tools": [names[tool]], "hitl": hitl})),
+    }
+}
+
+/// Calls every tool in one turn, approves everything, and returns the first call that ran without the policy's people.
+fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
+    let names: Vec<String> =
+        spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+    let mut run = called(policies, spec, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut approved = std::collections::BTreeSet::new();
+    for _ in 0..30 {
+        let asks: Vec<(String, bool)> =
+            run.asks().into_iter().map(|ask| (ask.gate.path.clone(), is_of_policy(ask))).collect();
+        for record in run.journal.records().iter().filter(|record| record.phase != StepPhase::Waiting) {
+            let Some((call, step)) = record.path.rsplit_once('/').filter(|(call, _)| call.contains("/.call-")) else {
+                continue;
+            };
+            if !step.starts_with('.') && is_meant(step) && !approved.contains(call) {
+                return Some(record.path.clone());
+            }
+        }
+        let Some((path, of_policy)) = asks.into_iter().next() else { return None };
+        if of_policy {
+            approved.insert(path.rsplit_once("/.gate").unwrap().0.to_owned());
+        }
+        run.decide(policies, &path, Verdict::Approve);
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_an_author_adds_removes_a_policys_ask(additions in proptest::collection::vec(addition(), 0..6)) {
+        println!("tried: 1 property cases");
+        let mut spec = spec([None; 3], json!([]));
+        for (number, one) in additions.into_iter().enumerate() {
+            add(&mut spec, one, number);
+        }
+        let found = errors(&none(), spec.clone());
+        prop_assume!(found.is_empty());
+        prop_assert_eq!(unasked(&asks_about(json!({})), spec.clone(), |_| true), None);
+        prop_assert_eq!(unasked(&asks_about(json!({"changes": true})), spec.clone(), |step| step != "find"), None);
+        prop_assert_eq!(unasked(&asks_about(json!({"hosts": ["bank.example"]})), spec, |step| step == "pay"), None);
+    }
+}
+
+#[test]
+fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
+    let mut spec = spec([None; 3], json!([]));
+    add(&mut spec, (0, 2, true), 0);
+    assert!(unasked(&none(), spec, |_| true).is_some());
+}

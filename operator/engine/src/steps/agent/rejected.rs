@@ -1,0 +1,120 @@
+//! Calls that people rejected before: an equal one is refused without asking, and a tool that was rejected too often is escalated.
+
+use signoff_api::{
+    Verdict,
+    approval::{AskingGate, Source},
+    gate::GateType,
+    journal::StepRecord,
+};
+use signoff_expr::text;
+
+use super::{
+    ask::{answered, decide_once, deferred, not_asked},
+    merge, shown,
+    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
+};
+use crate::{
+    plan::{CallGate, PlannedTool},
+    replay::run::Run,
+    steps::{EarlyEnd, verdict_or_end},
+    tools::arguments::Arguments,
+};
+
+/// The rejected calls of a tool in a run after which people are asked whether it goes on.
+const MOST_REJECTED: usize = 3;
+/// Where the records of this question stand beneath a call.
+const ESCALATION: &str = ".error";
+
+/// Returns the result of a call that people rejected before with the same arguments.
+pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
+    let digest = arguments.digest().to_string();
+    let rejected = rejected(run, seen, tool);
+    let same = rejected.iter().find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
+    let outcome = same.decision.clone().unwrap_or_default();
+    if outcome.source == Source::Timeout {
+        return Some("Already refused: no human decided about this call before the deadline".to_owned());
+    }
+    Some(format!("Already refused by a human: {}", text::display(&outcome.reason.unwrap_or_default(), 1000)))
+}
+
+/// The decisions by which calls of a tool were rejected, as of a number of the journal.
+fn rejected(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> Vec<StepRecord> {
+    decided(run, seen, tool, Verdict::Reject)
+}
+
+fn decided(run: &Run<'_>, seen: i64, tool: &PlannedTool, verdict: Verdict) -> Vec<StepRecord> {
+    let state = run.state.borrow();
+    let is_meant = |r: &&StepRecord| {
+        r.facts.get(FACT_TOOL) == Some(&tool.name)
+            && r.done.is_some_and(|done| done < seen)
+            && r.decision.as_ref().is_some_and(|outcome| outcome.verdict == Some(verdict))
+    };
+    state.journal.records().iter().filter(is_meant).cloned().collect()
+}
+
+/// The number of rejected calls of a tool since people last said that it goes on.
+fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
+    let last = decided(run, seen, tool, Verdict::Retry).iter().filter_map(|record| record.done).max();
+    rejected(run, seen, tool).iter().filter(|record| record.done > last).count()
+}
+
+/// Asks people whether a tool that they rejected too often may be asked about once more: at the gate about failures of its step, with
+/// the quorums of every gate that may have rejected it. Returns the result of the call, or `None` if its gates ask.
+pub(super) async fn escalate<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    at: usize,
+    site: &ToolCallSite<'a>,
+    proposal: &Proposal,
+) -> Result<Option<Answered>, EarlyEnd> {
+    let (tool, count) = (site.tool, rejections(run, turn.seen, site.tool));
+    if count < MOST_REJECTED {
+        return Ok(None);
+    }
+    let refused = format!("calls of {} were rejected {count} times in this run", tool.name);
+    let result = |text: String| Ok(Some(Answered::Result(text)));
+    let Some((_, gate)) = &tool.step.escalation else {
+        return result(format!("Refused: {refused}; do not call it again"));
+    };
+    let facts = tool.facts();
+    let may_have_rejected: Vec<&CallGate> =
+        run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
+    let step = match merge::escalation(gate, &may_have_rejected) {
+        Ok(step) => step,
+        Err(why) => return Ok(Some(not_asked(&why))),
+    };
+    let asking = AskingGate {
+        name: step.name.clone(),
+        type_: GateType::ErrorEscalation,
+        source: None,
+        because: refused.clone(),
+    };
+    let subject = shown::escalation(run, turn, at, site, proposal, asking);
+    let error =
+        serde_json::json!({"class": "Rejected", "message": refused, "attempt": 1, "exitCode": null, "log": null});
+    let scope = site.scope.with_vars(move |_, _, _, scope| {
+        scope.set("error", error.clone());
+        Ok(())
+    });
+    let base = format!("{}/{ESCALATION}", site.path);
+    loop {
+        let (decided, outcome) = match decide_once(run, &scope, &step, &base, &subject).await? {
+            Ok(decided) => decided,
+            Err(not_asked) => return Ok(Some(not_asked)),
+        };
+        if decided.was_not_asked() {
+            return result(format!("Refused: {refused}; do not call it again"));
+        }
+        match decided.verdict {
+            Verdict::Reject => {
+                return Err(EarlyEnd::GivenUp(format!("{refused}; given up at {}", decided.describe(""))));
+            }
+            Verdict::Respond => return Ok(Some(answered(outcome.response.as_deref()))),
+            Verdict::Defer => return Ok(Some(deferred(&outcome))),
+            Verdict::Skip => return result("Skipped by a human".to_owned()),
+            // Only people say that it goes on.
+            Verdict::Retry if outcome.source != Source::Timeout => return Ok(None),
+            _ => drop(verdict_or_end(run, &decided, &[Verdict::Retry])?),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Policies for the tools of agents, with the real operator: an author's gates and declarations never answer a policy's gate.
+
+use serde_json::{Value, json};
+use signoff_api::{conditions, workflow::WorkflowPhase};
+
+use super::{
+    harness::{Harness, approve, gate, message, reason},
+    phase,
+};
+
+/// An agent that pays back, with a gate of its author that allows everything and a tool that claims to read.
+fn refund(gates: Value) -> Value {
+    json!({
+        "providers": [{"name": "models", "scripted": {"replies": [
+            {"contains": "help", "calls": [{"tool": "refund", "arguments": {"amount": 420}}]},
+            {"contains": "paid 420", "text": "It was paid."},
+            {"contains": "Error", "text": "It could not be paid."},
+        ]}}],
+        "tools": [{"name": "refund", "step": "pay", "description": "Pays back.", "effects": "read",
+                   "parameters": {"type": "object", "properties": {"amount": {"type": "number"}}}}],
+        "agents": [{"name": "clerk", "tools": ["refund"]}],
+        "gates": gates,
+        "steps": [
+            {"name": "handle", "agent": {"name": "clerk", "input": "help"}},
+            {"name": "pay", "set": {"value": "paid {{ args.amount }}"}},
+        ],
+    })
+}
+
+fn own(more: Value) -> Value {
+    let mut gate = json!({"name": "own", "type": "toolExecution", "hitl": gate("x", json!({}))["hitl"]});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        gate[field] = value.clone();
+    }
+    json!([gate])
+}
+
+#[tokio::test]
+async fn a_policy_asks_about_a_call_that_its_author_allows_and_says_to_read() {
+    let harness = Harness::open("policies").await;
+    let before = json!({"kinds": ["tool"], "calls": {"changes": true}});
+    let step = json!({"name": "guard", "before": before, "hitl": gate("x", json!({}))["hitl"]});
+    harness.cluster_policy("alpha", json!({"steps": [step], "tools": {"requireGate": true}})).await;
+    harness.apply("admin", "refund", refund(own(json!({"allowedTools": ["*"]})))).await;
+    let (approval, request) = harness.asked("refund", "handle/.turn-1/.call-1/.gate").await;
+    let action = request.action.unwrap();
+    let source = format!("ClusterApprovalPolicy {}", harness.policy("alpha"));
+    assert_eq!(action.gates.len(), 1, "the author's gate does not ask: {action:?}");
+    assert_eq!(action.gates[0].source.as_ref(), Some(&source));
+    assert_eq!(action.gates[0].because, "it asks about calls of tools, that can change something");
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let run = harness.ended("refund").await;
+    assert_eq!(run.status.unwrap().outputs.as_deref(), Some("It was paid."));
+}
+
+#[tokio::test]
+async fn a_policy_forbids_calls_and_requires_gates() {
+    let harness = Harness::open("policies").await;
+    harness.cluster_policy("alpha", json!({"tools": {"requireGate": true}})).await;
+    harness.apply("admin", "bare", refund(own(json!({"allowedTools": ["refund"]})))).await;
+    let refused = harness.ended("bare").await;
+    assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("NotAllowed"));
+    assert!(
+        message(&refused).contains("requires that people are asked about every call of refund"),
+        "{}",
+        message(&refused)
+    );
+
+    harness.apply("admin", "asked", refund(own(json!({})))).await;
+    let (approval, _) = harness.asked("asked", "handle/.turn-1/.call-1/.gate").await;
+    // What becomes forbidden while people are asked does not run, although they approve it.
+    harness.cluster_policy("beta", json!({"tools": {"never": [{"kinds": ["set"]}]}})).await;
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let run = harness.ended("asked").await;
+    assert_eq!(phase(&run), WorkflowPhase::Succeeded);
+    let record = run.status.unwrap().steps.into_iter().find(|record| record.path.ends_with("/pay")).unwrap();
+    assert_eq!(record.error.unwrap().class, "NotAllowed");
+
+    harness.apply("admin", "never", refund(own(json!({})))).await;
+    let refused = harness.ended("never").await;
+    assert!(message(&refused).contains("forbids calls of tools that are set steps"), "{}", message(&refused));
+}
