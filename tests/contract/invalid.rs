@@ -41,7 +41,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only policies or a decision can bring about.
-const NO_COMPLAINTS: [&str; 31] = [
+const NO_COMPLAINTS: [&str; 33] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
@@ -56,6 +56,8 @@ const NO_COMPLAINTS: [&str; 31] = [
     "{source} adds a gate named {}",
     "after a Reject here the run continues with {}",
     "leave Defer out; a policy has a gate before that step",
+    "requires that people are asked about every call of {}",
+    "it asks about {rule}",
     // What a request says of a Reject.
     "the end of the run",
     "the other workers",
