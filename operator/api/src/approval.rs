@@ -17,6 +17,7 @@ use crate::{
     digest::{self, Digest},
     gate::{Form, GateType, PersonRule, Quorum, Subject, SubjectKind, Timeout},
     journal::BlobRef,
+    names, turn,
     values::{JsonObject, Moment},
     verdict::Verdict,
 };
@@ -229,6 +230,15 @@ impl ApprovalRequest {
     #[must_use]
     pub fn threshold(&self) -> i32 {
         self.quorums.first().map_or(0, |first| first.threshold)
+    }
+
+    /// Returns the turn of the agent that calls or asks, as [`names::turn`] has it; `None` if the request is about no call and no
+    /// question.
+    #[must_use]
+    pub fn turn(&self) -> Option<String> {
+        self.action.as_ref()?;
+        let (path, _) = turn::turn_of(&self.gate.path)?;
+        Some(names::turn(&self.workflow.uid, path))
     }
 
     /// Whether the requester must not vote at all.

@@ -20,6 +20,8 @@ pub const ANNOTATION_PATH: &str = "signoff.dev/path";
 pub const ANNOTATION_FILE: &str = "signoff.dev/file-";
 /// Label with the gate's name, on Approvals.
 pub const LABEL_GATE: &str = "signoff.dev/gate";
+/// Label with the turn of an agent, on Approvals about its calls and questions: see [`turn`].
+pub const LABEL_TURN: &str = "signoff.dev/turn";
 /// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 /// The ClusterRole with which the operator reads Secrets, bound only in selected namespaces.
@@ -39,6 +41,13 @@ pub fn approval(workflow: &str, step: &str, request: &Digest) -> String {
 pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
     let place = Digest::of_bytes(format!("{uid}/{path}/{attempt}").as_bytes());
     format!("signoff-step-{}-{}", cut(workflow, 24), place.short(10))
+}
+
+/// Returns the value of [`LABEL_TURN`] for one turn of one run: 20 hex digits of uid and path. All Approvals of a turn have the
+/// same, those of other turns and runs have others.
+#[must_use]
+pub fn turn(uid: &str, path: &str) -> String {
+    Digest::of_bytes(format!("{uid}/{path}").as_bytes()).short(20).to_owned()
 }
 
 /// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from the
@@ -100,6 +109,15 @@ mod tests {
         assert!(name.ends_with(&format!("-{}", digest.short(10))));
         assert!(name.len() <= MAX_WORKFLOW_NAME, "{name}");
         assert!(!name.contains("--") && !name.contains(".-"), "{name}");
+    }
+
+    #[test]
+    fn turns_differ_by_run_and_path_and_are_label_values() {
+        let one = turn("uid-1", "handle/.turn-2");
+        assert_eq!(one, turn("uid-1", "handle/.turn-2"));
+        assert!(one.len() == 20 && one.bytes().all(|b| b.is_ascii_hexdigit()), "{one}");
+        assert_ne!(one, turn("uid-2", "handle/.turn-2"));
+        assert_ne!(one, turn("uid-1", "handle/.turn-2#2"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The response of a turn of an agent that called tools: the JSON that the executor writes into the journal, and that the engine
-//! and clients read.
+//! and clients read; and the path of a turn.
 
 use std::fmt;
 
@@ -52,6 +52,16 @@ impl RequestedArguments {
     pub const MAX_BYTES: usize = 64 * 1024;
 }
 
+/// Splits the path of a record or a gate at its innermost call: the turn of the agent, and the number of the call.
+#[must_use]
+pub fn turn_of(path: &str) -> Option<(&str, u32)> {
+    let at = path.rfind("/.call-")?;
+    let (turn, rest) = path.split_at(at);
+    let is_turn = turn.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"));
+    let digits = rest.trim_start_matches("/.call-").split(['/', '#']).next()?;
+    Some((turn, digits.parse().ok()?)).filter(|_| is_turn)
+}
+
 impl fmt::Debug for TurnCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnCalls").field("bytes", &self.text.len()).field("calls", &self.calls).finish_non_exhaustive()
@@ -93,6 +103,16 @@ mod tests {
         assert_eq!(serde_json::from_value::<TurnCalls>(written).unwrap(), turn);
         let cut = TurnCalls { truncated: true, ..turn };
         assert_eq!(serde_json::to_value(&cut).unwrap()["truncated"], true);
+    }
+
+    #[test]
+    fn the_turn_of_a_call_is_the_innermost_one() {
+        assert_eq!(turn_of("handle/.turn-2/.call-11/.gate#2"), Some(("handle/.turn-2", 11)));
+        let nested = "handle/.turn-2/.call-1/critic/.turn-1/.call-3/.gate";
+        assert_eq!(turn_of(nested), Some(("handle/.turn-2/.call-1/critic/.turn-1", 3)));
+        for other in ["review", "handle/.call-1/.gate", "handle/.turn-2/.gate", "handle/.turn-2/.call-x/.gate"] {
+            assert_eq!(turn_of(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use signoff_api::{
     tool::Effects,
 };
 
+pub use signoff_api::turn::turn_of;
+
 use crate::text::one_line;
 
 /// The heading of the agent's own words.
@@ -92,15 +94,6 @@ pub fn arguments<'t>(request: &ApprovalRequest, text: &'t str) -> Cow<'t, str> {
 /// Returns the agent's own words, where it said something.
 pub fn says(request: &ApprovalRequest) -> Option<&str> {
     request.says.as_deref().filter(|words| !words.trim().is_empty())
-}
-
-/// Splits the path of a record or a gate at its innermost call: the turn of the agent, and the number of the call.
-pub fn turn_of(path: &str) -> Option<(&str, u32)> {
-    let at = path.rfind("/.call-")?;
-    let (turn, rest) = path.split_at(at);
-    let is_turn = turn.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"));
-    let digits = rest.trim_start_matches("/.call-").split(['/', '#']).next()?;
-    Some((turn, digits.parse().ok()?)).filter(|_| is_turn)
 }
 
 fn effects(effects: Option<Effects>) -> &'static str {

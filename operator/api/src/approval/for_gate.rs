@@ -13,11 +13,12 @@ impl Approval {
     #[must_use]
     pub fn for_gate(workflow: &Workflow, name: &str, request: ApprovalRequest) -> Self {
         let (of, uid) = (workflow.name_any(), workflow.uid().unwrap_or_default());
-        let labels = BTreeMap::from([
+        let mut labels = BTreeMap::from([
             (names::LABEL_WORKFLOW.to_owned(), of.clone()),
             (names::LABEL_WORKFLOW_UID.to_owned(), uid.clone()),
             (names::LABEL_GATE.to_owned(), request.gate.name.clone()),
         ]);
+        labels.extend(request.turn().map(|turn| (names::LABEL_TURN.to_owned(), turn)));
         let owner = OwnerReference {
             api_version: Workflow::api_version(&()).into_owned(),
             kind: Workflow::kind(&()).into_owned(),
@@ -105,6 +106,36 @@ mod tests {
         assert_eq!(approval.namespace().as_deref(), Some("finance"));
         assert_eq!(approval.labels()[names::LABEL_GATE], "g");
         assert_eq!(approval.owner_references()[0].kind, "Workflow");
+    }
+
+    #[test]
+    fn approvals_of_one_turn_have_the_same_label_and_others_have_another_or_none() {
+        let label = |path: &str, uid: &str, action: Option<serde_json::Value>| {
+            let (approval, _) = asked();
+            let mut request = approval.spec.request;
+            (request.gate.path, request.workflow.uid) = (path.to_owned(), uid.to_owned());
+            request.action = action.map(|action| serde_json::from_value(action).unwrap());
+            let workflow = serde_json::from_value(json!({
+                "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": uid},
+                "spec": {"requestedBy": "dana", "steps": [{"name": "one", "set": {"value": "x"}}]},
+            }));
+            Approval::for_gate(&workflow.unwrap(), "w-g", request).labels().get(names::LABEL_TURN).cloned()
+        };
+        let call = || Some(json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"}));
+        let question = || Some(json!({"kind": "question", "agent": "clerk", "tool": "ask-human"}));
+        let first = label("handle/.turn-1/.call-1/.gate", UID, call());
+        assert_eq!(first, Some(names::turn(UID, "handle/.turn-1")));
+        assert_eq!(label("handle/.turn-1/.call-2/.gate#2", UID, call()), first);
+        assert_eq!(label("handle/.turn-1/.call-3/.gate", UID, question()), first);
+        let another_run = "00000000-0000-0000-0000-000000000002";
+        let others = [
+            label("handle/.turn-2/.call-1/.gate", UID, call()),
+            label("handle/.turn-1/.call-1/.gate", another_run, call()),
+            label("handle/.turn-1/.call-1/critic/.turn-1/.call-1/.gate", UID, call()),
+        ];
+        assert!(others.iter().all(|other| other.is_some() && *other != first), "{others:?}");
+        assert_eq!(label("handle/.turn-1/.call-1/send/.before", UID, None), None, "a gate of the tool's step");
+        assert_eq!(label("review", UID, None), None);
     }
 
     #[test]

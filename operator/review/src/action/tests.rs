@@ -55,16 +55,6 @@ fn arguments_are_indented_only_where_they_mean_exactly_the_same() {
 }
 
 #[test]
-fn the_turn_of_a_call_is_the_innermost_one() {
-    assert_eq!(turn_of("handle/.turn-2/.call-11/.gate#2"), Some(("handle/.turn-2", 11)));
-    let nested = "handle/.turn-2/.call-1/critic/.turn-1/.call-3/.gate";
-    assert_eq!(turn_of(nested), Some(("handle/.turn-2/.call-1/critic/.turn-1", 3)));
-    for other in ["review", "handle/.call-1/.gate", "handle/.turn-2/.gate", "handle/.turn-2/.call-x/.gate"] {
-        assert_eq!(turn_of(other), None, "{other}");
-    }
-}
-
-#[test]
 fn hostile_names_stay_in_their_lines() {
     let mut approval = sample::call();
     let action = approval.spec.request.action.as_mut().unwrap();

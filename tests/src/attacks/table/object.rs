@@ -106,7 +106,8 @@ fn around() -> Vec<Row> {
     let count = "at most 24 labels, 24 annotations and 64 KiB of annotations";
     let strangers = [Unlisted, Delegate, Requester, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin];
     let by_an_approver = |row: Row| row.honest("an approver's label", team()).by(Approver);
-    let ours_on_it = json!({"labels": {"signoff.dev/workflow": "refund"}, "annotations": {"signoff.dev/note": "x"}});
+    let ours_on_it = json!({"labels": {"signoff.dev/turn": "one", "signoff.dev/workflow": "refund"},
+        "annotations": {"signoff.dev/note": "x"}});
     let labelled = |row: Row| row.gate(|gate| gate.metadata = ours_on_it.clone());
     vec![
         by_an_approver(
@@ -155,6 +156,10 @@ fn around() -> Vec<Row> {
         )),
         by_an_approver(labelled(
             Row::new("changes a label of ours", [Approver], CHANGES, labels(json!({"signoff.dev/workflow": "other"})))
+                .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("moves it to another turn", [Approver], CHANGES, labels(json!({"signoff.dev/turn": "other"})))
                 .refused(ours),
         )),
         by_an_approver(labelled(
