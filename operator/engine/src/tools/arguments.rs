@@ -79,7 +79,9 @@ fn read(text: &str) -> Result<Map<String, Value>, String> {
     source.end().map_err(|_| "the arguments must be one JSON object with no text after it".to_owned())?;
     if let Some(number) = lost(text) {
         let shown = display(number, SHOWN_CHARS);
-        return Err(format!("the arguments: {shown} is too close to 0, and JSON readers take it for 0; write it as a text"));
+        return Err(format!(
+            "the arguments: {shown} is too close to 0, and JSON readers take it for 0; write it as a text"
+        ));
     }
     match value {
         Value::Object(fields) => Ok(fields),
