@@ -1,13 +1,16 @@
 //! The code that the tests, the demo and the benchmarks share: a real control plane and its users, a real browser, a real node, a
-//! simulated control plane, the writer of images, and calls of cargo.
+//! simulated control plane, servers that agents meet, the writer of images, and calls of cargo.
 //!
 //! **Invariant:** depends on nothing of `operator/`, so that a control plane starts whatever state that code is in.
 
+pub mod aimock;
 pub mod attacks;
 pub mod browser;
 pub mod cargo;
+pub mod chat_completions;
 pub mod control_plane;
 pub mod image;
+pub mod loopback;
 pub mod node;
 pub mod page;
 pub mod quickstart;

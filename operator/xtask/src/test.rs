@@ -33,6 +33,8 @@ pub(crate) enum Part {
     Contract,
     /// Tests of the operator on a simulated API server, in paused time, with faults
     Sim,
+    /// Tests of agents with tools against models that speak `OpenAI`'s protocol, one of them by Node.js
+    Agents,
     /// Tests on a real control plane, with real users, kubectl and helm; includes `pods`
     Cluster,
     /// Tests of the inbox, with a browser, an `OpenID` Connect issuer and a real control plane
@@ -42,7 +44,8 @@ pub(crate) enum Part {
 }
 
 /// All parts, quick ones first.
-const ALL: [Part; 7] = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Web, Part::Cluster, Part::Pods];
+const ALL: [Part; 8] =
+    [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Agents, Part::Web, Part::Cluster, Part::Pods];
 
 impl Part {
     fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Part {
             Self::Unit => "unit",
             Self::Contract => "contract",
             Self::Sim => "sim",
+            Self::Agents => "agents",
             Self::Cluster => "cluster",
             Self::Web => "web",
             Self::Pods => "pods",
@@ -63,7 +67,9 @@ impl Part {
         match self {
             Self::Lint => Ok(lint::run()),
             Self::Unit => unit(programs, names),
-            Self::Contract | Self::Sim => run_and_tally(self.name(), as_tests(&mut own()?.command()).args(names)),
+            Self::Contract | Self::Sim | Self::Agents => {
+                run_and_tally(self.name(), as_tests(&mut own()?.command()).args(names))
+            }
             Self::Cluster => cluster(own()?, names),
             Self::Web => web::run(own()?, names),
             Self::Pods => pods(own()?, image, names),

@@ -87,7 +87,7 @@ async fn bearer(kubeconfig: &Path, token: &str) -> Result<Client> {
 }
 
 /// Chooses the TLS provider of the process; every test may do it first, so a second call is no error.
-fn install_tls() {
+pub(crate) fn install_tls() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 

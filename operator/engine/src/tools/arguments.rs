@@ -77,10 +77,47 @@ fn read(text: &str) -> Result<Map<String, Value>, String> {
     let value = Strict(&mut place).deserialize(&mut source).map_err(|why| place.problem(&why))?;
     // Trailing text has no place inside the object.
     source.end().map_err(|_| "the arguments must be one JSON object with no text after it".to_owned())?;
+    if let Some(number) = lost(text) {
+        let shown = display(number, SHOWN_CHARS);
+        return Err(format!(
+            "the arguments: {shown} is too close to 0, and JSON readers take it for 0; write it as a text"
+        ));
+    }
     match value {
         Value::Object(fields) => Ok(fields),
         other => Err(format!("the arguments must be a JSON object and not {}", kind(&other))),
     }
+}
+
+/// Returns the first number of a JSON text that is not 0 and for which the nearest double is 0.
+fn lost(text: &str) -> Option<&str> {
+    let (mut outside, mut within, mut escaped) = (0, false, false);
+    // Numbers stand outside of strings only.
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = within,
+            b'"' if within => (within, outside) = (false, at + 1),
+            b'"' => {
+                if let Some(number) = lost_outside(text.get(outside..at)?) {
+                    return Some(number);
+                }
+                within = true;
+            }
+            _ => {}
+        }
+    }
+    lost_outside(text.get(outside..)?)
+}
+
+/// The same for a stretch of JSON without strings.
+fn lost_outside(text: &str) -> Option<&str> {
+    let words = text.split(|c: char| c.is_whitespace() || "{}[]:,".contains(c));
+    let is_lost = |word: &&str| {
+        let digits = word.split(['e', 'E']).next().unwrap_or_default();
+        digits.contains(|c| ('1'..='9').contains(&c)) && word.parse() == Ok(0.0)
+    };
+    words.filter(|word| word.starts_with(|c: char| c == '-' || c.is_ascii_digit())).find(is_lost)
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -58,6 +58,31 @@ fn each_refusal_names_the_place_and_the_problem() {
 }
 
 #[test]
+fn a_number_that_a_double_holds_only_as_0_is_refused() {
+    for text in [
+        r#"{"n": 1e-400}"#,
+        r#"{"n": -1e-400}"#,
+        r#"{"t": "a \"text\" of 1e-5 \\", "n": [0, {"m": 1E-400}]}"#,
+        r#"{"n": 0.0000000001e-390}"#,
+        r#"{"n":1e-99999999999999999999}"#,
+        &format!(r#"{{"n":0.{}1}}"#, "0".repeat(400)),
+    ] {
+        let found = problem(text);
+        assert!(found.ends_with(" is too close to 0, and JSON readers take it for 0; write it as a text"), "{found}");
+        assert!(found.chars().count() < 200, "{found}");
+    }
+    assert!(problem(r#"{"n": 1e-400}"#).starts_with("the arguments: 1e-400 is"));
+    // What is 0, and what a double holds, is no such number; nor is a text.
+    for (text, expected) in [
+        (r#"{"n": [0, -0, 0.0, 0e5, 0E-400]}"#, r#"{"n":[0,0,0,0,0]}"#),
+        (r#"{"n": [5e-324, 1e-300]}"#, r#"{"n":[5e-324,1e-300]}"#),
+        (r#"{"1e-400": "\\\"1e-400", "b": "1e-400"}"#, r#"{"1e-400":"\\\"1e-400","b":"1e-400"}"#),
+    ] {
+        assert_eq!(Arguments::parse(text).unwrap().text(), expected);
+    }
+}
+
+#[test]
 fn an_integer_of_2_to_the_53_is_held_exactly() {
     let text = r#"{"high":9007199254740992,"low":-9007199254740992}"#;
     assert_eq!(Arguments::parse(text).unwrap().text(), text);

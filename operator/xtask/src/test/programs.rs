@@ -41,7 +41,8 @@ pub(super) fn build(parts: &[Part]) -> Result<Vec<Program>> {
     // Cargo builds unit tests without the rest only as `cargo test`.
     let (command, targets) = match parts {
         [Part::Unit] => ("test", unit_targets()?),
-        [Part::Contract | Part::Sim | Part::Pods | Part::Cluster | Part::Web] | [Part::Cluster, Part::Pods] => {
+        [Part::Contract | Part::Sim | Part::Agents | Part::Pods | Part::Cluster | Part::Web]
+        | [Part::Cluster, Part::Pods] => {
             let tests = parts.iter().flat_map(|part| ["--test".to_owned(), part.name().to_owned()]);
             let needs_programs = parts.iter().any(|part| matches!(part, Part::Cluster | Part::Pods | Part::Web));
             ("build", tests.chain(needs_programs.then(|| "--bins".to_owned())).collect())

@@ -148,7 +148,8 @@ fn read(requested: Vec<RequestedCall>, number: i32, told: &BTreeSet<&str>) -> Ve
         if id.is_empty() {
             id = format!("turn-{number}-call-{}", at + 1);
         }
-        if told.contains(id.as_str()) {
+        // An earlier turn can have used the new id too.
+        while told.contains(id.as_str()) {
             id = format!("{id}-turn-{number}");
         }
         if calls.iter().any(|known| known.id == id) {

@@ -181,6 +181,11 @@ fn an_id_that_an_earlier_turn_used_is_told_as_another_one() {
     turn(&mut run, "handle/.turn-2", &[("c1", "lookup", r#"{"name":"b"}"#)]);
     assert_eq!(result(&run, "handle/.turn-3", "c1"), "found a");
     assert_eq!(result(&run, "handle/.turn-3", "c1-turn-2"), "found b");
+    // The new id can be one that an earlier turn used as well.
+    turn(&mut run, "handle/.turn-3", &[("c1-turn-4", "lookup", r#"{"name":"c"}"#)]);
+    turn(&mut run, "handle/.turn-4", &[("c1", "lookup", r#"{"name":"d"}"#)]);
+    assert_eq!(result(&run, "handle/.turn-5", "c1-turn-4"), "found c");
+    assert_eq!(result(&run, "handle/.turn-5", "c1-turn-4-turn-4"), "found d");
 }
 
 #[test]

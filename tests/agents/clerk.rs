@@ -1,0 +1,94 @@
+//! One run of the clerk of `workflow.yaml`, with the real engine and real HTTP, and people who answer as they were told to.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use signoff_api::{Approval, Decision, Verdict};
+use signoff_engine::End;
+use signoff_local::{DecisionError, Local, Run, RunOutcome, Sessions, from_yaml};
+
+/// The time in which a run must come to its end; without a stall each takes a second at most.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a person answers.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Answer {
+    /// The person.
+    #[serde(default = "alice")]
+    by: String,
+    /// A part of the arguments or of the questions that it is about. Default: anything.
+    #[serde(default)]
+    about: String,
+    #[serde(flatten)]
+    decision: Decision,
+}
+
+fn alice() -> String {
+    "alice".to_owned()
+}
+
+impl Answer {
+    pub fn approves(about: &str, by: &str) -> Self {
+        Self { by: by.to_owned(), about: about.to_owned(), decision: Decision::new(Verdict::Approve) }
+    }
+
+    fn is_about(&self, approval: &Approval) -> bool {
+        let request = &approval.spec.request;
+        let reviewed = request.reviews.as_ref().map(|review| review.response.as_str()).unwrap_or_default();
+        let form = serde_json::to_string(&request.form).unwrap();
+        reviewed.contains(&self.about) || form.contains(&self.about)
+    }
+}
+
+/// What came of a run.
+pub struct Ended {
+    /// Its end; none where it waits for people who give no answer.
+    pub end: Option<End>,
+    /// Everything that people were asked.
+    pub approvals: Vec<Approval>,
+    /// Why answers of people were refused.
+    pub refused: Vec<String>,
+}
+
+/// Returns the Workflow with the addresses of a provider and of the tools.
+pub fn workflow(base_url: &str, tools: &str) -> Value {
+    let mut workflow: Value = serde_saphyr::from_str(include_str!("workflow.yaml")).unwrap();
+    workflow["spec"]["providers"][0]["openai"]["baseURL"] = base_url.into();
+    workflow["spec"]["inputs"][0]["value"] = tools.into();
+    workflow
+}
+
+/// Runs a Workflow until it ends, or until it waits for people who give no answer.
+pub async fn run(workflow: &Value, people: Vec<Answer>) -> Ended {
+    tokio::time::timeout(PATIENCE, played(workflow, people)).await.expect("the run stalls")
+}
+
+async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let folder = tempfile::tempdir().unwrap();
+    let local = Local::new(Sessions::new(folder.path()), "dana").unwrap();
+    let mut run = local.begin(from_yaml(&workflow.to_string(), "dana").unwrap()).unwrap();
+    let mut refused = Vec::new();
+    let end = loop {
+        if let RunOutcome::Over(end) = run.go().await.unwrap() {
+            break Some(end);
+        }
+        let Some((name, answer)) = next(&run, &mut people) else { break None };
+        match run.decide(&name, &answer.by, answer.decision).await {
+            Ok(_) => {}
+            Err(DecisionError::Because(why)) => refused.push(why),
+            Err(why) => panic!("{why}"),
+        }
+    };
+    Ended { end, approvals: run.snapshot().approvals, refused }
+}
+
+/// The first answer that is about something pending.
+fn next(run: &Run, people: &mut Vec<Answer>) -> Option<(String, Answer)> {
+    let pending = run.pending();
+    let asked = |answer: &Answer| pending.iter().find(|approval| answer.is_about(approval));
+    let at = people.iter().position(|answer| asked(answer).is_some())?;
+    let name = asked(&people[at])?.metadata.name.clone().unwrap();
+    Some((name, people.remove(at)))
+}

@@ -1,0 +1,9 @@
+//! Tests of agents with tools: real runs on this machine against models that speak OpenAI's protocol, well and badly.
+//! They must not reach beyond loopback.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod clerk;
+mod failures;
+mod hostile;
+mod provider;
+mod transcript;

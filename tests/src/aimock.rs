@@ -1,0 +1,55 @@
+//! A running aimock: a provider of models in a process of its own, which speaks OpenAI's protocol and fails on demand.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::browser::Node;
+use crate::control_plane::install_tls;
+
+/// A running aimock. Dropping it ends it; so does the end of this process.
+#[derive(Debug)]
+pub struct Aimock {
+    url: String,
+    #[expect(dead_code, reason = "held for its drop")]
+    process: Child,
+}
+
+impl Aimock {
+    /// Starts one that answers by these fixtures, on any port of loopback.
+    ///
+    /// # Errors
+    /// Node.js or its packages are missing, or it ends before it listens.
+    pub async fn start(fixtures: &Value) -> Result<Self> {
+        install_tls();
+        let node = tokio::task::spawn_blocking(Node::find).await??;
+        let mut command = Command::new(node.program());
+        command.args(node.arguments("model.mjs")?).current_dir(node.folder());
+        command.env("SIGNOFF_MODEL", fixtures.to_string()).kill_on_drop(true);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting aimock")?;
+        let output = process.stdout.take().context("aimock has no standard output")?;
+        let line = BufReader::new(output).lines().next_line().await?;
+        let url = line.context("aimock ended before it listened; its error is above")?;
+        Ok(Self { url, process })
+    }
+
+    /// The address before `/chat/completions`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.url)
+    }
+
+    /// Returns the status that each request was answered with, and its body; the oldest first.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub async fn requests(&self) -> Result<Vec<(u64, Value)>> {
+        let journal = reqwest::get(format!("{}/__aimock/journal", self.url)).await?.error_for_status()?;
+        let entries: Vec<Value> = journal.json().await?;
+        let read = |entry: Value| (entry["response"]["status"].as_u64().unwrap_or_default(), entry["body"].clone());
+        Ok(entries.into_iter().map(read).collect())
+    }
+}

@@ -1,0 +1,108 @@
+//! A small HTTP server on loopback that answers as its caller says, and remembers what it was sent.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The largest request that is read, in bytes.
+const MAX_REQUEST_BYTES: usize = 16 << 20;
+
+/// A request, as the server got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Method, path and query: `GET /orders/4711?full`.
+    pub what: String,
+    /// The whole body.
+    pub body: String,
+}
+
+/// Answers a request. The number is that of the request, from 0.
+type Answerer = dyn Fn(usize, &Received) -> Response + Send + Sync;
+
+struct Shared {
+    received: Mutex<Vec<Received>>,
+    answer: Box<Answerer>,
+}
+
+/// A running server. Dropping it ends it.
+pub struct Loopback {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl Loopback {
+    /// Starts a server on any port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub async fn start(answer: impl Fn(usize, &Received) -> Response + Send + Sync + 'static) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { received: Mutex::default(), answer: Box::new(answer) });
+        let router = Router::new().fallback(take).with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { address, shared, server })
+    }
+
+    /// The address at which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address as `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// All requests so far, in order.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.received.lock().map(|received| received.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// Returns an answer of JSON.
+pub fn json(value: &Value) -> Response {
+    ([("content-type", "application/json")], value.to_string()).into_response()
+}
+
+/// Returns an answer of text.
+pub fn text(status: u16, text: impl Into<String>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, text.into()).into_response()
+}
+
+async fn take(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
+    let target = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
+    let what = format!("{} {target}", request.method());
+    let Ok(body) = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await else {
+        return (StatusCode::PAYLOAD_TOO_LARGE, "the request is too large").into_response();
+    };
+    let received = Received { what, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() };
+    let Ok(mut all) = shared.received.lock() else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the server is broken").into_response();
+    };
+    all.push(received.clone());
+    let number = all.len() - 1;
+    drop(all);
+    (shared.answer)(number, &received)
+}
