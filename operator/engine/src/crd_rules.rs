@@ -76,6 +76,18 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     })
 }
 
+/// Returns every declared rule that a request breaks. The API server enforces them; tests compare what the operator asks with them.
+#[cfg(test)]
+pub(crate) fn check_request(request: &signoff_api::ApprovalRequest) -> Vec<FieldError> {
+    let schema = &crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"];
+    let (value, mut broken) = (serde_json::to_value(request), Vec::new());
+    match value {
+        Ok(value) => ValueRules::new(schema).check(&value, "request", &mut broken),
+        Err(why) => broken.push(error("request", &why.to_string())),
+    }
+    broken
+}
+
 fn error(field: &str, message: &str) -> FieldError {
     FieldError { field: field.to_owned(), message: message.to_owned(), reason: reason::INVALID }
 }

@@ -3,6 +3,7 @@
 
 mod again;
 mod escalated;
+mod stored;
 
 use std::collections::BTreeMap;
 
