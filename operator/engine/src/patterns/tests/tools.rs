@@ -3,6 +3,9 @@
 
 mod again;
 mod escalated;
+mod gate_types;
+mod merge;
+mod verdicts;
 
 use std::collections::BTreeMap;
 
