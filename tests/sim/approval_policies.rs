@@ -6,6 +6,7 @@ use signoff_api::ClusterApprovalPolicy;
 use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Resource, Verb};
 
 use crate::{
+    dice::Dice,
     ending::list,
     harness::{Harness, OPERATOR, QUIET},
     laws,
@@ -209,17 +210,7 @@ async fn a_call_is_not_repeated_if_a_policy_has_forbidden_it() {
     life.crash().await;
 }
 
-/// Chance that is the same for the same seed.
-struct Dice(u64);
-
 impl Dice {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % (below as u64)).unwrap()
-    }
-
     /// Something that the request allows; after many decisions nothing that asks again.
     fn decision(&mut self, request: &Value, late: bool) -> Value {
         let again = ["Retry", "Defer", "Respond", "Modify"];
@@ -250,7 +241,7 @@ impl Dice {
 async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() {
     let mut calls = 0;
     for seed in 1..=24_u64 {
-        let mut dice = Dice(seed * 0x9e37_79b9);
+        let mut dice = Dice::new(seed);
         signoff_tests::tried(1, "random walks");
         let harness = Harness::new();
         let verdicts = json!(["Approve", "Modify", "Retry", "Skip", "Reject"]);

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use signoff_api::{Approval, Workflow, names};
+use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names};
 use signoff_controller::{
     Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
 };
@@ -309,18 +309,24 @@ impl Caller for Hand {
         match self.0.call(&key, &input).await {
             Ok(response) => {
                 // A turn that calls tools, as the executor records it.
-                let calls = response["calls"].as_array().map(|calls| ("calls".to_owned(), calls.len().to_string()));
+                let calls = response["calls"].as_array().map(|calls| (FACT_CALLS.to_owned(), calls.len().to_string()));
                 Ok(Reply { facts: calls.into_iter().collect(), response, ..Reply::default() })
             }
-            Err(failure) => Err(Failure {
-                retryable: failure.class == "Unreachable" || (failure.class == "Timeout" && call.idempotent),
-                unknown: failure.class == "Timeout" && !call.idempotent,
-                class: failure.class,
-                message: failure.message,
-                not_before: None,
-                facts: std::collections::BTreeMap::new(),
-                log: None,
-            }),
+            Err(failure) => {
+                // A class such as `Status503` is an answer with this status.
+                let status = failure.class.strip_prefix("Status").map(str::to_owned);
+                Err(Failure {
+                    retryable: failure.class == "Unreachable"
+                        || (failure.class == "Timeout" && call.idempotent)
+                        || status.as_deref() == Some("503"),
+                    unknown: failure.class == "Timeout" && !call.idempotent,
+                    class: if status.is_some() { "Status".to_owned() } else { failure.class },
+                    message: failure.message,
+                    not_before: None,
+                    facts: status.into_iter().map(|status| ("statusCode".to_owned(), status)).collect(),
+                    log: None,
+                })
+            }
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What holds of every simulated history, whatever went wrong in it.
 //! It looks at what was stored and done, never at the operator: a law that it breaks is broken for everybody.
 
+mod asking;
+pub mod calls;
+pub mod witness;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -23,6 +27,7 @@ pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     a_run_counts_the_bytes_of_its_values(harness, run)?;
     every_vote_that_counted_was_cast(harness)?;
     what_runs_was_approved_by_the_policys_people(harness, run)?;
+    calls::hold(harness, run)?;
     nothing_happens_after_the_end(harness, run)
 }
 
@@ -203,21 +208,25 @@ fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
 }
 
 /// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since is
-/// nothing but known failures of the same call.
+/// nothing but known failures of the same call. Nobody whom the policy does not name had a part in it.
 fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
     let added = harness.workflow(run)["status"]["addedSteps"].clone();
-    if !list(&added).any(|step| step["step"]["name"] == "release" && step["step"]["before"].is_object()) {
-        return Ok(());
-    }
+    let release = |step: &&Value| step["step"]["name"] == "release" && step["step"]["before"].is_object();
+    let Some(added) = list(&added).find(release).map(|added| &added["step"]) else { return Ok(()) };
+    let people: BTreeSet<_> = list(&added["hitl"]["approvers"]).map(|subject| subject["name"].to_string()).collect();
     let Some((_, records)) = journals(harness, run).pop() else { return Ok(()) };
     let seq = |record: &Value| record["seq"].as_i64().unwrap_or_default();
-    let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
-    let step = |record: &Value| text(record, "path").split(['#', '/']).next().unwrap_or_default().to_owned();
-    let is_call = |record: &&Value| matches!(record["kind"].as_str(), Some("Agent" | "Http" | "Pod"));
+    let path = |record: &Value| record["path"].as_str().unwrap_or_default().to_owned();
+    let step = |record: &Value| step_of(&path(record)).to_owned();
+    let covers =
+        |kind: &str| list(&added["before"]["kinds"]).any(|one| *one == *kind || (*one == "egress" && kind != "pod"));
+    let is_call = |record: &&Value| {
+        record["kind"].as_str().is_some_and(|kind| ["agent", "http", "pod"].contains(&kind) && covers(kind))
+    };
     let began = |record: &&Value| record["inputDigest"].is_string();
     for call in list(&records).filter(is_call).filter(began) {
-        let gate = format!("release-{}", step(call));
-        let of_gate = |record: &&Value| record["kind"] == "Hitl" && step(record) == gate;
+        let gate = release_of(&step(call));
+        let of_gate = |record: &&Value| record["kind"] == "hitl" && step(record) == gate;
         let decided = |record: &&Value| record["done"].as_i64().is_some_and(|done| done < seq(call));
         let newest = list(&records).filter(of_gate).filter(decided).max_by_key(|record| record["done"].as_i64());
         let place = format!("{}@{}", call["path"], call["attempt"]);
@@ -225,10 +234,13 @@ fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) ->
         if approval["decision"]["verdict"] != "Approve" || approval["inputDigest"] != call["inputDigest"] {
             return Err(format!("{place} ran, which {} did not approve", approval["path"]));
         }
+        if let Some(other) = list(&approval["decision"]["decidedBy"]).find(|user| !people.contains(&user.to_string())) {
+            return Err(format!("{} is a gate of a policy, and {other} decided it", approval["path"]));
+        }
         let since = |record: &&Value| seq(record) > seq(approval) && seq(record) < seq(call);
         let known = |record: &Value| {
             let is_retryable = record["phase"] == "Failed" && record["error"]["retryable"] == true;
-            is_retryable && (record["kind"] == "Pod" || record["facts"]["statusCode"].is_string())
+            is_retryable && (record["kind"] == "pod" || record["facts"]["statusCode"].is_string())
         };
         let other = list(&records).filter(since).filter(is_call).filter(|record| step(record) == step(call));
         if let Some(other) = other.into_iter().find(|record| record["path"] != call["path"] || !known(record)) {
@@ -239,6 +251,22 @@ fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) ->
         }
     }
     Ok(())
+}
+
+/// The step that a record belongs to: without its visit, its further turns, and its answers that were asked for again.
+fn step_of(path: &str) -> &str {
+    let path = path.rsplit_once("/.ask").map_or(path, |(step, _)| step);
+    let path = path.rsplit_once("/.turn-").filter(|(_, turn)| !turn.contains('/')).map_or(path, |(step, _)| step);
+    path.rsplit_once('#').filter(|(_, visit)| !visit.contains('/')).map_or(path, |(step, _)| step)
+}
+
+/// Where the gate `release` of a policy stands before a step: beneath it where it is a call of a tool, else beside it.
+fn release_of(step: &str) -> String {
+    match step.rsplit_once('/') {
+        Some((list, name)) if list.contains("/.call-") => format!("{list}/{name}/release-{name}"),
+        Some((list, name)) => format!("{list}/release-{name}"),
+        None => format!("release-{step}"),
+    }
 }
 
 /// And nothing more.

@@ -2,10 +2,12 @@
 //! Nothing here opens a socket, and only what is about CPU time waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agents;
 mod approval_policies;
 mod calls;
 mod costly;
 mod crash_at_every_step;
+mod dice;
 mod disturbances;
 mod ending;
 mod endless;

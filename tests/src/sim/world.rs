@@ -52,6 +52,8 @@ pub struct Effect {
     pub incarnation: String,
     /// When it reached the world.
     pub at: Timestamp,
+    /// What it was answered, whether or not anybody lived to hear it.
+    pub answer: Result<Value, Failure>,
     /// When its answer left; `None` while it runs, and for ever if nobody waited for the answer.
     pub answered: Option<Timestamp>,
 }
@@ -112,13 +114,18 @@ pub struct World {
 struct Ledger {
     effects: Vec<Effect>,
     answers: BTreeMap<(String, Option<u32>), Answer>,
+    responder: Option<Responder>,
     crashes: Vec<CrashRule>,
 }
 
+/// Answers by what an effect is given.
+type Responder = Box<dyn Fn(&EffectKey, &Value) -> Option<Answer> + Send>;
+
 impl Ledger {
-    fn answer_to(&self, key: &EffectKey) -> Answer {
+    fn answer_to(&self, key: &EffectKey, input: &Value) -> Answer {
         let named = |attempt| self.answers.get(&(key.path.clone(), attempt));
         let answer = named(Some(key.attempt)).or_else(|| named(None)).cloned();
+        let answer = answer.or_else(|| self.responder.as_ref()?(key, input));
         answer.unwrap_or_else(|| Answer::value(json!(format!("answer of {}", key.path))))
     }
 }
@@ -148,6 +155,11 @@ impl World {
     /// What one attempt gets. A repetition of the attempt gets it again: an answer depends on the key only, so lives can be compared.
     pub fn answers_attempt(&self, path: impl Into<String>, attempt: u32, answer: Answer) {
         self.with(|ledger| ledger.answers.insert((path.into(), Some(attempt)), answer));
+    }
+
+    /// What everything else gets. It depends on key and input only, so that a repetition gets the same again.
+    pub fn responds(&self, responder: impl Fn(&EffectKey, &Value) -> Option<Answer> + Send + 'static) {
+        self.with(|ledger| ledger.responder = Some(Box::new(responder)));
     }
 
     /// The actor (or [`super::EVERYONE`]) dies at its n-th effect from now: it was done, its answer never came.
@@ -196,7 +208,7 @@ impl World {
 
     /// What the world answers, and how long that takes.
     pub(crate) fn answer_to(&self, key: &EffectKey) -> (Result<Value, Failure>, Duration) {
-        let Answer { result, after } = self.with(|ledger| ledger.answer_to(key));
+        let Answer { result, after } = self.with(|ledger| ledger.answer_to(key, &Value::Null));
         (result, after)
     }
 
@@ -253,18 +265,19 @@ impl World {
     }
 
     fn record(&self, actor: &str, incarnation: String, key: &EffectKey, input: &Value) -> (usize, Answer) {
-        let effect = Effect {
-            key: key.clone(),
-            input: input.clone(),
-            digest: hex::encode(Sha256::digest(input.to_string())),
-            actor: actor.to_owned(),
-            incarnation,
-            at: self.clock.now(),
-            answered: None,
-        };
         self.change(|ledger| {
-            ledger.effects.push(effect);
-            (ledger.effects.len() - 1, ledger.answer_to(key))
+            let answer = ledger.answer_to(key, input);
+            ledger.effects.push(Effect {
+                key: key.clone(),
+                input: input.clone(),
+                digest: hex::encode(Sha256::digest(input.to_string())),
+                actor: actor.to_owned(),
+                incarnation,
+                at: self.clock.now(),
+                answer: answer.result.clone(),
+                answered: None,
+            });
+            (ledger.effects.len() - 1, answer)
         })
     }
 

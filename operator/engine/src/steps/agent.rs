@@ -61,6 +61,7 @@ pub(super) fn call<'a>(
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
     messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
     turn::push(&mut messages, &invocation.turns, MEMORY);
+    turn::make_ids_unique(&mut messages);
     Ok(Start::Call(Call {
         path: key.path.clone(),
         attempt: key.attempt,

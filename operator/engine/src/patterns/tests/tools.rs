@@ -4,6 +4,9 @@
 mod again;
 mod escalated;
 mod stored;
+mod gate_types;
+mod merge;
+mod verdicts;
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses a gate, an
 //! approver, or a tool that its agent does not have.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -85,9 +85,7 @@ pub(crate) async fn perform_turn<'a>(
         return Ok(Err(failure("Malformed", "the recorded calls of its turn cannot be read")));
     };
     let path = turn.path_of_calls(run, &invocation.base);
-    let told: BTreeSet<&str> =
-        invocation.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.id.as_str()).collect();
-    let calls = read(reply.calls, turn.number, &told);
+    let calls = read(reply.calls, turn.number);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
@@ -140,17 +138,13 @@ fn failure(class: &str, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
-/// Reads the calls and gives each an id of its own: one without an id gets one, one with an id of an earlier turn gets another, and
-/// a further one with an id of this turn is dropped, because it could not be answered. `told`: the ids of earlier turns.
-fn read(requested: Vec<RequestedCall>, number: i32, told: &BTreeSet<&str>) -> Vec<Call> {
+/// Reads the calls: one without an id gets one, and a further one with an id of this turn is dropped, because it could not be
+/// answered. An id of an earlier turn is replaced when the conversation is told.
+fn read(requested: Vec<RequestedCall>, number: i32) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     for (at, RequestedCall { mut id, tool, arguments }) in requested.into_iter().enumerate() {
         if id.is_empty() {
             id = format!("turn-{number}-call-{}", at + 1);
-        }
-        // An earlier turn can have used the new id too.
-        while told.contains(id.as_str()) {
-            id = format!("{id}-turn-{number}");
         }
         if calls.iter().any(|known| known.id == id) {
             continue;

@@ -134,8 +134,11 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         gate.spec.excluded.extend(other.spec.excluded.iter().cloned());
         gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
         gate.stops_on_reject |= other.stops_on_reject;
-        gate.spec.form = gate.spec.form.take().or_else(|| other.spec.form.clone());
-        gate.form = gate.form.take().or_else(|| other.form.clone());
+        // The form of an author comes before the plain question of a gate that has none.
+        if gate.form.is_none() || (gate.spec.form.is_none() && other.spec.form.is_some()) {
+            gate.spec.form.clone_from(&other.spec.form);
+            gate.form.clone_from(&other.form);
+        }
         gate.blocked = gate.blocked.take().or_else(|| other.blocked.clone());
         if gate.persons.is_empty() {
             gate.persons.clone_from(&other.persons);

@@ -2,7 +2,10 @@
 //!
 //! **Invariant:** a turn is told with all its calls and results, or not at all.
 
-use std::rc::Rc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use serde_json::Value;
 
@@ -102,6 +105,30 @@ pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>], most: us
 pub(super) fn push_reversed(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
     for turn in turns.iter().rev() {
         messages.extend(turn.messages().into_iter().rev());
+    }
+}
+
+/// Gives each call of a conversation an id of its own. Models repeat ids from turn to turn, and the steps that an agent remembers each
+/// began anew with theirs.
+pub(super) fn make_ids_unique(messages: &mut [Message]) {
+    let (mut used, mut renamed) = (BTreeSet::new(), BTreeMap::new());
+    for message in messages {
+        if let Some(id) = &mut message.answers {
+            if let Some(other) = renamed.get(id) {
+                String::clone_from(id, other);
+            }
+            continue;
+        }
+        renamed.clear();
+        for call in &mut message.calls {
+            let (mut id, mut number) = (call.id.clone(), 1);
+            while !used.insert(id.clone()) {
+                number += 1;
+                id = format!("{}-{number}", call.id);
+            }
+            let own = std::mem::replace(&mut call.id, id.clone());
+            renamed.insert(own, id);
+        }
     }
 }
 

@@ -180,12 +180,30 @@ fn an_id_that_an_earlier_turn_used_is_told_as_another_one() {
     turn(&mut run, "handle", &[("c1", "lookup", r#"{"name":"a"}"#)]);
     turn(&mut run, "handle/.turn-2", &[("c1", "lookup", r#"{"name":"b"}"#)]);
     assert_eq!(result(&run, "handle/.turn-3", "c1"), "found a");
-    assert_eq!(result(&run, "handle/.turn-3", "c1-turn-2"), "found b");
-    // The new id can be one that an earlier turn used as well.
-    turn(&mut run, "handle/.turn-3", &[("c1-turn-4", "lookup", r#"{"name":"c"}"#)]);
+    assert_eq!(result(&run, "handle/.turn-3", "c1-2"), "found b");
+    // The new id can be one that the model uses as well.
+    turn(&mut run, "handle/.turn-3", &[("c1-2", "lookup", r#"{"name":"c"}"#)]);
     turn(&mut run, "handle/.turn-4", &[("c1", "lookup", r#"{"name":"d"}"#)]);
-    assert_eq!(result(&run, "handle/.turn-5", "c1-turn-4"), "found c");
-    assert_eq!(result(&run, "handle/.turn-5", "c1-turn-4-turn-4"), "found d");
+    assert_eq!(result(&run, "handle/.turn-5", "c1-2-2"), "found c");
+    assert_eq!(result(&run, "handle/.turn-5", "c1-3"), "found d");
+}
+
+#[test]
+fn ids_of_steps_that_the_agent_remembers_are_told_once_each() {
+    let mut spec = spec(gates(json!([])));
+    spec["steps"].as_array_mut().unwrap().push(agent("check", "clerk", "check it"));
+    let mut run = TestRun::of(spec);
+    // A model that gives no ids, and one that begins with the same id in each step.
+    turn(&mut run, "handle", &[("", "lookup", r#"{"name":"a"}"#), ("c1", "lookup", r#"{"name":"b"}"#)]);
+    run.reply("handle/.turn-2", 1, "done");
+    turn(&mut run, "check", &[("", "lookup", r#"{"name":"c"}"#), ("c1", "lookup", r#"{"name":"d"}"#)]);
+    let told = told(&run, "check/.turn-2");
+    let calls: Vec<_> = told.iter().flat_map(|message| &message.calls).map(|call| call.id.clone()).collect();
+    let answered: Vec<_> =
+        told.iter().filter_map(|message| Some((message.answers.clone()?, message.text.as_str()))).collect();
+    assert_eq!(calls, ["turn-1-call-1", "c1", "turn-1-call-1-2", "c1-2"]);
+    let results = ["found a", "found b", "found c", "found d"];
+    assert_eq!(answered, calls.into_iter().zip(results).collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,0 +1,290 @@
+//! Each type of gate in front of calls: where it asks, and where it does not.
+
+use serde_json::{Value, json};
+use signoff_api::gate::GateType;
+
+use super::{GATE, PAY, gates, money, run, spec, turn};
+use crate::tests::test_run::{TestRun, decided, gate, in_branch};
+
+/// A gate of a type, with further fields.
+fn of_type(type_: &str, more: Value) -> Value {
+    let mut own = json!({"name": "own", "type": type_, "hitl": gate(json!({}))});
+    for (field, value) in more.as_object().unwrap() {
+        own[field] = value.clone();
+    }
+    own
+}
+
+/// Why the gates of a run ask about a call of each tool of `tools`; `None` where none does.
+fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
+    let mut spec = spec(gates(json!([own])));
+    // One tool of each effect, and one that says nothing about its own.
+    for (name, effects) in [("mail", json!("write")), ("call", Value::Null), ("web_search", json!("read"))] {
+        let mut tool = json!({"name": name, "step": format!("do-{}", name.replace('_', "-")), "description": name,
+            "parameters": {"type": "object"}});
+        if !effects.is_null() {
+            tool["effects"] = effects;
+        }
+        spec["steps"].as_array_mut().unwrap().push(json!({"name": tool["step"], "set": {"value": "done"}}));
+        spec["tools"].as_array_mut().unwrap().push(tool);
+    }
+    spec["agents"][0]["tools"] = json!(["*", "ask-human"]);
+    let mut run = TestRun::of(spec);
+    let calls: Vec<_> = (0..tools.len()).map(|at| format!("c{at}")).collect();
+    let calls: Vec<_> =
+        calls.iter().zip(tools).map(|(id, (tool, arguments))| (id.as_str(), *tool, *arguments)).collect();
+    turn(&mut run, "handle", &calls);
+    let because = |at: usize| {
+        let path = format!("handle/.turn-1/.call-{at}/.gate");
+        let is_open = run.open().contains(&path);
+        is_open.then(|| {
+            run.asked(&path)
+                .request
+                .action
+                .as_ref()
+                .unwrap()
+                .gates
+                .first()
+                .map_or(String::new(), |one| one.because.clone())
+        })
+    };
+    (1..=tools.len()).map(because).collect()
+}
+
+const EACH: [(&str, &str); 5] =
+    [("lookup", "{}"), ("mail", "{}"), ("refund", r#"{"amount":1}"#), ("call", "{}"), ("web_search", "{}")];
+
+/// The tools of [`EACH`] about which a gate asks.
+fn asks_about(own: Value) -> Vec<&'static str> {
+    let reasons = asked(own, &EACH);
+    EACH.iter().zip(reasons).filter(|(_, reason)| reason.is_some()).map(|((tool, _), _)| *tool).collect()
+}
+
+mod tool_execution {
+    use super::*;
+
+    #[test]
+    fn it_asks_about_every_call_whatever_its_effects() {
+        assert_eq!(asks_about(of_type("toolExecution", json!({}))), ["lookup", "mail", "refund", "call", "web_search"]);
+    }
+
+    #[test]
+    fn it_does_not_ask_about_an_allowed_tool() {
+        assert_eq!(
+            asks_about(of_type("toolExecution", json!({"allowedTools": ["lookup", "mail"]}))),
+            ["refund", "call", "web_search"]
+        );
+    }
+
+    #[test]
+    fn it_does_not_ask_about_a_question() {
+        let reasons =
+            asked(of_type("toolExecution", json!({})), &[("ask-human", r#"{"questions":[{"question":"?"}]}"#)]);
+        assert_eq!(reasons, [Some(String::new())], "only the gate of questions asks");
+    }
+}
+
+mod specific_tools {
+    use super::*;
+
+    #[test]
+    fn it_asks_about_listed_tools_and_about_no_other() {
+        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["mail", "lookup"]}))), ["lookup", "mail"]);
+    }
+
+    #[test]
+    fn it_asks_about_every_tool_that_a_glob_matches() {
+        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["*a*"]}))), ["mail", "call", "web_search"]);
+        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["*"]}))).len(), 5);
+    }
+
+    #[test]
+    fn it_does_not_ask_about_a_tool_that_its_list_excludes() {
+        assert_eq!(
+            asks_about(of_type("specificTools", json!({"tools": ["*", "!mail", "!web_*"]}))),
+            ["lookup", "refund", "call"]
+        );
+    }
+}
+
+mod destructive_actions {
+    use super::*;
+
+    #[test]
+    fn it_asks_about_writing_irreversible_and_unknown_effects_and_not_about_reading() {
+        assert_eq!(asks_about(of_type("destructiveActions", json!({}))), ["mail", "refund", "call"]);
+    }
+
+    #[test]
+    fn it_does_not_ask_about_an_allowed_tool_and_always_about_an_excluded_one() {
+        let own = of_type("destructiveActions", json!({"allowedTools": ["*", "!lookup", "!refund"]}));
+        assert_eq!(asks_about(own), ["lookup", "refund"]);
+    }
+
+    #[test]
+    fn it_says_why() {
+        let reasons = asked(of_type("destructiveActions", json!({"allowedTools": ["!lookup"]})), &EACH);
+        let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_deref().unwrap_or("-")).collect();
+        assert_eq!(
+            reasons,
+            [
+                "!lookup always asks",
+                "the effects of the tool are write",
+                "the effects of the tool are irreversible",
+                "what the call can change is not known",
+                "-"
+            ]
+        );
+    }
+}
+
+mod custom {
+    use super::*;
+
+    #[test]
+    fn it_asks_where_its_condition_holds_and_not_where_it_is_false() {
+        let own = |condition: &str| asks_about(of_type("custom", json!({"condition": condition})));
+        assert_eq!(own("tool == 'mail'"), ["mail"]);
+        assert_eq!(own("effects == 'read'"), ["lookup", "web_search"]);
+        assert_eq!(own("effects == 'irreversible'"), ["refund", "call"], "unknown effects count as irreversible");
+        assert_eq!(own("agent == 'clerk' && has(args.amount)"), ["refund"]);
+        assert_eq!(own("agent == 'boss'"), [""; 0]);
+    }
+
+    #[test]
+    fn it_asks_where_its_condition_has_no_value() {
+        let reasons = asked(of_type("custom", json!({"condition": "args.amount > 50"})), &EACH[..3]);
+        assert!(reasons[0].as_ref().is_some_and(|why| why.contains("its condition has no value")), "{reasons:?}");
+        assert_eq!(reasons[2], None, "an amount of 1 is not above 50");
+    }
+}
+
+#[test]
+fn a_condition_that_is_false_keeps_a_gate_of_any_type_from_asking() {
+    for type_ in ["toolExecution", "specificTools", "destructiveActions"] {
+        let mut more = json!({"condition": "tool == 'mail'"});
+        if type_ == "specificTools" {
+            more["tools"] = json!(["*"]);
+        }
+        assert_eq!(asks_about(of_type(type_, more)), ["mail"], "{type_}");
+    }
+}
+
+#[test]
+fn a_condition_does_not_make_a_gate_ask_about_what_its_list_allows() {
+    assert_eq!(asks_about(of_type("toolExecution", json!({"allowedTools": ["*"], "condition": "true"}))), [""; 0]);
+}
+
+mod presets {
+    use super::*;
+
+    fn preset(name: &str) -> Value {
+        json!({"name": "own", "preset": name, "hitl": gate(json!({}))})
+    }
+
+    #[test]
+    fn minimal_asks_about_what_is_not_known_to_read() {
+        assert_eq!(asks_about(preset("minimal")), ["mail", "refund", "call"]);
+    }
+
+    #[test]
+    fn standard_asks_about_three_names_too_whatever_their_effects() {
+        assert_eq!(asks_about(preset("standard")), ["mail", "refund", "call", "web_search"]);
+    }
+
+    #[test]
+    fn strict_and_paranoid_ask_about_every_call() {
+        for name in ["strict", "paranoid"] {
+            assert_eq!(asks_about(preset(name)).len(), 5, "{name}");
+        }
+    }
+
+    #[test]
+    fn allowed_tools_of_a_preset_do_not_open_its_list_of_names() {
+        let mut own = preset("standard");
+        own["allowedTools"] = json!(["*"]);
+        assert_eq!(asks_about(own), ["web_search"]);
+    }
+
+    #[test]
+    fn strict_asks_about_the_final_response_too_and_minimal_does_not() {
+        for (name, open) in [("strict", vec![".final".to_owned()]), ("minimal", Vec::new())] {
+            let mut run = run(json!([preset(name)]));
+            run.reply("handle", 1, "done");
+            assert_eq!((run.open(), run.transition.end.is_some()), (open.clone(), open.is_empty()), "{name}");
+        }
+    }
+
+    #[test]
+    fn paranoid_asks_about_a_plan_too_and_strict_does_not() {
+        for (name, open) in [("paranoid", vec![".review".to_owned()]), ("strict", Vec::new())] {
+            let mut spec = spec(gates(json!([preset(name)])));
+            spec["pattern"] = json!({"routing": {"router": {"agent": "clerk", "input": "where?"}}});
+            let steps = spec["steps"].as_array_mut().unwrap();
+            steps[0] = in_branch("desk", steps[0].clone());
+            steps.push(in_branch("back", json!({"name": "end", "set": {"value": "nothing"}})));
+            let mut run = TestRun::of(spec);
+            run.reply(".router", 1, r#"{"route": "desk"}"#);
+            assert_eq!(run.open(), open, "{name}");
+        }
+    }
+}
+
+mod question {
+    use super::*;
+
+    #[test]
+    fn it_asks_where_an_agent_asks_and_about_no_call() {
+        let mut run = run(json!([]));
+        turn(&mut run, "handle", &[("c1", "ask-human", r#"{"questions":[{"question":"?"}]}"#), ("c2", "lookup", "{}")]);
+        assert_eq!(run.open(), [GATE]);
+        assert_eq!(run.asked(GATE).request.gate.type_, GateType::Question);
+    }
+}
+
+mod step_start {
+    use super::*;
+
+    #[test]
+    fn it_asks_about_the_request_of_a_tool_after_the_gates_in_front_of_the_call() {
+        let mut run =
+            run(json!([money(), {"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]));
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+        assert_eq!(run.open(), [GATE], "the call first");
+        run.approve(GATE);
+        let start = format!("{PAY}/.start");
+        assert_eq!((run.open(), run.calls()), (vec![start.clone()], Vec::new()));
+        let request = &run.asked(&start).request;
+        assert_eq!(request.gate.type_, GateType::StepStart);
+        assert!(request.reviews.as_ref().unwrap().response.contains("https://bank.example/refunds"));
+        run.approve(&start);
+        assert_eq!(run.calls(), [format!("{PAY}@1")]);
+    }
+
+    #[test]
+    fn it_does_not_ask_about_the_tool_of_another_step_and_its_skip_leaves_the_call_out() {
+        let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
+            "hitl": gate(json!({"allowedVerdicts": ["Approve", "Skip", "Reject"]}))});
+        let mut run = run(json!([start]));
+        turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
+        let open = "handle/.turn-1/.call-2/pay/.start";
+        assert_eq!(run.open(), [open]);
+        run.decide(open, decided(signoff_api::Verdict::Skip));
+        assert_eq!(super::super::result(&run, "handle/.turn-2", "c2"), "Skipped: the tool was left out");
+    }
+}
+
+mod error_escalation {
+    use super::*;
+
+    #[test]
+    fn it_asks_about_an_unknown_outcome_of_a_call_and_not_about_a_known_failure() {
+        let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
+        for (unknown, open) in [(true, vec![format!("{PAY}/.error")]), (false, Vec::new())] {
+            let mut run = run(json!([errors]));
+            turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+            run.fail(PAY, 1, false, unknown);
+            assert_eq!(run.open(), open, "unknown: {unknown}");
+        }
+    }
+}

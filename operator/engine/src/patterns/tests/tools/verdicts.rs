@@ -1,0 +1,351 @@
+//! The table of verdicts, for calls of tools and for questions of agents: one test a cell.
+
+use serde_json::{Value, json};
+use signoff_api::{Approval, Outcome, Verdict, approval::Source};
+
+use super::{GATE, PAY, gates, result, run, spec, told, turn};
+use crate::{
+    End, Now,
+    approval::{OwnerState, tally},
+    tests::test_run::{TestRun, decided, errors, gate},
+};
+
+const ALL_OF_A_CALL: [&str; 7] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Skip", "Abort"];
+
+/// A call of `refund` that waits at a gate.
+fn call(more: Value) -> TestRun {
+    let mut run = run(json!([{"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(more)}]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+    assert_eq!((run.open(), run.calls()), (vec![GATE.to_owned()], Vec::new()));
+    run
+}
+
+/// A question that waits.
+fn question(more: Value) -> TestRun {
+    let mut run = TestRun::of(spec(json!([{"name": "questions", "type": "question", "hitl": gate(more)}])));
+    turn(&mut run, "handle", &[("c1", "ask-human", r#"{"questions":[{"question":"How much?"}]}"#)]);
+    assert_eq!((run.open(), run.calls()), (vec![GATE.to_owned()], Vec::new()));
+    run
+}
+
+/// The result that the agent is told in its second turn.
+fn heard(run: &TestRun) -> String {
+    result(run, "handle/.turn-2", "c1")
+}
+
+/// An outcome of people who wrote these texts.
+fn with_texts(verdict: Verdict) -> Outcome {
+    let text = |is: bool, text: &str| is.then(|| text.to_owned());
+    Outcome {
+        reason: text(verdict == Verdict::Reject, "not this customer"),
+        response: text(verdict == Verdict::Respond, "use the old one"),
+        guidance: text(verdict == Verdict::Defer, "ask first"),
+        ..decided(verdict)
+    }
+}
+
+/// An outcome because the deadline passed.
+fn expired(verdict: Verdict) -> Outcome {
+    Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(verdict) }
+}
+
+/// The Approval of a gate that is open, with these votes.
+fn after_votes(run: &TestRun, votes: &[(&str, Value)]) -> Approval {
+    let request = serde_json::to_value(&run.asked(GATE).request).unwrap();
+    let mut approval: Approval = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a", "generation": 1},
+        "spec": {"request": request},
+    }))
+    .unwrap();
+    for (user, decision) in votes {
+        approval.spec.decisions.insert((*user).to_owned(), serde_json::from_value(decision.clone()).unwrap());
+        let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+        approval.status = Some(tally(&approval, OwnerState::Live, &now).status);
+    }
+    approval
+}
+
+/// The errors of a gate that allows a verdict.
+fn refused(type_: &str, verdict: &str) -> Vec<String> {
+    let tools = if type_ == "question" { json!([]) } else { json!(["refund"]) };
+    let hitl = gate(json!({"allowedVerdicts": [verdict, "Skip"]}));
+    let own = json!({"name": "own", "type": type_, "tools": tools, "hitl": hitl});
+    let all = if type_ == "question" { json!([own]) } else { gates(json!([own])) };
+    errors(spec(all))
+}
+
+mod of_a_call {
+    use super::*;
+
+    #[test]
+    fn approve_runs_exactly_the_shown_call() {
+        let mut run = call(json!({}));
+        assert_eq!(run.asked(GATE).request.reviews.as_ref().unwrap().response, r#"{"amount":420}"#);
+        run.approve(GATE);
+        assert_eq!((run.calls(), run.prompt()), (vec![format!("{PAY}@1")], "420".to_owned()));
+        run.reply(PAY, 1, "paid");
+        assert_eq!(heard(&run), "paid");
+    }
+
+    #[test]
+    fn reject_tells_the_agent_the_reason_and_the_call_does_not_run() {
+        let mut run = call(json!({}));
+        run.decide(GATE, with_texts(Verdict::Reject));
+        assert_eq!(heard(&run), "Denied by a human: not this customer");
+    }
+
+    #[test]
+    fn reject_without_a_reason_says_so() {
+        let mut run = call(json!({}));
+        run.decide(GATE, decided(Verdict::Reject));
+        assert_eq!(heard(&run), "Denied by a human: no reason was given");
+    }
+
+    #[test]
+    fn reject_ends_the_run_where_the_gate_says_stop() {
+        let mut run = call(json!({"onReject": "stop"}));
+        run.decide(GATE, with_texts(Verdict::Reject));
+        assert!(run.rejected().contains("not this customer"), "{}", run.rejected());
+    }
+
+    #[test]
+    fn modify_asks_the_gates_of_the_new_call_and_the_agent_is_told_what_ran() {
+        let mut run = call(json!({"approvers": [{"kind": "Group", "name": "finance"}]}));
+        run.modify(GATE, json!({"arguments": {"amount": 42}}));
+        assert_eq!((run.open(), run.calls()), (vec![format!("{GATE}#2")], Vec::new()));
+        run.approve(&format!("{GATE}#2"));
+        run.reply(PAY, 1, "paid");
+        assert_eq!(heard(&run), "A human changed the arguments. This ran: {\"amount\":42}\npaid");
+    }
+
+    #[test]
+    fn modify_into_arguments_that_do_not_fit_the_schema_is_an_error_result_and_nothing_runs() {
+        let mut run = call(json!({}));
+        run.modify(GATE, json!({"arguments": {"amount": "much"}}));
+        assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
+        assert!(heard(&run).starts_with("Error: the arguments do not fit the tool refund"), "{}", heard(&run));
+    }
+
+    #[test]
+    fn modify_into_a_call_that_was_rejected_before_is_refused() {
+        let mut run = call(json!({}));
+        run.decide(GATE, with_texts(Verdict::Reject));
+        turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{"amount":1}"#)]);
+        run.modify("handle/.turn-2/.call-1/.gate", json!({"arguments": {"amount": 420}}));
+        assert_eq!(run.open(), Vec::<String>::new());
+        assert_eq!(result(&run, "handle/.turn-3", "c2"), "Already refused by a human: not this customer");
+    }
+
+    #[test]
+    fn respond_is_the_result_and_the_call_does_not_run() {
+        let mut run = call(json!({"allowedVerdicts": ALL_OF_A_CALL}));
+        run.decide(GATE, with_texts(Verdict::Respond));
+        assert_eq!((run.calls(), heard(&run)), (vec!["handle/.turn-2@1".to_owned()], "use the old one".to_owned()));
+    }
+
+    #[test]
+    fn respond_is_not_offered_by_default() {
+        let run = call(json!({}));
+        let usual: Vec<_> = run.asked(GATE).request.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
+        assert_eq!(usual, ["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]);
+        assert_eq!(run.asked(GATE).request.form, None);
+    }
+
+    #[test]
+    fn defer_tells_the_agent_the_guidance_and_the_same_call_is_asked_about_again() {
+        let mut run = call(json!({}));
+        run.decide(GATE, with_texts(Verdict::Defer));
+        assert_eq!(heard(&run), "Not now. Try another approach: ask first");
+        turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{"amount":420}"#)]);
+        assert_eq!(run.open(), ["handle/.turn-2/.call-1/.gate"]);
+    }
+
+    #[test]
+    fn escalate_keeps_it_pending_for_further_people_whose_approval_counts() {
+        let olga = json!([{"kind": "User", "name": "olga"}]);
+        let run = call(json!({"allowedVerdicts": ["Approve", "Escalate", "Reject"], "escalateTo": olga}));
+        let escalated = after_votes(&run, &[("alice", json!({"verdict": "Escalate"}))]).status.unwrap();
+        assert_eq!((escalated.level, escalated.outcome), (Some(1), None));
+        assert_eq!(escalated.approvers.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["alice", "olga"]);
+        let votes = [("alice", json!({"verdict": "Escalate"})), ("olga", json!({"verdict": "Approve"}))];
+        let outcome = after_votes(&run, &votes).status.unwrap().outcome.unwrap();
+        assert_eq!((outcome.verdict, outcome.decided_by), (Some(Verdict::Approve), vec!["olga".to_owned()]));
+    }
+
+    #[test]
+    fn escalate_without_further_people_is_refused_before_the_run() {
+        assert!(refused("specificTools", "Escalate")[0].contains("Escalate needs further approvers"));
+    }
+
+    #[test]
+    fn escalate_at_merged_gates_adds_people_to_the_gate_whose_timeout_won_and_to_no_other() {
+        let olga = json!([{"kind": "User", "name": "olga"}]);
+        let allowed = json!(["Approve", "Escalate", "Reject"]);
+        let one = |name: &str, user: &str, action: &str| {
+            json!({"name": name, "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({
+                "approvers": [{"kind": "User", "name": user}], "allowedVerdicts": allowed, "escalateTo": olga,
+                "timeout": {"after": "5m", "action": action}}))})
+        };
+        let mut run = run(json!([one("one", "alice", "Reject"), one("two", "bob", "Abort")]));
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+        let mut votes = vec![("bob", json!({"verdict": "Escalate"})), ("olga", json!({"verdict": "Approve"}))];
+        let olga_alone = after_votes(&run, &votes).status.unwrap();
+        assert_eq!((olga_alone.level, olga_alone.outcome), (Some(1), None), "the quorum of the gate one is not met");
+        votes.push(("alice", json!({"verdict": "Approve"})));
+        let outcome = after_votes(&run, &votes).status.unwrap().outcome.unwrap();
+        assert_eq!(outcome.verdict, Some(Verdict::Approve), "olga in the place of bob");
+    }
+
+    #[test]
+    fn abort_ends_the_run_and_no_call_of_the_turn_runs_any_more() {
+        let mut run = call(json!({}));
+        run.decide(GATE, Outcome { reason: Some("stop it".into()), ..decided(Verdict::Abort) });
+        assert!(matches!(&run.transition.end, Some(End::Aborted(why)) if why.contains("stop it")));
+        assert_eq!(run.calls(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn skip_tells_the_agent_and_the_call_does_not_run() {
+        let mut run = call(json!({}));
+        run.decide(GATE, decided(Verdict::Skip));
+        assert_eq!((run.calls(), heard(&run)), (vec!["handle/.turn-2@1".to_owned()], "Skipped by a human".to_owned()));
+    }
+
+    #[test]
+    fn retry_has_no_meaning_and_is_refused_before_the_run() {
+        let all = refused("specificTools", "Retry");
+        assert!(all[0].contains("Retry has no effect at this gate: the agent decides what it calls next"), "{all:?}");
+        assert_eq!(refused("specificTools", "Approve"), [""; 0]);
+    }
+}
+
+mod of_a_question {
+    use super::*;
+
+    #[test]
+    fn respond_is_the_answer_under_the_call_id() {
+        let mut run = question(json!({}));
+        let id = run.asked(GATE).request.form.as_ref().unwrap().questions[0].id.clone();
+        let answers = serde_json::from_value(json!({id: {"text": "420"}})).map(Some).unwrap();
+        run.decide(GATE, Outcome { answers, ..decided(Verdict::Respond) });
+        assert_eq!(heard(&run), "420");
+    }
+
+    #[test]
+    fn skip_lets_the_agent_go_on_without_an_answer() {
+        let mut run = question(json!({}));
+        run.decide(GATE, decided(Verdict::Skip));
+        assert_eq!(heard(&run), "Skipped by a human");
+    }
+
+    #[test]
+    fn abort_ends_the_run() {
+        let mut run = question(json!({}));
+        run.decide(GATE, decided(Verdict::Abort));
+        assert!(matches!(run.transition.end, Some(End::Aborted(_))));
+    }
+
+    #[test]
+    fn reject_where_it_is_allowed_tells_the_agent_and_an_equal_question_is_not_asked_again() {
+        let mut run = question(json!({"allowedVerdicts": ["Respond", "Reject"]}));
+        run.decide(GATE, with_texts(Verdict::Reject));
+        assert_eq!(heard(&run), "Denied by a human: not this customer");
+    }
+
+    #[test]
+    fn reject_ends_the_run_where_the_gate_says_stop() {
+        let mut run = question(json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"}));
+        run.decide(GATE, with_texts(Verdict::Reject));
+        assert!(run.rejected().contains("not this customer"));
+    }
+
+    #[test]
+    fn escalate_keeps_it_pending_for_further_people_whose_answer_counts() {
+        let olga = json!([{"kind": "User", "name": "olga"}]);
+        let run = question(json!({"allowedVerdicts": ["Respond", "Escalate"], "escalateTo": olga}));
+        let id = run.asked(GATE).request.form.as_ref().unwrap().questions[0].id.clone();
+        let escalates = ("alice", json!({"verdict": "Escalate"}));
+        assert_eq!(after_votes(&run, std::slice::from_ref(&escalates)).status.unwrap().outcome, None);
+        let answers = ("olga", json!({"verdict": "Respond", "answers": {id: {"text": "420"}}}));
+        let outcome = after_votes(&run, &[escalates, answers]).status.unwrap().outcome.unwrap();
+        assert_eq!((outcome.verdict, outcome.response.as_deref()), (Some(Verdict::Respond), Some("420")));
+    }
+
+    #[test]
+    fn approve_modify_defer_and_retry_have_no_meaning_and_are_refused_before_the_run() {
+        for (verdict, remedy) in [
+            ("Approve", "an answer approves nothing"),
+            ("Modify", "there is nothing to change"),
+            ("Defer", "the agent waits for an answer"),
+            ("Retry", "the agent waits for an answer"),
+        ] {
+            let all = refused("question", verdict);
+            assert!(all[0].contains(&format!("{verdict} has no effect at this gate: {remedy}")), "{all:?}");
+        }
+        assert_eq!(refused("question", "Respond"), [""; 0]);
+    }
+}
+
+mod of_a_deadline {
+    use super::*;
+
+    #[test]
+    fn reject_says_that_no_human_decided_and_the_same_call_is_refused_without_asking() {
+        let mut run = call(json!({}));
+        run.decide(GATE, expired(Verdict::Reject));
+        assert_eq!(heard(&run), "Denied: no human decided before the deadline");
+        turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{"amount":420}"#)]);
+        let again = result(&run, "handle/.turn-3", "c2");
+        assert_eq!(again, "Already refused: no human decided about this call before the deadline");
+    }
+
+    #[test]
+    fn skip_and_abort_do_as_people_would() {
+        let mut run = call(json!({"timeout": {"after": "5m", "action": "Skip"}}));
+        run.decide(GATE, expired(Verdict::Skip));
+        assert_eq!(heard(&run), "Skipped by a human");
+        let mut run = call(json!({"timeout": {"after": "5m", "action": "Abort"}}));
+        run.decide(GATE, expired(Verdict::Abort));
+        assert!(matches!(run.transition.end, Some(End::Aborted(_))));
+    }
+
+    #[test]
+    fn retry_asks_again_at_most_three_times_and_the_call_does_not_run() {
+        let mut run = call(json!({"timeout": {"after": "5m", "action": "Retry"}}));
+        for visit in ["", "#2", "#3"] {
+            run.decide(&format!("{GATE}{visit}"), expired(Verdict::Retry));
+            assert_eq!((run.open().len(), run.calls()), (1, Vec::new()), "{visit}");
+        }
+        run.decide(&format!("{GATE}#4"), expired(Verdict::Retry));
+        assert!(run.transition.end.is_some() && run.calls().is_empty(), "{:?}", run.open());
+    }
+
+    #[test]
+    fn retry_asks_a_question_again() {
+        let mut run = question(json!({"timeout": {"after": "5m", "action": "Retry"}}));
+        run.decide(GATE, expired(Verdict::Retry));
+        assert_eq!(run.open(), [format!("{GATE}#2")]);
+        run.decide(&format!("{GATE}#2"), decided(Verdict::Skip));
+        assert_eq!(told(&run, "handle/.turn-2").iter().filter(|message| message.answers.is_some()).count(), 1);
+    }
+
+    #[test]
+    fn default_answers_a_call_and_is_refused_for_questions() {
+        let timeout = json!({"after": "5m", "action": "Default", "default": "the old one"});
+        let mut run = call(json!({"allowedVerdicts": ALL_OF_A_CALL, "timeout": timeout}));
+        run.decide(GATE, Outcome { response: Some("the old one".into()), ..expired(Verdict::Respond) });
+        assert_eq!(heard(&run), "the old one");
+        let own = json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": timeout}))}]);
+        assert!(errors(spec(own)).iter().any(|error| error.contains("have no default answer")));
+    }
+
+    #[test]
+    fn approve_runs_the_call_only_where_the_author_chose_it_and_is_a_warning() {
+        let timeout = json!({"after": "5m", "action": "Approve"});
+        let mut run = call(json!({"timeout": timeout}));
+        let warnings = run.plan.warnings().iter().any(|warning| warning.contains("continue without a decision"));
+        assert!(warnings, "{:?}", run.plan.warnings());
+        run.decide(GATE, expired(Verdict::Approve));
+        assert_eq!(run.calls(), [format!("{PAY}@1")]);
+    }
+}

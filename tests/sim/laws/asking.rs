@@ -1,0 +1,105 @@
+//! Which gates ask about a call, decided once more from the spec alone: what the laws compare the operator with.
+//!
+//! **Invariant:** nothing here is code of the engine but the language of conditions.
+
+use serde_json::{Value, json};
+use signoff_expr::{Condition, Scope};
+
+use crate::ending::list;
+
+/// A call of a tool that ran, or that would.
+pub struct ToolCall<'a> {
+    pub agent: &'a str,
+    pub tool: &'a Value,
+    pub arguments: &'a Value,
+}
+
+/// A gate that asks, with the name that its request has.
+pub struct AskingGate<'a> {
+    pub name: String,
+    pub hitl: &'a Value,
+}
+
+/// The gates of a spec that ask about a call.
+pub fn gates<'a>(spec: &'a Value, call: &ToolCall<'_>) -> Vec<AskingGate<'a>> {
+    let of_entry = |gate: &'a Value| {
+        let parts = parts(gate).into_iter();
+        parts.filter(|part| asks(part, call)).map(|part| AskingGate { name: part.name, hitl: &gate["hitl"] })
+    };
+    list(&spec["gates"]).flat_map(of_entry).collect()
+}
+
+/// One gate: an entry of the spec, or a part of its preset.
+struct Part<'a> {
+    name: String,
+    type_: &'a str,
+    tools: Vec<&'a str>,
+    allowed: Vec<&'a str>,
+    condition: Option<&'a str>,
+}
+
+fn parts(gate: &Value) -> Vec<Part<'_>> {
+    let texts = |field: &str| list(&gate[field]).filter_map(Value::as_str).collect::<Vec<_>>();
+    let name = gate["name"].as_str().unwrap_or_default();
+    let condition = gate["condition"].as_str();
+    let of_preset = |part: &str, type_: &'static str| {
+        let name = format!("{name}.{part}");
+        Part { name, type_, tools: Vec::new(), allowed: texts("allowedTools"), condition: None }
+    };
+    match gate["preset"].as_str() {
+        None => {
+            let type_ = gate["type"].as_str().unwrap_or_default();
+            vec![Part {
+                name: name.to_owned(),
+                type_,
+                tools: texts("tools"),
+                allowed: texts("allowedTools"),
+                condition,
+            }]
+        }
+        Some("minimal") => vec![of_preset("destructive", "destructiveActions")],
+        Some("standard") => {
+            let specific = of_preset("specific", "specificTools");
+            let tools = vec!["web_search", "send_email", "api_call"];
+            vec![of_preset("destructive", "destructiveActions"), Part { tools, ..specific }]
+        }
+        Some(_) => vec![of_preset("tools", "toolExecution")],
+    }
+}
+
+fn asks(gate: &Part<'_>, call: &ToolCall<'_>) -> bool {
+    let tool = call.tool["name"].as_str().unwrap_or_default();
+    let named = |entries: &[&str], mark: &str| {
+        entries.iter().filter_map(|entry| entry.strip_prefix(mark)).any(|glob| matches(glob, tool))
+    };
+    let plain = |entries: &[&str]| entries.iter().any(|entry| !entry.starts_with('!') && matches(entry, tool));
+    let excluded = named(&gate.allowed, "!");
+    let is_allowed = plain(&gate.allowed) && !excluded;
+    let by_type = match gate.type_ {
+        "toolExecution" => !is_allowed,
+        "specificTools" => plain(&gate.tools) && !named(&gate.tools, "!"),
+        "destructiveActions" => excluded || (call.tool["effects"] != "read" && !is_allowed),
+        "custom" => true,
+        _ => false,
+    };
+    by_type && gate.condition.is_none_or(|condition| may_hold(condition, call))
+}
+
+/// Whether a condition holds, or has no value: an error asks.
+fn may_hold(condition: &str, call: &ToolCall<'_>) -> bool {
+    let mut scope = Scope::new();
+    scope.set("args", call.arguments.clone()).set("tool", call.tool["name"].clone());
+    scope.set("effects", call.tool["effects"].as_str().unwrap_or("irreversible").into());
+    scope.set("agent", call.agent.into()).set("inputs", json!({}));
+    Condition::parse(condition, "condition").and_then(|condition| condition.evaluate(&scope)).unwrap_or(true)
+}
+
+/// Whether a glob matches a whole name: `*` is any text.
+pub fn matches(glob: &str, name: &str) -> bool {
+    match glob.split_once('*') {
+        None => glob == name,
+        Some((before, after)) => name
+            .strip_prefix(before)
+            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| matches(after, rest)))),
+    }
+}

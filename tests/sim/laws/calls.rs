@@ -1,0 +1,280 @@
+//! What holds of the calls of agents at every moment of a run, whatever models, people and machines did.
+//!
+//! The witnesses are outside of the operator: what reached the world, what people wrote into Approvals, and what the provider was
+//! told (`witness.rs`). Which gates ask is decided once more in `asking.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use signoff_tests::sim::{Effect, Verb};
+
+use super::{
+    asking::{self, ToolCall},
+    status_in,
+    witness::{Ran, Witness, action, call_of, decided_at, is_turn, kept, path, text, text_of},
+};
+use crate::{
+    ending::{digest, list},
+    harness::Harness,
+};
+
+/// The most calls of a run that wait for people at once.
+const MOST_ASKED: usize = 8;
+
+/// Every law of calls, at every moment so far.
+pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
+    at_most_eight_calls_wait_and_equal_ones_in_turn(harness)?;
+    hold_now(harness, run)
+}
+
+/// The laws of calls about this moment.
+pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
+    let witness = Witness::of(harness, run);
+    if list(&witness.spec["tools"]).next().is_none() {
+        return Ok(());
+    }
+    for turn in witness.effects.iter().filter(|effect| is_turn(effect)) {
+        every_call_is_answered_once_and_in_order(turn)?;
+        the_newest_calls_are_those_of_the_model(&witness, turn)?;
+    }
+    let ran = witness.ran()?;
+    for one in &ran {
+        what_a_gate_asks_about_was_approved(&witness, one)?;
+        what_people_rejected_is_not_tried_again(&witness, &one.call, one.tool(), &one.text, "ran")?;
+    }
+    for approval in witness.approvals.iter().filter(|approval| action(approval)["kind"] == "toolCall") {
+        let (call, _) = call_of(path(approval)).unwrap_or_default();
+        let text = text(&approval["spec"]["request"]["reviews"]["response"]);
+        let tool = text_of(action(approval), "tool");
+        what_people_rejected_is_not_tried_again(&witness, call, tool, text, "was asked about")?;
+    }
+    witness.approvals.iter().try_for_each(every_quorum_of_a_decision_is_met)?;
+    who_edited_a_call_does_not_approve_it(&witness)?;
+    what_people_decided_is_what_the_model_is_told(&witness)
+}
+
+/// **Law:** no gated call runs without a human outcome for exactly those bytes, at every gate that asks.
+fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
+    let call = ToolCall { agent: ran.agent, tool: ran.tool, arguments: &ran.arguments };
+    for gate in asking::gates(&witness.spec, &call) {
+        let approves = |approval: &&Value| {
+            let outcome = &approval["status"]["outcome"];
+            let request = &approval["spec"]["request"];
+            outcome["verdict"] == "Approve"
+                && outcome["source"] == "Human"
+                && request["reviews"]["digest"] == digest(&ran.text)
+                && request["action"]["tool"] == ran.tool()
+                && list(&request["action"]["gates"]).any(|one| one["name"] == gate.name)
+                && decided_at(approval).is_some_and(|at| at <= ran.at)
+                && are_enough(gate.hitl, &gate.name, approval)
+        };
+        let found = witness.asked(&ran.call).filter(approves).count();
+        if found < ran.approvals {
+            return Err(format!(
+                "{} called {} with {} at {}: gate {} asks, that takes {} approvals, and there are {found}",
+                ran.call,
+                ran.tool(),
+                ran.text,
+                ran.at,
+                gate.name,
+                ran.approvals
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the people who decided are enough for a gate, by what its author wrote.
+fn are_enough(hitl: &Value, gate: &str, approval: &Value) -> bool {
+    let escalated =
+        list(&approval["status"]["approvers"]).filter(|_| approval["spec"]["request"]["gate"]["name"] == gate);
+    let listed: BTreeSet<_> =
+        list(&hitl["approvers"]).chain(escalated).map(|subject| &subject["name"]).map(text).collect();
+    let deciders = list(&approval["status"]["outcome"]["decidedBy"]).map(text).collect::<BTreeSet<_>>();
+    deciders.intersection(&listed).count() >= usize::try_from(hitl["threshold"].as_u64().unwrap_or(1)).unwrap_or(1)
+}
+
+/// **Law:** what takes a quorum was decided by every quorum of its request, those of policies included.
+fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
+    let (request, outcome) = (&approval["spec"]["request"], &approval["status"]["outcome"]);
+    let takes = ["Approve", "Modify", "Respond", "Skip", "Retry"].iter().any(|verdict| outcome["verdict"] == **verdict);
+    if !takes || outcome["source"] != "Human" {
+        return Ok(());
+    }
+    let deciders: BTreeSet<_> = list(&outcome["decidedBy"]).map(text).collect();
+    for (at, quorum) in list(&request["quorums"]).enumerate() {
+        let escalated = list(&approval["status"]["approvers"]).filter(|_| at == 0);
+        let listed: BTreeSet<_> = list(&quorum["approvers"]).chain(escalated).map(|s| text_of(s, "name")).collect();
+        let needed = usize::try_from(quorum["threshold"].as_u64().unwrap_or(1)).unwrap_or(1);
+        if deciders.intersection(&listed).count() < needed {
+            return Err(format!(
+                "{} is {}, and {} is not met by {deciders:?}",
+                path(approval),
+                outcome["verdict"],
+                quorum["source"]
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// **Law:** whoever gave the arguments of a call is no approver of it.
+fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String> {
+    let calls: BTreeSet<_> = witness.approvals.iter().filter_map(|approval| call_of(path(approval))).collect();
+    for (call, _) in calls {
+        let mut editors = BTreeSet::new();
+        for approval in witness.asked(call) {
+            let outcome = &approval["status"]["outcome"];
+            let deciders: BTreeSet<_> = list(&outcome["decidedBy"]).map(text).collect();
+            if outcome["verdict"] == "Approve" && !deciders.is_disjoint(&editors) {
+                return Err(format!("{} was approved by {deciders:?}, who edited it", path(approval)));
+            }
+            if outcome["verdict"] == "Modify" {
+                editors.extend(deciders);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor is a tool after three rejections.
+fn what_people_rejected_is_not_tried_again(
+    witness: &Witness,
+    call: &str,
+    tool: &str,
+    arguments: &str,
+    what: &str,
+) -> Result<(), String> {
+    let done = |wanted: &dyn Fn(&Value) -> bool| {
+        list(&witness.records).filter(|r| wanted(r)).filter_map(|r| r["done"].as_i64()).max()
+    };
+    let (place, _) = call.rsplit_once("/.call-").unwrap_or_default();
+    let turns: BTreeSet<_> = witness.turns_at(place).map(|turn| (turn.key.path.as_str(), turn.key.attempt)).collect();
+    let is_turn = |r: &Value| turns.iter().any(|(path, attempt)| r["path"] == *path && r["attempt"] == *attempt);
+    let Some(turn_ended) = done(&is_turn) else { return Ok(()) };
+    let rejected = witness.approvals.iter().filter(|approval| {
+        let known = done(&|r| r["path"] == path(approval)).is_some_and(|done| done < turn_ended);
+        known && approval["status"]["outcome"]["verdict"] == "Reject" && action(approval)["tool"] == tool
+    });
+    let rejected: Vec<_> = rejected.collect();
+    let same = rejected.iter().find(|approval| approval["spec"]["request"]["reviews"]["digest"] == digest(arguments));
+    match (same, rejected.len()) {
+        (Some(same), _) => {
+            Err(format!("{call}, {tool} with {arguments}, {what}, and {} rejected it before", path(same)))
+        }
+        (None, 3..) => Err(format!("{call}, {tool} with {arguments}, {what} after {} rejections", rejected.len())),
+        _ => Ok(()),
+    }
+}
+
+/// **Law:** a conversation has exactly one result for each call, under its id and in the order of the calls, and no id twice.
+fn every_call_is_answered_once_and_in_order(turn: &Effect) -> Result<(), String> {
+    let mut known = BTreeSet::new();
+    let mut open: Vec<&str> = Vec::new();
+    for message in list(&turn.input["what"]["messages"]) {
+        if let Some(id) = message["answers"].as_str() {
+            if open.first() != Some(&id) {
+                return Err(format!("{}: {id} is answered where {open:?} have to be", turn.key));
+            }
+            open.remove(0);
+            continue;
+        }
+        if !open.is_empty() {
+            return Err(format!("{}: {open:?} have no answer", turn.key));
+        }
+        open.extend(list(&message["calls"]).map(|call| text_of(call, "id")));
+        if let Some(id) = open.iter().find(|id| id.is_empty() || !known.insert(**id)) {
+            return Err(format!("{}: there are two calls {id:?}", turn.key));
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("{}: {open:?} have no answer", turn.key)) }
+}
+
+/// **Law:** the calls that a turn is told about last are those that the model made before, in its order.
+fn the_newest_calls_are_those_of_the_model(witness: &Witness, turn: &Effect) -> Result<(), String> {
+    let Some((base, number)) = turn.key.path.rsplit_once("/.turn-") else { return Ok(()) };
+    let Ok(number) = number.parse::<usize>() else { return Ok(()) };
+    let messages: Vec<_> = list(&turn.input["what"]["messages"]).collect();
+    let told = messages.iter().rfind(|message| list(&message["calls"]).next().is_some());
+    let told: Vec<_> = told.into_iter().flat_map(|message| list(&message["calls"])).collect();
+    let is_that = |before: &Effect| {
+        let made = kept(before);
+        let same = |(made, told): (&&Value, &&Value)| {
+            let (id, shown) = (text_of(made, "id"), text_of(told, "id"));
+            made["tool"] == told["tool"] && (id.is_empty() || shown == id || shown.starts_with(&format!("{id}-")))
+        };
+        made.len() == told.len() && made.iter().zip(&told).all(same)
+    };
+    if witness.turns_at(&format!("{base}/.turn-{}", number - 1)).any(is_that) {
+        return Ok(());
+    }
+    Err(format!("{} is told of calls that the model did not make: {told:?}", turn.key))
+}
+
+/// **Law:** a call that people kept from running has the result that says so.
+fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<(), String> {
+    for (place, _, results) in witness.results() {
+        for (at, result) in results.iter().enumerate() {
+            let call = format!("{place}/.call-{}", at + 1);
+            let Some(newest) = witness.asked(&call).last() else { continue };
+            let outcome = &newest["status"]["outcome"];
+            let expected = match (text_of(outcome, "verdict"), text_of(outcome, "source")) {
+                ("Reject", "Human") => "Denied by a human: ".to_owned(),
+                ("Reject", "Timeout") => "Denied: no human decided before the deadline".to_owned(),
+                ("Skip", _) => "Skipped by a human".to_owned(),
+                ("Defer", _) => format!("Not now. Try another approach: {}", text_of(outcome, "guidance")),
+                ("Respond", _) if action(newest)["kind"] == "toolCall" => text_of(outcome, "response").to_owned(),
+                _ => continue,
+            };
+            if !result.starts_with(&expected) {
+                return Err(format!("{call} was decided by {outcome}, and the model was told {result}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// **Law:** at most eight calls of a run wait for people at once, and of equal calls of a turn one.
+fn at_most_eight_calls_wait_and_equal_ones_in_turn(harness: &Harness) -> Result<(), String> {
+    let mut open: BTreeMap<String, Value> = BTreeMap::new();
+    for entry in harness.server.writes().iter().filter(|e| e.resource.plural == "approvals" && e.took_effect()) {
+        let is_end = |entry| !status_in(entry)["outcome"].is_null();
+        match (&entry.verb, entry.subresource.as_deref(), &entry.name) {
+            (Verb::Delete, ..) => drop(entry.name.as_ref().and_then(|name| open.remove(name))),
+            (_, Some("status"), Some(name)) if is_end(entry) => drop(open.remove(name)),
+            (Verb::Create, None, _) => {
+                let approval = entry.json();
+                let request = &approval["spec"]["request"];
+                let turn = |request: &Value| {
+                    let path = text(&request["gate"]["path"]).to_owned();
+                    path.rsplit_once("/.call-").map(|(turn, _)| turn.to_owned())
+                };
+                let of_run = |other: &&Value| other["workflow"]["uid"] == request["workflow"]["uid"];
+                // What people edit is theirs.
+                let is_equal = |other: &Value| {
+                    turn(other) == turn(request)
+                        && [other, request].iter().all(|request| request["gate"]["visit"] == 1)
+                        && other["action"]["tool"] == request["action"]["tool"]
+                        && other["reviews"]["digest"] == request["reviews"]["digest"]
+                };
+                if request["action"]["kind"] == "toolCall"
+                    && let Some(other) = open.values().filter(of_run).find(|other| is_equal(other))
+                {
+                    return Err(format!(
+                        "{} waits, and so does an equal call: {}",
+                        request["gate"]["path"], other["gate"]["path"]
+                    ));
+                }
+                if request["action"].is_object() {
+                    open.insert(text(&approval["metadata"]["name"]).to_owned(), request.clone());
+                    let waiting = open.values().filter(of_run).count();
+                    if waiting > MOST_ASKED {
+                        return Err(format!("{waiting} calls wait for people at {}", request["gate"]["path"]));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! What is known of the calls of a run from the outside: what reached the world, what people decided, what the provider was told.
+//!
+//! It says what ran and why; whether that was right is for `calls.rs`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use signoff_api::digest::canonical;
+use signoff_tests::sim::Effect;
+
+use super::asking;
+use crate::{
+    ending::{list, records},
+    harness::Harness,
+};
+
+/// The most calls of a turn that are made.
+const MOST_CALLS: usize = 32;
+/// What a template says that sends the arguments as they are.
+const WHOLE: &str = "{{ args }}";
+
+/// What is known of a run from the outside.
+pub struct Witness {
+    pub spec: Value,
+    /// The records of the journal.
+    pub records: Value,
+    /// Everything that reached the world, in order; paths without the name of the run.
+    pub effects: Vec<Effect>,
+    pub approvals: Vec<Value>,
+}
+
+/// A call of a tool that ran, with the arguments that it ran with.
+pub struct Ran<'w> {
+    /// Its path.
+    pub call: String,
+    pub agent: &'w str,
+    pub tool: &'w Value,
+    pub arguments: Value,
+    /// The arguments, byte for byte.
+    pub text: String,
+    pub at: jiff::Timestamp,
+    /// How many approvals that takes: one, and one for each earlier attempt whose outcome was not certain.
+    pub approvals: usize,
+}
+
+impl Ran<'_> {
+    pub fn tool(&self) -> &str {
+        text_of(self.tool, "name")
+    }
+}
+
+impl Witness {
+    pub fn of(harness: &Harness, run: &str) -> Self {
+        let workflow = harness.workflow(run);
+        let prefix = format!("{run}/");
+        let own = |mut effect: Effect| {
+            effect.key.path = effect.key.path.strip_prefix(&prefix)?.to_owned();
+            Some(effect)
+        };
+        let asks = |approval: &Value| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"];
+        Self {
+            effects: harness.world.effects().into_iter().filter_map(own).collect(),
+            approvals: harness.approvals().into_iter().filter(asks).collect(),
+            records: records(harness, &workflow["status"]),
+            spec: workflow["spec"].clone(),
+        }
+    }
+
+    /// Everything that a tool did, with what let it: nothing else may have reached the world beneath a call.
+    pub fn ran(&self) -> Result<Vec<Ran<'_>>, String> {
+        let mut all: Vec<Ran<'_>> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let beneath = self.effects.iter().filter_map(|effect| Some((effect, call_of(&effect.key.path)?)));
+        for (effect, (call, step)) in beneath {
+            let step = step.split('#').next().unwrap_or_default();
+            let ran = self.explained(call, step, effect.at).map_err(|why| format!("{} ran: {why}", effect.key))?;
+            if let Some(other) = self.sent_otherwise(step, effect, &ran.text) {
+                return Err(format!("{} sent {other}, and its arguments are {}", effect.key, ran.text));
+            }
+            // A repetition of an attempt whose answer was lost is the same attempt.
+            if seen.insert(effect.key.clone()) {
+                let earlier = self.effects.iter().filter(|e| e.key.path == effect.key.path && e.at <= effect.at);
+                let earlier = earlier.filter(|e| e.key != effect.key && !is_turn(e) && !failed_for_certain(e));
+                let attempts: BTreeSet<_> = earlier.map(|e| e.key.attempt).collect();
+                all.push(Ran { approvals: attempts.len() + 1, ..ran });
+            }
+        }
+        // The text of a `set` step reaches nothing but the model.
+        for (place, next, results) in self.results() {
+            for (at, result) in results.iter().enumerate() {
+                let call = format!("{place}/.call-{}", at + 1);
+                let shown = result.strip_prefix("A human changed").and_then(|rest| rest.split_once('\n'));
+                let result = shown.map_or(*result, |(_, result)| result);
+                for step in list(&self.spec["steps"]) {
+                    let Some(before) = step["set"]["value"].as_str().and_then(|value| value.strip_suffix(WHOLE)) else {
+                        continue;
+                    };
+                    if let Some(arguments) = result.strip_prefix(before).filter(|rest| rest.starts_with('{')) {
+                        let ran = self.explained(&call, text_of(step, "name"), next.at);
+                        let ran = ran.map_err(|why| format!("{call} made the text {result}: {why}"))?;
+                        if ran.text != arguments {
+                            return Err(format!(
+                                "{call} made a text of {arguments}, and its arguments are {}",
+                                ran.text
+                            ));
+                        }
+                        all.push(ran);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Why a step may have run as a call: a model called the tool, its agent has it, and the arguments are those of the model or the
+    /// last ones that people gave.
+    fn explained(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
+        let (place, number) = call.rsplit_once("/.call-").unwrap_or_default();
+        let number: usize = number.parse().map_err(|_| format!("{call} is no call"))?;
+        if number > MOST_CALLS {
+            return Err("more calls of a turn were made than may be".to_owned());
+        }
+        let mut why = "no model called it".to_owned();
+        for turn in self.turns_at(place).filter(|turn| turn.at <= at) {
+            let Some(wanted) = kept(turn).get(number - 1).copied() else { continue };
+            let agent = turn.input["what"]["agent"].as_str().unwrap_or_default();
+            let listed = |tool: &&Value| {
+                let agents = list(&self.spec["agents"]).filter(|one| one["name"] == agent);
+                let entries = agents.flat_map(|one| list(&one["tools"])).filter_map(Value::as_str);
+                entries.into_iter().any(|entry| asking::matches(entry, text_of(tool, "name")))
+            };
+            let tool = list(&self.spec["tools"]).filter(listed).find(|tool| tool["name"] == wanted["tool"]);
+            let Some(tool) = tool.filter(|tool| tool["step"] == step) else {
+                why = format!("agent {agent} called {}, and has no such tool", wanted["tool"]);
+                continue;
+            };
+            if turn.answer.as_ref().is_ok_and(|answer| answer["truncated"] == true) {
+                why = "its turn was cut".to_owned();
+                continue;
+            }
+            let edited = self.asked(call).filter(|approval| approval["status"]["outcome"]["verdict"] == "Modify");
+            let edited = edited.filter(|approval| decided_at(approval).is_some_and(|decided| decided <= at));
+            let edited = edited.map(|approval| approval["status"]["outcome"]["parameters"]["arguments"].clone()).last();
+            let own = || match wanted["arguments"].as_str() {
+                Some(raw) if !is_malformed(raw) => serde_json::from_str(raw).map_err(|why| why.to_string()),
+                raw => Err(format!("nobody gave it arguments that can be read: {raw:?}")),
+            };
+            let arguments = match edited.map_or_else(own, Ok) {
+                Ok(arguments) => arguments,
+                Err(problem) => {
+                    why = problem;
+                    continue;
+                }
+            };
+            let text = canonical(&arguments).map_err(|why| why.to_string())?;
+            let text = String::from_utf8(text).map_err(|why| why.to_string())?;
+            return Ok(Ran { call: call.to_owned(), agent, tool, arguments, text, at, approvals: 1 });
+        }
+        Err(why)
+    }
+
+    /// What a step sent in place of its arguments, where its template says that it sends them as they are.
+    fn sent_otherwise(&self, step: &str, effect: &Effect, arguments: &str) -> Option<String> {
+        let step = list(&self.spec["steps"]).find(|one| one["name"] == step)?;
+        let what = &effect.input["what"];
+        let message = list(&what["messages"]).filter(|message| message["role"] == "User").last();
+        let message =
+            message.map_or("", |message| text_of(message, "text")).split("\n\n---").next().unwrap_or_default();
+        let sent = [
+            (&step["http"]["body"], text(&what["body"])),
+            (&step["http"]["headers"]["X-Arguments"], text(&what["headers"]["X-Arguments"])),
+            (&step["agent"]["input"], message),
+        ];
+        let other = sent.into_iter().find(|(template, sent)| **template == WHOLE && *sent != arguments);
+        other.map(|(_, sent)| sent.to_owned())
+    }
+
+    /// The Approvals about a call, in the order of their visits.
+    pub fn asked(&self, call: &str) -> impl Iterator<Item = &Value> {
+        let gate = format!("{call}/.gate");
+        let mut all: Vec<(i64, &Value)> = Vec::new();
+        for approval in &self.approvals {
+            if without_visit(path(approval)) == gate {
+                all.push((approval["spec"]["request"]["gate"]["visit"].as_i64().unwrap_or_default(), approval));
+            }
+        }
+        all.sort_by_key(|(visit, _)| *visit);
+        all.into_iter().map(|(_, approval)| approval)
+    }
+
+    /// The turns whose calls stand at a place such as `handle/.turn-2`.
+    pub fn turns_at(&self, place: &str) -> impl Iterator<Item = &Effect> {
+        let (base, number) = place.rsplit_once("/.turn-").unwrap_or_default();
+        let at = if without_visit(number) == "1" { base } else { place }.to_owned();
+        self.effects.iter().filter(move |effect| effect.key.path == at && is_turn(effect) && !kept(effect).is_empty())
+    }
+
+    /// The results of each turn as the next one was told them, and that next one.
+    pub fn results(&self) -> Vec<(String, &Effect, Vec<&str>)> {
+        let mut all = Vec::new();
+        for next in self.effects.iter().filter(|effect| is_turn(effect)) {
+            let Some((base, number)) = next.key.path.rsplit_once("/.turn-") else { continue };
+            let (Ok(number), false) = (number.parse::<usize>(), base.ends_with('/')) else { continue };
+            let place = format!("{base}/.turn-{}", number - 1);
+            let messages: Vec<_> = list(&next.input["what"]["messages"]).collect();
+            let calls = messages.iter().rposition(|message| list(&message["calls"]).next().is_some());
+            let results = messages.iter().skip(calls.map_or(usize::MAX, |at| at + 1));
+            all.push((place, next, results.map(|message| text_of(message, "text")).collect()));
+        }
+        all
+    }
+}
+
+/// Arguments that no tool may run with: they can be read in two ways, or not at all.
+pub const MALFORMED: [&str; 6] =
+    ["{", "[1]", "\"text\"", r#"{"amount":1,"amount":2}"#, r#"{"amount":9007199254740993}"#, r#"{"amount":"\ud800"}"#];
+
+fn is_malformed(arguments: &str) -> bool {
+    MALFORMED.contains(&arguments)
+}
+
+/// The calls of a turn that can be answered: of those with one id the first.
+pub fn kept(turn: &Effect) -> Vec<&Value> {
+    let mut ids = BTreeSet::new();
+    let calls = turn.answer.as_ref().map(|answer| list(&answer["calls"])).into_iter().flatten();
+    calls.filter(|call| text_of(call, "id").is_empty() || ids.insert(text_of(call, "id"))).collect()
+}
+
+pub fn is_turn(effect: &Effect) -> bool {
+    effect.input["what"]["messages"].is_array()
+}
+
+/// Whether the other side itself said that it did nothing.
+pub fn failed_for_certain(effect: &Effect) -> bool {
+    effect.answer.as_ref().is_err_and(|failure| failure.class.starts_with("Status") && failure.class != "Status504")
+}
+
+/// The call that a path stands directly beneath, and what is there: its gate, or the step of its tool.
+pub fn call_of(path: &str) -> Option<(&str, &str)> {
+    let (call, name) = path.rsplit_once('/')?;
+    call.rsplit('/').next()?.starts_with(".call-").then_some((call, name))
+}
+
+pub fn without_visit(path: &str) -> &str {
+    match path.rsplit_once('#') {
+        Some((place, visit)) if !visit.contains('/') => place,
+        _ => path,
+    }
+}
+
+pub fn action(approval: &Value) -> &Value {
+    &approval["spec"]["request"]["action"]
+}
+
+pub fn path(approval: &Value) -> &str {
+    text(&approval["spec"]["request"]["gate"]["path"])
+}
+
+pub fn decided_at(approval: &Value) -> Option<jiff::Timestamp> {
+    text(&approval["status"]["outcome"]["decidedAt"]).parse().ok()
+}
+
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub fn text_of<'v>(value: &'v Value, field: &str) -> &'v str {
+    text(&value[field])
+}
