@@ -3,9 +3,9 @@
 
 mod again;
 mod escalated;
-mod stored;
 mod gate_types;
 mod merge;
+mod stored;
 mod verdicts;
 
 use std::collections::BTreeMap;
