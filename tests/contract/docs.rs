@@ -159,6 +159,21 @@ fn every_workflow_in_the_documentation_can_be_run() {
     assert!(count > 5, "{count} Workflows: where are they?");
 }
 
+/// A page for people who come from another tool must not teach them what `signoff validate` warns of.
+#[test]
+fn the_workflows_for_those_who_come_from_other_tools_validate_without_a_warning() {
+    let (page, text) =
+        pages().into_iter().find(|(page, _)| page.ends_with("guides/from-other-tools.md")).expect("the page");
+    let blocks = page::blocks(&text);
+    let workflows: Vec<_> = blocks.iter().filter(|block| block.word("workflow").is_some()).collect();
+    assert_eq!(workflows.len(), text.lines().filter(|line| line.starts_with("Looked at:")).count(), "one a section");
+    for block in workflows {
+        let checked = signoff_manifest::check(&block.text(), &Settings::default());
+        let problems: Vec<_> = checked.iter().flat_map(|one| &one.problems).collect();
+        assert!(problems.is_empty(), "{page}: {problems:?}\n{}", block.text());
+    }
+}
+
 #[test]
 fn the_page_of_each_pattern_begins_with_a_whole_workflow_of_it() {
     let mut patterns = BTreeSet::new();

@@ -50,7 +50,7 @@ pub const SECTIONS: &[Section] = &[
             ("telemetry", Any, LeftOut("the operator's own telemetry is configured where it is installed")),
             ("context_policy", Object, Becomes("only notes on its fields")),
             ("skills", Any, Missing("agents load no skills")),
-            ("tools", Any, Missing("agents call no tools")),
+            ("tools", Object, Becomes("spec.tools, and the steps that they run")),
             ("agents", NAMED, Becomes("spec.agents")),
             ("pattern", Object, Becomes("spec.pattern, spec.steps, spec.gates")),
             ("outputs", Object, Becomes("spec.outputs")),
@@ -58,7 +58,7 @@ pub const SECTIONS: &[Section] = &[
                 "security",
                 Any,
                 Without(
-                    "nothing of it is enforced by a Workflow: agents call no tools, and approval policies say what else may be called",
+                    "nothing of it is enforced by a Workflow: put gates in front of tools, and let approval policies say what may be called",
                 ),
             ),
         ],
@@ -106,7 +106,7 @@ pub const SECTIONS: &[Section] = &[
         fields: &[
             ("compaction", Any, Without("conversations are kept whole")),
             ("notes", Any, Missing("no notes are kept between steps")),
-            ("retrieval", Any, Missing("agents call no tools")),
+            ("retrieval", Any, Missing("agents read no files: give them tools that run steps")),
         ],
     },
     Section {
@@ -127,13 +127,63 @@ pub const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "tools",
+        fields: &[
+            ("python", List(&Either(&Text, &Object)), Becomes("a tool, where it calls HTTP servers or asks people")),
+            ("http_executors", OBJECTS, Becomes("a tool and an http step for each endpoint, or for each method")),
+            (
+                "mcp",
+                OBJECTS,
+                Becomes("nothing: tools of MCP servers are not called, and a note says so where an agent lists them"),
+            ),
+        ],
+    },
+    Section { name: "python tool", fields: &[("callable", Text, Becomes("the tool's name"))] },
+    Section {
+        name: "http executor",
+        fields: &[
+            ("id", Text, Becomes("the beginning of the names of its tools")),
+            ("base_url", Text, Becomes("the beginning of http.url, which is fixed")),
+            (
+                "headers",
+                Map(&Text),
+                Becomes("http.headers, which are fixed; a note names those that need a secret, which are left out"),
+            ),
+            ("timeout_ms", Whole, Becomes("timeout of the steps, in seconds")),
+            ("description", Text, Becomes("part of tools[].description")),
+            ("response_format", Text, Becomes("part of tools[].description")),
+            ("authentication_info", Text, Becomes("part of tools[].description")),
+            ("common_endpoints", OBJECTS, Becomes("a tool for each, whose parameters are the values in the path")),
+            ("examples", OBJECTS, Becomes("part of tools[].description, where there are no common_endpoints")),
+        ],
+    },
+    Section {
+        name: "http executor's endpoint",
+        fields: &[
+            ("path", Text, Becomes("the end of http.url; each {value} is a parameter")),
+            ("method", Text, Becomes("http.method")),
+            ("description", Text, Becomes("part of tools[].description")),
+        ],
+    },
+    Section {
+        name: "http executor's example",
+        fields: &[
+            ("description", Text, Becomes("part of tools[].description")),
+            ("method", Text, Becomes("part of tools[].description")),
+            ("path", Text, Becomes("part of tools[].description")),
+            ("json_data", Object, Becomes("part of tools[].description")),
+        ],
+    },
+    Section {
         name: "agent",
         fields: &[
             ("prompt", Text, Becomes("spec.agents[].system")),
             (
                 "tools",
-                Any,
-                Missing("the agent calls no tools; their names are kept in the annotation import.signoff.dev/tools"),
+                TEXTS,
+                Becomes(
+                    "spec.agents[].tools; without it, all that the file declares; what is left out is in the annotation import.signoff.dev/tools",
+                ),
             ),
             ("provider", Text, Becomes("spec.agents[].provider")),
             ("model_id", Text, Becomes("spec.agents[].model")),
@@ -162,12 +212,12 @@ pub const SECTIONS: &[Section] = &[
             ("agent", Text, Becomes("agent.name")),
             ("input", Text, Becomes("agent.input")),
             ("vars", Map(&Text), Becomes("vars")),
-            ("tool_overrides", Any, Missing("the agent calls no tools")),
+            ("tool_overrides", TEXTS, Becomes("the tools of an agent of its own for this step")),
             ("deps", TEXTS, Becomes("dependsOn of a dag's step; a note says that no other step waits")),
             ("dependencies", TEXTS, Becomes("dependsOn of a dag's step; a note says that no other step waits")),
             ("description", Any, LeftOut("steps have no description")),
             ("skip_if", Text, Becomes("skipIf, a CEL condition")),
-            ("manual_gate", Any, Missing("tools are not asked about, as there are none")),
+            ("manual_gate", Any, Missing("write a gate of the type toolExecution or specificTools into spec.gates")),
             ("type", Text, Becomes("a gate where it is hitl")),
         ],
     },
@@ -292,7 +342,7 @@ pub const SECTIONS: &[Section] = &[
         fields: &[
             ("agent", Text, Becomes("worker.agent")),
             ("input", Text, Becomes("worker.input")),
-            ("tools", Any, Missing("workers call no tools")),
+            ("tools", TEXTS, Becomes("the tools of an agent of its own for the workers")),
         ],
     },
     Section {

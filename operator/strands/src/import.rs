@@ -17,6 +17,7 @@ use super::{
     import_notes::{ImportNotes, NoteLevel},
     names::{self, Names},
     rewrite::{self, UnresolvedNames},
+    tools::{AgentVariant, DeclaredTool},
 };
 
 /// One import.
@@ -42,6 +43,24 @@ pub(super) struct Import<'t> {
     pub(super) spec_steps: Vec<Value>,
     /// `spec.gates` so far.
     pub(super) spec_gates: Vec<Value>,
+    /// The names of all agents of the file.
+    pub(super) agent_names: Vec<String>,
+    /// The tools that the file declares.
+    pub(super) declared: Vec<DeclaredTool>,
+    /// Agents with other tools, for the steps that say so.
+    pub(super) variants: Vec<AgentVariant>,
+    /// The tools in the Workflow of each tool of the file that was imported.
+    pub(super) made_tools: BTreeMap<String, Vec<String>>,
+    /// The tools of the file that an agent lists.
+    pub(super) listed_tools: BTreeSet<String>,
+    /// The tools that an agent lists and does not get, as `agent: tool`.
+    pub(super) left_tools: Vec<String>,
+    /// `spec.tools` so far.
+    pub(super) spec_tools: Vec<Value>,
+    /// The steps of `spec.tools`.
+    pub(super) tool_steps: Vec<Value>,
+    /// Inputs that say which server a tool may call: each name and description.
+    pub(super) servers: Vec<(String, String)>,
 }
 
 impl<'t> Import<'t> {
@@ -60,6 +79,15 @@ impl<'t> Import<'t> {
             max_steps: None,
             spec_steps: Vec::new(),
             spec_gates: Vec::new(),
+            agent_names: Vec::new(),
+            declared: Vec::new(),
+            variants: Vec::new(),
+            made_tools: BTreeMap::new(),
+            listed_tools: BTreeSet::new(),
+            left_tools: Vec::new(),
+            spec_tools: Vec::new(),
+            tool_steps: Vec::new(),
+            servers: Vec::new(),
         }
     }
 
@@ -160,7 +188,8 @@ impl<'t> Import<'t> {
                 step.insert("outputSchema".into(), schema.clone());
                 self.checked.insert(agent.clone());
             }
-            step.insert("agent".into(), json!({"name": agent, "input": input}));
+            let name = self.with_tools(&agent, node.get("tool_overrides"), &format!("{path}.tool_overrides"));
+            step.insert("agent".into(), json!({"name": name, "input": input}));
             if !vars.is_empty() {
                 step.insert("vars".into(), Value::Object(vars));
             }

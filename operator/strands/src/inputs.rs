@@ -68,6 +68,12 @@ impl Import<'_> {
         }
         let declared =
             |list: &[Map<String, Value>], name: &str| list.iter().any(|input| input.get("name") == Some(&json!(name)));
+        for (name, description) in std::mem::take(&mut self.servers) {
+            if !declared(&list, &name) {
+                let input = json!({"name": name, "type": "string", "description": description, "required": true});
+                list.extend(input.as_object().cloned());
+            }
+        }
         for name in self.roots.clone() {
             if EVERYWHERE.contains(&name.as_str())
                 || known.contains(&name.as_str())

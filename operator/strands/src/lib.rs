@@ -8,7 +8,7 @@
 //! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
 //! | `condition`, `infix`, `shape` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
-//! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
+//! | `gates`, `patterns`, `graph`, `runtime`, `inputs`, `tools`, `http_tools` | what each part of a file becomes |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
 mod answer_words;
@@ -18,6 +18,7 @@ mod expr_type;
 pub mod fields;
 mod gates;
 mod graph;
+mod http_tools;
 mod import;
 mod import_notes;
 mod infix;
@@ -30,6 +31,7 @@ mod rewrite;
 mod runtime;
 mod token_split;
 mod tokens;
+mod tools;
 
 use serde_json::{Map, Value, json};
 use signoff_api::{GROUP, VERSION, Workflow};
@@ -165,6 +167,10 @@ impl Import<'_> {
                 self.notes.read(part, name, name);
             }
         }
+        self.agent_names = agents.fields().iter().map(|(key, _)| key.name.clone()).collect();
+        if let Some(tools) = node.get("tools") {
+            self.declared_tools(tools);
+        }
         let declared = node.get("inputs");
         if let Some(inputs) = declared {
             self.prepare_inputs(inputs);
@@ -190,22 +196,25 @@ impl Import<'_> {
         };
         put("inputs", Value::Array(inputs));
         put("providers", providers);
+        put("tools", Value::Array(std::mem::take(&mut self.spec_tools)));
         put("agents", agents_now);
         put("gates", Value::Array(std::mem::take(&mut self.spec_gates)));
         if let Some(pattern) = pattern {
             put("pattern", pattern);
         }
-        put("steps", Value::Array(std::mem::take(&mut self.spec_steps)));
+        let mut steps = std::mem::take(&mut self.spec_steps);
+        steps.append(&mut self.tool_steps);
+        put("steps", Value::Array(steps));
         if let Some(outputs) = outputs {
             put("outputs", outputs);
         }
         if let Some(deadline) = deadline {
             put("activeDeadline", deadline.into());
         }
-        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Workflow", "metadata": self.metadata(node, agents), "spec": spec})
+        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Workflow", "metadata": self.metadata(node), "spec": spec})
     }
 
-    fn metadata(&mut self, node: &Node, agents: &Node) -> Value {
+    fn metadata(&mut self, node: &Node) -> Value {
         let given = node.get("name").map(gates::plain).unwrap_or_default();
         let name = label(&given, "imported");
         if name != given {
@@ -220,14 +229,8 @@ impl Import<'_> {
         if let Some(tags) = node.get("tags").filter(|tags| !tags.items().is_empty()) {
             annotations.insert("import.signoff.dev/tags".into(), listed(tags).into());
         }
-        let tools: Vec<String> = agents
-            .fields()
-            .iter()
-            .filter_map(|(key, agent)| Some((key, agent.get("tools").filter(|tools| !tools.items().is_empty())?)))
-            .map(|(key, tools)| format!("{}: {}", key.name, listed(tools)))
-            .collect();
-        if !tools.is_empty() {
-            annotations.insert("import.signoff.dev/tools".into(), tools.join("; ").into());
+        if !self.left_tools.is_empty() {
+            annotations.insert("import.signoff.dev/tools".into(), self.left_tools.join("; ").into());
         }
         let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
         if !annotations.is_empty() {

@@ -293,7 +293,9 @@ impl Import<'_> {
         let mut worker = Map::new();
         if let Some(node) = config.get("worker_template") {
             self.notes.read(node, "orchestrator_workers.worker_template", &format!("{path}.worker_template"));
-            worker.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
+            let agent = node.get("agent").map(plain).unwrap_or_default();
+            let field = format!("{path}.worker_template.tools");
+            worker.insert("agent".into(), self.with_tools(&agent, node.get("tools"), &field).into());
             if let Some(input) = self.text(node, "input") {
                 worker.insert("input".into(), input.into());
             }

@@ -201,8 +201,20 @@ impl Import<'_> {
                     agent.insert(ours.into(), value.to_json());
                 }
             }
-            list.push(Value::Object(agent));
+            let mut variants = vec![(key.name.clone(), self.tools_of_agent(&key.name, node))];
+            for at in 0..self.variants.len() {
+                variants.extend(self.tools_of_variant(at, &key.name));
+            }
+            for (name, tools) in variants {
+                let mut agent = Map::from_iter(agent.iter().map(|(field, value)| (field.clone(), value.clone())));
+                agent.insert("name".into(), name.into());
+                if !tools.is_empty() {
+                    agent.insert("tools".into(), json!(tools));
+                }
+                list.push(Value::Object(agent));
+            }
         }
+        self.tell_unused_tools();
         if let Some(runtime) = runtime.filter(|_| !providers.contains_key("bedrock")) {
             self.notes.tell_unused(
                 NoteLevel::Info,

@@ -21,6 +21,9 @@ fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySes
     spawn_command(command, Some(PATIENCE)).unwrap()
 }
 
+/// An agent whose refunds people approve.
+const REFUND: &str = include_str!("../../../../examples/tools/refund.yaml");
+
 /// The rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
@@ -145,9 +148,53 @@ fn what_is_reviewed_is_edited_in_the_persons_own_editor() {
     let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
     person.send_line("modify").unwrap();
+    person.exp_string("Dear customer").unwrap();
+    person.exp_string("Dear ACME").unwrap();
+    person.exp_string("Send Modify with this change? [y/N]").unwrap();
+    person.send_line("y").unwrap();
     let (rest, code) = end(person);
     assert!(rest.contains("Dear ACME: modified"), "{rest}");
     assert_eq!(code, 0);
+}
+
+#[test]
+fn a_change_that_is_not_confirmed_decides_nothing() {
+    let home = Home::new();
+    home.file("refund.yaml", REFUND);
+    let editor = editor(&home, "sed -i 's/420/42/' \"$1\"");
+    let mut person = at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
+    person.exp_string("> ").unwrap();
+    person.send_line("modify").unwrap();
+    person.exp_string("-     \"amount\": 420").unwrap();
+    person.exp_string("+     \"amount\": 42").unwrap();
+    person.exp_string("Send Modify with this change? [y/N]").unwrap();
+    person.send_line("").unwrap();
+    person.exp_string("Edit them again?").unwrap();
+    person.send_line("n").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("skip").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Nothing was paid."), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_told_and_edited_further() {
+    let home = Home::new();
+    home.file("refund.yaml", REFUND);
+    let editor = editor(&home, "sed -i -e 's/\"half\"/210/' -e 's/420/\"half\"/' \"$1\"");
+    let mut person = at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
+    for why in ["is not of type", "handle/.turn-1/.call-1/.gate#2"] {
+        person.exp_string("> ").unwrap();
+        person.send_line("modify").unwrap();
+        person.exp_string("Send Modify with this change? [y/N]").unwrap();
+        person.send_line("y").unwrap();
+        person.exp_string(why).unwrap();
+    }
+    // Who edited the call does not approve it.
+    let (rest, code) = end(person);
+    assert!(rest.contains("--as NAME"), "{rest}");
+    assert_eq!(code, 19);
 }
 
 #[test]

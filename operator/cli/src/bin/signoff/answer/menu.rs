@@ -6,6 +6,7 @@ use signoff_api::{ApprovalRequest, Verdict, gate::Question};
 use signoff_cli::sanitize::one_line;
 use signoff_expr::nearest::did_you_mean;
 use signoff_local::mistyped;
+use signoff_review::action;
 
 use super::verdict;
 
@@ -74,9 +75,35 @@ impl<'r> Menu<'r> {
         }
         for (place, verdict) in self.verdicts.iter().enumerate() {
             let number = if self.takes_text() { String::new() } else { (self.options() + place + 1).to_string() };
-            lines += &format!("  {number:>2}  {:<12}{}\n", verdict.name().to_lowercase(), meaning(*verdict));
+            lines += &format!("  {number:>2}  {:<12}{}\n", verdict.name().to_lowercase(), self.meaning(*verdict));
         }
         lines
+    }
+
+    /// Returns the effect of a verdict.
+    fn meaning(&self, verdict: Verdict) -> &'static str {
+        let is_call = self.request.is_some_and(|request| action::call(request).is_some());
+        let asks = self.request.is_some_and(action::is_question);
+        let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
+        match verdict {
+            Verdict::Approve if is_call => "run exactly this call",
+            Verdict::Approve => "go on with exactly this",
+            Verdict::Reject if ends => "reject it, and end the run",
+            Verdict::Reject if is_call => "do not run it; the agent is told why",
+            Verdict::Reject => "reject it; the run goes on",
+            Verdict::Modify if is_call => "change the arguments in your editor; the gates of the new call ask",
+            Verdict::Modify => "go on with what you make of it, in your editor",
+            Verdict::Respond if is_call => "do not run it; your answer is its result",
+            Verdict::Respond => "go on, with your answer in several lines",
+            Verdict::Defer if is_call => "do not run it; the agent gets your guidance",
+            Verdict::Defer if asks => "give the agent guidance instead of an answer",
+            Verdict::Defer => "do it again with your guidance, then ask again",
+            Verdict::Escalate => "ask more people",
+            Verdict::Abort => "end the whole run",
+            Verdict::Skip if is_call => "do not run it; the agent goes on without a result",
+            Verdict::Skip => "go on without an answer",
+            Verdict::Retry => "ask again",
+        }
     }
 
     /// Returns the prompt of the line.
@@ -137,20 +164,6 @@ fn options(question: &Question, typed: &str) -> Option<Vec<String>> {
         return None;
     }
     typed.split(',').map(one).collect()
-}
-
-fn meaning(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Approve => "go on with exactly this",
-        Verdict::Reject => "do not",
-        Verdict::Modify => "go on with what you make of it, in your editor",
-        Verdict::Respond => "go on, with your answer in several lines",
-        Verdict::Defer => "do it again with your guidance, then ask again",
-        Verdict::Escalate => "ask more people",
-        Verdict::Abort => "end the whole run",
-        Verdict::Skip => "go on without",
-        Verdict::Retry => "ask again",
-    }
 }
 
 #[cfg(test)]
@@ -217,6 +230,21 @@ mod tests {
         assert_eq!(menu.shown().lines().count(), 4);
         let several = request(&[Respond], json!({"id": "answer", "options": options, "multiple": true}));
         assert_eq!(Menu::of(&several).pick("2, lis"), Picked::Options(vec!["opo".into(), "lis".into()]));
+    }
+
+    #[test]
+    fn a_menu_about_a_call_says_whether_the_call_runs() {
+        let mut request = request(&[Verdict::Approve, Verdict::Reject, Verdict::Skip], json!({"id": "answer"}));
+        assert!(Menu::of(&request).shown().contains("reject      reject it, and end the run"));
+        request.action =
+            serde_json::from_value(json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"})).unwrap();
+        request.after_reject = vec!["the agent".to_owned()];
+        let shown = Menu::of(&request).shown();
+        assert_eq!(
+            shown,
+            "   1  approve     run exactly this call\n   2  reject      do not run it; the agent is told why\n   \
+             3  skip        do not run it; the agent goes on without a result\n"
+        );
     }
 
     #[test]

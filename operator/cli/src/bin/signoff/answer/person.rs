@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
-    editor,
+    difference, editor,
     sanitize::{fenced, one_line},
     terminal,
 };
@@ -35,6 +35,8 @@ pub type Editing = Arc<Mutex<()>>;
 pub struct Person {
     lines: Lines,
     editing: Editing,
+    /// The parameters that were sent last, as they were edited, and the Approval that they are for.
+    sent: Option<(Option<String>, String)>,
 }
 
 /// The reason why no decision was made.
@@ -54,7 +56,7 @@ impl From<io::Error> for Stop {
 impl Person {
     /// A person, whose editor locks `editing`.
     pub fn new(editing: Editing) -> Self {
-        Self { lines: Lines::default(), editing }
+        Self { lines: Lines::default(), editing, sent: None }
     }
 
     /// Shows a gate and reads a decision. None where the person leaves it for later (ctrl-D).
@@ -165,7 +167,10 @@ impl Person {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
         };
-        let mut text = before.clone();
+        let name = asked.approval.metadata.name.clone();
+        // What did not count is edited further, not from the beginning.
+        let sent = self.sent.take().filter(|(of, _)| *of == name && asked.refused.is_some());
+        let mut text = sent.map_or_else(|| before.clone(), |(_, text)| text);
         loop {
             let editing = Arc::clone(&self.editing).lock_owned().await;
             // The lock goes with the editor: it stays open where nobody waits for it any more.
@@ -185,7 +190,14 @@ impl Person {
                 }
             };
             match object(&edited) {
-                Ok(parameters) => return Ok(Some(parameters)),
+                Ok(parameters) => {
+                    let difference = difference::lines(&without_comments(&before), &without_comments(&edited));
+                    terminal::note(&format!("Your change:\n{}", fenced(&difference, difference.len())));
+                    if self.line("Send Modify with this change? [y/N] ").await?.trim().to_lowercase().starts_with('y') {
+                        self.sent = Some((name, edited));
+                        return Ok(Some(parameters));
+                    }
+                }
                 Err(why) => terminal::note(&format!("These are {}.", one_line(&why, 400))),
             }
             if self.line("Edit them again? [Y/n] ").await?.trim().to_lowercase().starts_with('n') {
@@ -226,6 +238,11 @@ impl Person {
         }
         line.ok_or(Stop::Later)
     }
+}
+
+/// Returns the text without the lines of comments at its beginning.
+fn without_comments(text: &str) -> String {
+    text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
 fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {

@@ -22,7 +22,7 @@ use signoff_engine::gate::parameters;
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
-use signoff_review::clock;
+use signoff_review::{action, clock, edit::parameters_to_edit};
 
 use super::{Format, shown};
 use crate::{
@@ -167,6 +167,10 @@ pub fn paused(report: &RunReport<'_>) -> String {
             one_line(&request.prompt, 300),
             deadline(approval, clock::now())
         );
+        if let (Some(call), Some(review)) = (action::line(request), &request.reviews) {
+            // What a command approves stands above it.
+            text += &format!("  Call of {call}\n  Arguments {}\n", one_line(&review.response, 2000));
+        }
         if request.threshold() > 1 || decides_as(report, approval).is_some() {
             text += &format!("  {}.\n", who(report, approval));
         }
@@ -201,7 +205,9 @@ fn commands(report: &RunReport<'_>, approval: &Approval, several: bool) -> Vec<S
     let decider = decides_as(report, approval);
     let decider: Vec<&str> = decider.iter().flat_map(|name| ["--as", name.as_str()]).collect();
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
-    let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters::example(&schema));
+    let arguments = request.reviews.as_ref().filter(|_| action::call(request).is_some());
+    let arguments = arguments.map(|review| review.response.as_str());
+    let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters_to_edit(&schema, arguments));
     let better = Value::Object(better.unwrap_or_default()).to_string();
     let command = |verdict: &Verdict| {
         let word = verdict.name().to_lowercase();
@@ -272,6 +278,7 @@ fn json(report: &RunReport<'_>, outputs: Option<&str>) -> Value {
             json!({
                 "approval": approval.metadata.name, "gate": request.gate.name, "path": request.gate.path,
                 "visit": request.gate.visit, "prompt": request.prompt, "context": request.context,
+                "action": request.action, "reviews": request.reviews,
                 "form": request.form, "allowedVerdicts": request.allowed_verdicts, "deadline": request.deadline,
                 "answer": commands(report, approval, gates.len() > 1),
             })

@@ -185,6 +185,8 @@ fn ended(record: &StepRecord) -> String {
             format!("{}: {}: {}", name(record), phase.name().to_lowercase(), one_line(&error.message, 1000))
         }
         (None, StepPhase::Skipped) => format!("{}: skipped", name(record)),
+        // A turn that calls tools is not the end of its step.
+        (None, _) if record.calls_tools() => format!("{}: calls tools{time}", name(record)),
         (None, _) => format!("{}: done{time}", name(record)),
     }
 }

@@ -1,0 +1,20 @@
+//! The difference between what was shown and what somebody made of it, by lines.
+
+use similar::TextDiff;
+
+/// Returns the lines that changed, each with three lines around it.
+#[must_use]
+pub fn lines(before: &str, after: &str) -> String {
+    TextDiff::from_lines(before, after).unified_diff().context_radius(3).header("shown", "yours").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_shows_what_changed_and_what_stands_around_it() {
+        let shown = lines("{\n  \"amount\": 420\n}\n", "{\n  \"amount\": 42\n}\n");
+        assert_eq!(shown, "--- shown\n+++ yours\n@@ -1,3 +1,3 @@\n {\n-  \"amount\": 420\n+  \"amount\": 42\n }\n");
+    }
+}

@@ -1,0 +1,381 @@
+//! HTTP executors and `http_request` as tools: each becomes steps of the kind `http` with a fixed method, host and headers.
+//!
+//! **Invariant:** the model chooses neither host, method nor header, and no credential of a file becomes a part of the Workflow.
+
+use serde_json::{Map, Value, json};
+use signoff_manifest::source::Node;
+use url::Url;
+
+use super::{
+    gates::{plain, whole},
+    import::Import,
+    import_notes::NoteLevel,
+    names::{free, label},
+};
+
+/// The methods of an HTTP step that can be the method of a tool.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+/// The methods of a tool whose path the model chooses.
+const METHODS_OF_ANY_PATH: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/// The longest description of a tool.
+const MAX_DESCRIPTION_CHARS: usize = 1024;
+
+/// The largest number of query parameters of a call.
+const MAX_QUERY: usize = 32;
+
+/// What to do about a header that needs a Secret.
+const NO_SECRETS: &str = "an http step takes no Secret: send the requests to an address of yours that adds the header, or use a pod step with the Secret";
+
+/// The body that the model may give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// JSON, in the argument `json_data`.
+    Json,
+    /// A text, in the argument `body`.
+    Text,
+}
+
+/// A server whose paths the model may choose.
+struct Server<'a> {
+    /// The tool's id in the file.
+    id: &'a str,
+    /// The URL of the server, a template without a slash at the end.
+    base: String,
+    description: String,
+    headers: Map<String, Value>,
+    timeout: Option<String>,
+    body: Body,
+}
+
+/// A tool that is one request.
+struct HttpCall {
+    name: String,
+    method: String,
+    url: String,
+    description: String,
+    /// The schema of each argument.
+    fields: Map<String, Value>,
+    required: Vec<String>,
+}
+
+impl Import<'_> {
+    /// Imports an HTTP executor, and returns the names of its tools. `path` is its field in the file.
+    pub(super) fn http_executor(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
+        let Some(base) = self.base_url(node, path) else { return Vec::new() };
+        let description = node.get("description").map(plain).filter(|text| !text.trim().is_empty());
+        let mut description = description.unwrap_or_else(|| format!("Requests to {base}."));
+        for (field, name) in [("response_format", "Response format"), ("authentication_info", "Authentication")] {
+            if let Some(text) = node.get(field).map(plain).filter(|text| !text.trim().is_empty()) {
+                description = format!("{}\n{name}: {}", description.trim_end(), text.trim());
+            }
+        }
+        let headers = self.headers(node, path);
+        let timeout = whole(node, "timeout_ms").map(|millis| format!("{}s", millis.div_ceil(1000).max(1)));
+        let mut server = Server { id, base, description, headers, timeout, body: Body::Json };
+        let endpoints = node.get("common_endpoints").map(Node::items).unwrap_or_default();
+        let mut tools = Vec::new();
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            let field = format!("{path}.common_endpoints[{at}]");
+            self.notes.read(endpoint, "http executor's endpoint", &field);
+            tools.extend(self.endpoint(&server, endpoint, &field));
+        }
+        if endpoints.is_empty() {
+            if let Some(examples) = node.get("examples").filter(|examples| !examples.items().is_empty()) {
+                server.description += "\nExamples:";
+                for (at, example) in examples.items().iter().enumerate() {
+                    self.notes.read(example, "http executor's example", &format!("{path}.examples[{at}]"));
+                    server.description += &format!("\n{}", example_text(example));
+                }
+            }
+            tools = self.any_path(&server, &METHODS_OF_ANY_PATH);
+            let message = format!(
+                "it becomes the tools {}: the model chooses path, query and body; method, host and headers are fixed",
+                tools.join(", ")
+            );
+            self.tell_at(NoteLevel::Changed, path, node, message);
+        } else {
+            let why = "the tools of the endpoints have descriptions of their own: left out";
+            self.notes.tell_unused(NoteLevel::Info, node, path, &["examples"], why);
+            let message = format!(
+                "it becomes one tool for each of common_endpoints ({}): the model cannot call anything else there",
+                if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }
+            );
+            self.tell_at(NoteLevel::Changed, path, node, message);
+        }
+        tools
+    }
+
+    /// Imports the tool by which a model calls any URL: the run says the one server that it can reach.
+    pub(super) fn any_url(&mut self, id: &str, at: &Node, field: &str) -> Vec<String> {
+        let (methods, description): (&[&str], _) = match id {
+            "web_fetch" => (&["GET"], "Fetches a page of one server."),
+            _ => (&["GET", "POST", "PUT", "DELETE"], "Makes an HTTP request to one server."),
+        };
+        let input = format!("{id}_url");
+        self.servers.push((input.clone(), format!("The server that {id} calls, such as https://api.example.com")));
+        let server = Server {
+            id,
+            base: format!("{{{{ inputs.{input} }}}}"),
+            description: description.to_owned(),
+            headers: Map::new(),
+            timeout: None,
+            body: Body::Text,
+        };
+        let tools = self.any_path(&server, methods);
+        let message = format!(
+            "a model must not choose a host: {} call only the server in the input {input}, which is required, as `--var {input}=https://…`; \
+             the model chooses path, query and body, and no headers",
+            tools.join(", ")
+        );
+        self.tell_at(NoteLevel::Changed, field, at, message);
+        tools
+    }
+
+    /// The URL below which an executor calls; an error where it cannot be one fixed server.
+    fn base_url(&mut self, node: &Node, path: &str) -> Option<String> {
+        let field = format!("{path}.base_url");
+        let Some((_, value)) = node.entry("base_url") else {
+            self.tell_at(NoteLevel::Unsupported, &field, node, "there is no address: write one; the tool is left out");
+            return None;
+        };
+        let text = plain(value);
+        let parsed = Url::parse(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        // The text is not quoted: it may have a password in it.
+        let wrong = match parsed {
+            _ if holds_template(&text) || text.contains("${") => {
+                "the host of a tool is fixed, and nothing is filled in here: write the address itself"
+            }
+            Some(url) if !url.username().is_empty() || url.password().is_some() => {
+                "an address must not contain a user name or a password: leave them out"
+            }
+            Some(url) if url.query().is_some() || url.fragment().is_some() => {
+                "an address that paths are appended to has neither a query nor a fragment: leave them out"
+            }
+            Some(url) => return Some(url.as_str().trim_end_matches('/').to_owned()),
+            None => "this is not an address: write one with http:// or https:// and a host",
+        };
+        self.notes.wrong.error("WrongType", &field, value.at.clone(), wrong);
+        None
+    }
+
+    /// The headers that are the same in each request.
+    fn headers(&mut self, node: &Node, path: &str) -> Map<String, Value> {
+        let mut headers = Map::new();
+        for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
+            let text = plain(value);
+            let why = if text.contains("${") || holds_template(&text) {
+                format!("left out: its value is filled in from a secret or a variable, and {NO_SECRETS}")
+            } else if names_secret(&key.name) {
+                format!("left out: it looks like a secret, which does not belong into a Workflow, and {NO_SECRETS}")
+            } else {
+                headers.insert(key.name.clone(), text.into());
+                continue;
+            };
+            self.notes.tell(NoteLevel::Unsupported, &format!("{path}.headers.{}", key.name), &key.at, why);
+        }
+        headers
+    }
+
+    /// The tool of one endpoint; none where its path or method cannot be one.
+    fn endpoint(&mut self, server: &Server<'_>, node: &Node, field: &str) -> Option<String> {
+        let method = node.get("method").map_or_else(|| "GET".to_owned(), plain).to_ascii_uppercase();
+        let path = node.get("path").map(plain).unwrap_or_default();
+        let why = if !METHODS.contains(&method.as_str()) {
+            format!("a tool has one of the methods {}: this endpoint is left out", METHODS.join(", "))
+        } else if path.contains("${") {
+            format!("left out: its path is filled in from a secret or a variable, and {NO_SECRETS}")
+        } else if let Some((template, names)) = path_template(&path) {
+            let given = node.get("description").map(plain).unwrap_or_default();
+            let description = format!("{}\n{method} {path}\n{}", given.trim(), server.description.trim());
+            let mut fields: Map<String, Value> = Map::new();
+            for name in &names {
+                fields.insert(name.clone(), json!({"type": "string", "minLength": 1}));
+            }
+            let mut url = format!("{}{template}", server.base);
+            if !path.contains('?') && !fields.contains_key("query") {
+                fields.insert("query".into(), query_schema());
+                url += QUERY;
+            }
+            let name = format!("{}-{method}-{path}", server.id);
+            return Some(self.http_tool(server, HttpCall { name, method, url, description, fields, required: names }));
+        } else {
+            "its path is not one below the address, with {name} for each value: this endpoint is left out".to_owned()
+        };
+        self.tell_at(NoteLevel::Unsupported, field, node, why);
+        None
+    }
+
+    /// A tool for each method, with a path that the model chooses.
+    fn any_path(&mut self, server: &Server<'_>, methods: &[&str]) -> Vec<String> {
+        let path = json!({
+            "type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[^?#]*$",
+            "description": "The path below the server's address, such as /orders/4711",
+        });
+        let url = format!(
+            "{}{{% for part in args.path.split('/') if part %}}/{{{{ part }}}}{{% endfor %}}{QUERY}",
+            server.base
+        );
+        let tool = |method: &&str| {
+            let call = HttpCall {
+                name: format!("{}-{method}", server.id),
+                method: (*method).to_owned(),
+                url: url.clone(),
+                description: server.description.clone(),
+                fields: Map::from_iter([("path".to_owned(), path.clone()), ("query".to_owned(), query_schema())]),
+                required: vec!["path".to_owned()],
+            };
+            self.http_tool(server, call)
+        };
+        methods.iter().map(tool).collect()
+    }
+
+    /// Adds a tool and its step, and returns the name of both.
+    fn http_tool(&mut self, server: &Server<'_>, call: HttpCall) -> String {
+        let HttpCall { name, method, url, description, mut fields, required } = call;
+        let taken = |name: &str| self.spec_steps.iter().chain(&self.tool_steps).any(|step| step["name"] == name);
+        let name = free(&label(&name, "tool"), taken);
+        let mut http = Map::from_iter([("method".to_owned(), json!(method)), ("url".to_owned(), json!(url))]);
+        let mut headers = server.headers.clone();
+        let (argument, schema) = match server.body {
+            Body::Json => ("json_data", json!({"type": "object", "description": "The body, as JSON"})),
+            Body::Text => ("body", json!({"type": "string", "description": "The body"})),
+        };
+        if matches!(method.as_str(), "POST" | "PUT" | "PATCH") && !fields.contains_key(argument) {
+            fields.insert(argument.into(), schema);
+            let value = if server.body == Body::Json { "args.json_data | tojson" } else { "args.body" };
+            let body = format!("{{% if args.{argument} is defined %}}{{{{ {value} }}}}{{% endif %}}");
+            http.insert("body".into(), body.into());
+            if server.body == Body::Json && !headers.keys().any(|name| name.eq_ignore_ascii_case("content-type")) {
+                headers.insert("Content-Type".into(), "application/json".into());
+            }
+        }
+        if !headers.is_empty() {
+            http.insert("headers".into(), Value::Object(headers));
+        }
+        let mut parameters = json!({"type": "object", "properties": fields, "additionalProperties": false});
+        if !required.is_empty() {
+            parameters["required"] = json!(required);
+        }
+        let mut step = json!({"name": name, "http": http});
+        if let Some(timeout) = &server.timeout {
+            step["timeout"] = timeout.as_str().into();
+        }
+        self.tool_steps.push(step);
+        let description: String = description.trim().chars().take(MAX_DESCRIPTION_CHARS).collect();
+        self.spec_tools.push(json!({"name": name, "step": name, "description": description, "parameters": parameters}));
+        name
+    }
+}
+
+/// The end of a URL whose query the model may choose.
+const QUERY: &str = "{% if args.query is defined %}{% for name, value in args.query.items() %}{% if loop.first %}?{% else %}&{% endif %}{{ name }}={{ value }}{% endfor %}{% endif %}";
+
+fn query_schema() -> Value {
+    json!({
+        "type": "object", "maxProperties": MAX_QUERY, "additionalProperties": {"type": ["string", "number", "boolean"]},
+        "description": "The query parameters",
+    })
+}
+
+/// A path with `{name}` for its values, as a template, with their names; none where it is no path below an address.
+fn path_template(path: &str) -> Option<(String, Vec<String>)> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (way, _) = path.split_once('?').unwrap_or((path, ""));
+    let leads_out = way.contains("//") || way.starts_with('/') || way.contains("://");
+    let is_dots = way.split('/').any(|segment| matches!(segment, "." | ".."));
+    if leads_out || is_dots || path.chars().any(|c| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '#')) {
+        return None;
+    }
+    let (mut template, mut names, mut rest) = ("/".to_owned(), Vec::<String>::new(), path);
+    while let Some((literal, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}')?;
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        if !is_name || literal.contains('}') {
+            return None;
+        }
+        let name = name.replace('-', "_");
+        template += &format!("{literal}{{{{ args.{name} }}}}");
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        rest = after;
+    }
+    (!rest.contains('}')).then(|| (template + rest, names))
+}
+
+/// An example request, for the model.
+fn example_text(example: &Node) -> String {
+    let text = |field: &str| example.get(field).map(plain).unwrap_or_default();
+    let method = if text("method").is_empty() { "GET".to_owned() } else { text("method") };
+    let body = example.get("json_data").map_or_else(String::new, |body| format!(" {}", body.to_json()));
+    format!("{}: {method} {}{body}", text("description"), text("path"))
+}
+
+/// Whether a text would be read as a template.
+fn holds_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// Whether the name of a header says that its value is a secret.
+fn names_secret(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key", "-key", "credential"]
+        .iter()
+        .any(|word| header.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_path_becomes_a_template_with_its_values() {
+        for (path, template, names) in [
+            ("/repos/{owner}/{repo}", "/repos/{{ args.owner }}/{{ args.repo }}", vec!["owner", "repo"]),
+            ("weather", "/weather", vec![]),
+            ("/search?q={text}&page=1", "/search?q={{ args.text }}&page=1", vec!["text"]),
+            ("/a/{user-id}/b/{user-id}", "/a/{{ args.user_id }}/b/{{ args.user_id }}", vec!["user_id"]),
+        ] {
+            let (found, found_names) = path_template(path).unwrap();
+            assert_eq!(found, template, "{path}");
+            assert_eq!(found_names, names, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_or_hides_a_template_is_none() {
+        for path in [
+            "//evil.example.com/x",
+            "https://evil.example.com/x",
+            "/{{ args.host }}/x",
+            "/{% raw %}",
+            "/{#x#}",
+            "/a/../../admin",
+            "/./a",
+            "/a\\..\\b",
+            "/a#b",
+            "/a b",
+            "/{a",
+            "/a}",
+            "/{}",
+            "/{1}",
+            "/{a.b}",
+        ] {
+            assert_eq!(path_template(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_named_like_a_secret_is_one() {
+        for name in ["Authorization", "X-API-Key", "cookie", "X-Auth-Token", "Ocp-Apim-Subscription-Key", "apikey"] {
+            assert!(names_secret(name), "{name}");
+        }
+        for name in ["Accept", "Content-Type", "User-Agent", "X-Request-Source"] {
+            assert!(!names_secret(name), "{name}");
+        }
+    }
+}

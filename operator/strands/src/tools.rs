@@ -1,0 +1,227 @@
+//! The tools of a file, and which agents may call them: tools that call HTTP servers, and those that ask people.
+//!
+//! **Invariant:** an agent gets a tool only if the file gives it to the agent; no tool is guessed from a prompt.
+
+use serde_json::{Value, json};
+use signoff_manifest::source::Node;
+
+use super::{
+    gates::plain,
+    import::Import,
+    import_notes::NoteLevel,
+    names::{free, label},
+};
+
+/// The tools of the Strands CLI that have no equivalent, and what to do instead.
+const MISSING: [(&str, &str); 14] = [
+    ("calculator", "write a step that calculates, and a tool for it"),
+    ("current_time", "write `{{ run.startedAt }}` into the prompt or the input, which is the time when the run began"),
+    ("duckduckgo_search", "write an http step for a search service with an API, and a tool for it"),
+    ("tavily_search", "write a step for the service's API, and a tool for it"),
+    ("python_exec", "write a pod step whose container runs the code, and a tool for it"),
+    ("file_read", FILES),
+    ("file_write", FILES),
+    ("grep", FILES),
+    ("head", FILES),
+    ("tail", FILES),
+    ("search", FILES),
+    ("notes", "use the conversation, which an agent remembers in a run"),
+    ("spec_verify", "use `signoff validate`"),
+    ("Skill", "write the skill into the prompt"),
+];
+
+const FILES: &str = "an operator has no files: write a pod step with a volume, and a tool for it";
+
+/// A tool that a file declares.
+pub(super) struct DeclaredTool {
+    /// The name by which agents list it.
+    id: String,
+    /// Its field in the file.
+    field: String,
+    node: Node,
+    kind: ToolKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToolKind {
+    Http,
+    Python,
+    Mcp,
+}
+
+/// An agent with other tools than its own, for the steps that say so.
+pub(super) struct AgentVariant {
+    agent: String,
+    name: String,
+    tools: Node,
+    field: String,
+}
+
+impl Import<'_> {
+    /// Reads the tools that a file declares, before anything else is read.
+    pub(super) fn declared_tools(&mut self, tools: &Node) {
+        self.notes.read(tools, "tools", "tools");
+        let sections = [("python", ToolKind::Python), ("http_executors", ToolKind::Http), ("mcp", ToolKind::Mcp)];
+        for (section, kind) in sections {
+            for (at, node) in tools.get(section).map(Node::items).unwrap_or_default().iter().enumerate() {
+                let field = format!("tools.{section}[{at}]");
+                let id = match kind {
+                    ToolKind::Http => {
+                        self.notes.read(node, "http executor", &field);
+                        node.get("id").map(plain)
+                    }
+                    ToolKind::Python => {
+                        self.notes.read(node, "python tool", &field);
+                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |it| Some(plain(it)))
+                    }
+                    // How a server is reached does not matter: its tools cannot be called.
+                    ToolKind::Mcp => node.get("id").map(plain),
+                };
+                let id = id.unwrap_or_default();
+                if kind == ToolKind::Http && self.declared.iter().any(|tool| tool.kind == kind && tool.id == id) {
+                    let why = format!("there are two executors {id}: this one is left out");
+                    self.tell_at(NoteLevel::Unsupported, &field, node, why);
+                    continue;
+                }
+                self.declared.push(DeclaredTool { id, field, node: node.clone(), kind });
+            }
+        }
+    }
+
+    /// Returns the agent of a step with tools of its own: another agent, as its conversation is another one, too.
+    pub(super) fn with_tools(&mut self, agent: &str, tools: Option<&Node>, field: &str) -> String {
+        let Some(tools) = tools.filter(|tools| !tools.is_null()) else { return agent.to_owned() };
+        let same = |one: &&AgentVariant| one.agent == agent && one.tools.to_json() == tools.to_json();
+        if let Some(known) = self.variants.iter().find(same) {
+            return known.name.clone();
+        }
+        let taken = |name: &str| {
+            self.agent_names.iter().any(|other| other == name) || self.variants.iter().any(|other| other.name == name)
+        };
+        let name = free(&label(&format!("{agent}-tools"), "agent"), taken);
+        let message =
+            format!("tools belong to agents: the step has the agent {name}, which is {agent} with these tools");
+        self.tell_at(NoteLevel::Info, field, tools, message);
+        let variant =
+            AgentVariant { agent: agent.to_owned(), name: name.clone(), tools: tools.clone(), field: field.to_owned() };
+        self.variants.push(variant);
+        name
+    }
+
+    /// Returns the tools of an agent: those that it lists, or all that the file declares.
+    pub(super) fn tools_of_agent(&mut self, agent: &str, node: &Node) -> Vec<String> {
+        let listed = node.get("tools").filter(|tools| !tools.is_null());
+        match listed {
+            Some(tools) => self.tools_in(agent, tools, &format!("agents.{agent}.tools")),
+            None => {
+                let all: Vec<_> =
+                    self.declared.iter().map(|tool| (tool.id.clone(), tool.node.clone(), tool.field.clone())).collect();
+                self.each_tool(agent, all)
+            }
+        }
+    }
+
+    /// Returns the name and the tools of a variant, if it is one of this agent.
+    pub(super) fn tools_of_variant(&mut self, at: usize, agent: &str) -> Option<(String, Vec<String>)> {
+        let variant = self.variants.get(at).filter(|variant| variant.agent == agent)?;
+        let (name, tools, field) = (variant.name.clone(), variant.tools.clone(), variant.field.clone());
+        let tools = self.tools_in(&name, &tools, &field);
+        Some((name, tools))
+    }
+
+    fn tools_in(&mut self, agent: &str, tools: &Node, field: &str) -> Vec<String> {
+        let listed = tools.items().iter().enumerate();
+        let listed = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
+        self.each_tool(agent, listed)
+    }
+
+    fn each_tool(&mut self, agent: &str, tools: Vec<(String, Node, String)>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (id, node, field) in tools {
+            self.listed_tools.insert(self.key(&id));
+            let found = self.tool(&id, &node, &field);
+            if found.is_empty() {
+                self.left_tools.push(format!("{agent}: {id}"));
+            }
+            names.extend(found.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        }
+        names
+    }
+
+    /// Returns the names of a tool in the Workflow, which is made when the first agent lists it; none where there is no equivalent.
+    fn tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
+        let key = self.key(id);
+        if let Some(known) = self.made_tools.get(&key) {
+            return known.clone();
+        }
+        let declared = self.declared.iter().find(|tool| tool.id == key && tool.kind != ToolKind::Python);
+        let declared = declared.map(|tool| (tool.kind, tool.node.clone(), tool.field.clone()));
+        let made = match (declared, key.as_str()) {
+            (Some((ToolKind::Http, node, field)), _) => self.http_executor(&key, &node, &field),
+            (Some(_), _) => {
+                let why = "tools of MCP servers are not called: write an http step for what the agent needs of the server, and a tool for it";
+                self.tell_at(NoteLevel::Unsupported, field, node, why);
+                return Vec::new();
+            }
+            (None, "http_request" | "web_fetch") => self.any_url(&key, node, field),
+            (None, "human_intervention.request" | "handoff_to_user" | "ask-human") => {
+                self.question_gate(node, field);
+                vec![key.clone()]
+            }
+            (None, name) => {
+                let why = match MISSING.iter().find(|(missing, _)| *missing == name) {
+                    Some((_, remedy)) => format!("there is no tool {name}: {remedy}"),
+                    None => format!("there is no tool {name}: write a step that does its work, and a tool for it"),
+                };
+                self.tell_at(NoteLevel::Unsupported, field, node, why);
+                return Vec::new();
+            }
+        };
+        self.made_tools.insert(key, made.clone());
+        made
+    }
+
+    /// Returns the one name of a tool: `strands_tools.http_request.http_request` is `http_request`.
+    fn key(&self, id: &str) -> String {
+        let is_whole = id == "human_intervention.request"
+            || self.declared.iter().any(|tool| tool.id == id && tool.kind != ToolKind::Python);
+        if is_whole { id.to_owned() } else { id.rsplit('.').next().unwrap_or(id).to_owned() }
+    }
+
+    /// Adds the gate that says whom an agent asks.
+    fn question_gate(&mut self, node: &Node, field: &str) {
+        if self.spec_gates.iter().any(|gate| gate["type"] == "question") {
+            return;
+        }
+        let taken = |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|one: &Value| one["name"] == name);
+        let name = free("questions", taken);
+        let message = format!(
+            "the agent asks people, and the gate {name} says whom: {} answers; after 7 days a question is overdue",
+            self.approver
+        );
+        self.tell_at(NoteLevel::Info, field, node, message);
+        self.spec_gates.push(json!({"name": name, "type": "question", "hitl": {
+            "prompt": "An agent asks:", "approvers": [{"kind": "User", "name": self.approver}],
+            "timeout": {"after": "168h", "action": "Expire"},
+        }}));
+    }
+
+    /// Tells about declared tools that no agent may call.
+    pub(super) fn tell_unused_tools(&mut self) {
+        let is_listed = |tool: &&DeclaredTool| self.listed_tools.contains(&self.key(&tool.id));
+        let unused = self.declared.iter().filter(|tool| !is_listed(tool));
+        let unused: Vec<_> = unused.map(|tool| (tool.field.clone(), tool.node.clone(), tool.id.clone())).collect();
+        for (field, node, id) in unused {
+            let message = format!("no agent lists the tool {id}: left out");
+            self.tell_at(NoteLevel::Info, &field, &node, message);
+        }
+        if !self.spec_tools.is_empty() {
+            let message = "what a call changes is not known, so each tool counts as irreversible: say `effects: read` of a tool that changes nothing, and put a gate in front of the others";
+            self.notes.tell(NoteLevel::Info, "tools", &(0..0), message);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

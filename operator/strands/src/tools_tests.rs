@@ -1,0 +1,221 @@
+//! Imported tools: what a model may choose, and what an import must not take over from a file.
+
+#![allow(clippy::unwrap_used)]
+use serde_json::Value;
+use signoff_engine::Settings;
+use signoff_manifest::Severity;
+
+use crate::{Imported, NoteLevel, import};
+
+/// A file with these tools and one agent that lists these ones.
+fn file(tools: &str, listed: &str) -> String {
+    format!(
+        "runtime: {{provider: ollama, model_id: m}}\ntools: {tools}\nagents: {{clerk: {{prompt: x{listed}}}}}\n\
+         pattern: {{type: chain, config: {{steps: [{{agent: clerk, input: a}}]}}}}\n"
+    )
+}
+
+fn imported(tools: &str, listed: &str) -> Imported {
+    import(&file(tools, listed), "alice").unwrap()
+}
+
+/// The notes of a level, as `field: message`.
+fn notes(imported: &Imported, level: NoteLevel) -> Vec<String> {
+    imported.notes.iter().filter(|n| n.weight == level).map(|n| format!("{}: {}", n.field, n.message)).collect()
+}
+
+/// The names of the tools of the first agent.
+fn tools(imported: &Imported) -> Vec<&str> {
+    let listed = imported.object["spec"]["agents"][0]["tools"].as_array();
+    listed.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What `signoff validate` says of the imported Workflow.
+fn problems(imported: &Imported, severity: Severity) -> Vec<String> {
+    let checked = signoff_manifest::check(&imported.to_yaml(), &Settings::default());
+    let problems = checked.into_iter().flat_map(|one| one.problems).filter(|problem| problem.severity == severity);
+    problems.map(|problem| format!("{}: {}", problem.field, problem.message)).collect()
+}
+
+fn step<'i>(imported: &'i Imported, name: &str) -> &'i Value {
+    let steps = imported.object["spec"]["steps"].as_array().unwrap();
+    steps.iter().find(|step| step["name"] == name).unwrap()
+}
+
+#[test]
+fn an_endpoint_is_a_tool_whose_method_host_and_headers_are_fixed() {
+    let crm = "{http_executors: [{id: crm, base_url: 'https://crm.example.com/v2', headers: {Accept: application/json}, \
+               common_endpoints: [{method: POST, path: '/customers/{id}/refunds', description: Refund}]}]}";
+    let imported = imported(crm, ", tools: [crm]");
+    assert_eq!(tools(&imported), ["crm-post-customers-id-refunds"]);
+    let http = &step(&imported, "crm-post-customers-id-refunds")["http"];
+    assert_eq!(http["method"], "POST");
+    assert!(http["url"].as_str().unwrap().starts_with("https://crm.example.com/v2/customers/{{ args.id }}/refunds"));
+    assert_eq!(http["headers"]["Accept"], "application/json");
+    let tool = &imported.object["spec"]["tools"][0];
+    assert_eq!(tool["parameters"]["required"], serde_json::json!(["id"]));
+    assert_eq!(tool["parameters"]["additionalProperties"], false);
+    assert!(tool.get("effects").is_none(), "what a call changes is not guessed");
+    assert_eq!(problems(&imported, Severity::Error), [] as [String; 0]);
+    let warnings = problems(&imported, Severity::Warning);
+    assert!(warnings.iter().any(|warning| warning.contains("no gate asks about them")), "{warnings:?}");
+}
+
+#[test]
+fn a_model_chooses_a_path_below_the_address_and_never_a_host() {
+    let imported = imported("{http_executors: [{id: api, base_url: 'https://api.example.com'}]}", ", tools: [api]");
+    assert_eq!(tools(&imported), ["api-get", "api-post", "api-put", "api-patch", "api-delete"]);
+    let url = step(&imported, "api-get")["http"]["url"].as_str().unwrap();
+    let render = |args: Value| {
+        let mut scope = signoff_expr::Scope::default();
+        scope.set("args", args);
+        signoff_expr::Template::parse(url, "").unwrap().render_url(&scope)
+    };
+    let args = serde_json::json!({"path": "/a b/c", "query": {"q": "x&y=z", "n": 1}});
+    assert_eq!(render(args).unwrap(), "https://api.example.com/a%20b/c?q=x%26y%3Dz&n=1");
+    assert_eq!(render(serde_json::json!({"path": "/"})).unwrap(), "https://api.example.com");
+    for path in ["//evil.example.com/x", "https://evil.example.com", "@evil.example.com", ".evil.example.com"] {
+        let url = render(serde_json::json!({"path": path})).unwrap();
+        assert!(url.starts_with("https://api.example.com/"), "{path}: {url}");
+    }
+    for path in ["/../x", "/a/%2e%2e/x", "/./x"] {
+        assert!(render(serde_json::json!({"path": path})).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn http_request_calls_the_server_that_the_run_names() {
+    for id in ["http_request", "strands_tools.http_request", "strands_tools.http_request.http_request"] {
+        let imported = imported("{}", &format!(", tools: [{id}]"));
+        assert_eq!(
+            tools(&imported),
+            ["http-request-get", "http-request-post", "http-request-put", "http-request-delete"]
+        );
+        let input = &imported.object["spec"]["inputs"][0];
+        assert_eq!((&input["name"], &input["required"]), (&"http_request_url".into(), &true.into()));
+        let url = step(&imported, "http-request-get")["http"]["url"].as_str().unwrap();
+        assert!(url.starts_with("{{ inputs.http_request_url }}{% for part in args.path"), "{url}");
+        let changed = notes(&imported, NoteLevel::Changed);
+        assert!(changed.iter().any(|note| note.contains("must not choose a host")), "{changed:?}");
+        assert!(imported.is_complete());
+    }
+}
+
+#[test]
+fn a_tool_that_asks_people_is_the_built_in_one_with_a_gate() {
+    for (id, name) in [
+        ("handoff_to_user", "handoff_to_user"),
+        ("strands_tools.handoff_to_user.handoff_to_user", "handoff_to_user"),
+        ("human_intervention.request", "human_intervention.request"),
+    ] {
+        let imported = imported("{}", &format!(", tools: [{id}]"));
+        assert_eq!(tools(&imported), [name]);
+        let gate = &imported.object["spec"]["gates"][0];
+        assert_eq!((&gate["name"], &gate["type"]), (&"questions".into(), &"question".into()));
+        assert_eq!(gate["hitl"]["approvers"][0]["name"], "alice");
+        assert_eq!(problems(&imported, Severity::Error), [] as [String; 0]);
+    }
+}
+
+#[test]
+fn an_agent_without_a_list_has_every_declared_tool_and_one_with_an_empty_list_none() {
+    let declared = "{python: [handoff_to_user], http_executors: [{id: api, base_url: 'https://api.example.com'}]}";
+    assert_eq!(tools(&imported(declared, "")).len(), 6);
+    let none = imported(declared, ", tools: []");
+    assert_eq!(tools(&none), [] as [&str; 0]);
+    assert!(none.object["spec"].get("tools").is_none());
+    let told = notes(&none, NoteLevel::Info);
+    assert_eq!(told.iter().filter(|note| note.contains("no agent lists the tool")).count(), 2, "{told:?}");
+}
+
+#[test]
+fn a_credential_of_a_file_is_left_out_and_never_repeated() {
+    for (header, value) in [
+        ("Authorization", "Bearer ghp_abc4711"),
+        ("X-Api-Key", "ghp_abc4711"),
+        ("Cookie", "session=ghp_abc4711"),
+        ("X-Other", "${ghp_abc4711}"),
+        ("X-Other", "{{ secrets.ghp_abc4711 }}"),
+    ] {
+        let imported = imported(
+            &format!(
+                "{{http_executors: [{{id: api, base_url: 'https://api.example.com', headers: {{{header}: '{value}'}}}}]}}"
+            ),
+            ", tools: [api]",
+        );
+        let told = notes(&imported, NoteLevel::Unsupported);
+        assert!(told.iter().any(|note| note.contains(&format!("headers.{header}: left out"))), "{header}: {told:?}");
+        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!all.contains("ghp_abc4711"), "{header}: {all}");
+    }
+}
+
+#[test]
+fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
+    for address in [
+        "https://{{ args.host }}/",
+        "https://api.example.com/{{ args.path }}",
+        "https://{% raw %}x",
+        "https://${HOST}/",
+        "https://user:ghp_abc4711@api.example.com",
+        "https://api.example.com?token=ghp_abc4711",
+        "https://api.example.com#x",
+        "file:///etc/passwd",
+        "api.example.com",
+        "//api.example.com",
+        "",
+    ] {
+        let text = file(&format!("{{http_executors: [{{id: api, base_url: '{address}'}}]}}"), ", tools: [api]");
+        let wrong = import(&text, "alice").unwrap_err();
+        let told: Vec<_> = wrong.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(told, ["tools.http_executors[0].base_url"], "{address}: {wrong:?}");
+        assert!(!wrong[0].message.contains("ghp_abc4711"), "{wrong:?}");
+    }
+}
+
+#[test]
+fn what_has_no_equivalent_is_named_with_a_remedy_where_an_agent_lists_it() {
+    for (tool, remedy) in [
+        ("python_exec", "pod step"),
+        ("strands_tools.file_read", "pod step"),
+        ("calculator", "a step that calculates"),
+        ("files", "tools of MCP servers"),
+        ("anything", "there is no tool anything"),
+    ] {
+        let imported = imported("{mcp: [{id: files, command: npx}]}", &format!(", tools: ['{tool}']"));
+        let told = notes(&imported, NoteLevel::Unsupported);
+        assert!(
+            matches!(told.as_slice(), [one] if one.starts_with("agents.clerk.tools[0]") && one.contains(remedy)),
+            "{tool}: {told:?}"
+        );
+        assert!(!imported.is_complete());
+        let kept = &imported.object["metadata"]["annotations"]["import.signoff.dev/tools"];
+        assert_eq!(*kept, format!("clerk: {tool}"));
+    }
+}
+
+#[test]
+fn a_step_with_tools_of_its_own_has_an_agent_of_its_own() {
+    let text = "runtime: {provider: ollama, model_id: m}\n\
+                tools: {http_executors: [{id: api, base_url: 'https://api.example.com'}]}\n\
+                agents: {clerk: {prompt: x, tools: [api]}}\n\
+                pattern: {type: chain, config: {steps: [{agent: clerk, input: a}, {agent: clerk, input: b, tool_overrides: []}]}}\n";
+    let imported = import(text, "alice").unwrap();
+    let agents = imported.object["spec"]["agents"].as_array().unwrap();
+    assert_eq!((agents.len(), &agents[1]["name"]), (2, &"clerk-tools".into()));
+    assert_eq!((agents[0]["tools"].as_array().unwrap().len(), agents[1].get("tools")), (5, None));
+    assert_eq!(agents[1]["system"], "x");
+    let steps = &imported.object["spec"]["steps"];
+    assert_eq!((&steps[0]["agent"]["name"], &steps[1]["agent"]["name"]), (&"clerk".into(), &"clerk-tools".into()));
+}
+
+#[test]
+fn a_tool_never_takes_the_name_of_a_step() {
+    let text = "runtime: {provider: ollama, model_id: m}\n\
+                tools: {http_executors: [{id: api, base_url: 'https://api.example.com'}]}\n\
+                agents: {clerk: {prompt: x, tools: [api]}}\n\
+                pattern: {type: chain, config: {steps: [{id: api-get, agent: clerk, input: a}]}}\n";
+    let imported = import(text, "alice").unwrap();
+    assert_eq!(tools(&imported)[0], "api-get-2");
+    assert_eq!(problems(&imported, Severity::Error), [] as [String; 0]);
+}
