@@ -2,8 +2,12 @@
 //! It must not touch a cluster but the one it is given.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use kube::api::Api;
+use kube::runtime::wait::await_condition;
+use signoff_api::Workflow;
 use signoff_expr::text::display;
 use signoff_tests::control_plane::{
     Cluster, Finished, Invocation, Namespace, OPERATOR_NAMESPACE, OperatorIdentity, OperatorOptions, OperatorProcess,
@@ -12,6 +16,9 @@ use signoff_tests::quickstart;
 use signoff_tests::say;
 
 use super::show;
+
+/// The time in which a run must reach its gate.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A cluster with Signoff, and its operator.
 pub(super) struct Harness {
@@ -77,6 +84,21 @@ impl Harness {
 
     fn invocation(&self, words: &[&str]) -> Invocation {
         self.cluster.kubectl(words.iter().copied()).search(&self.programs)
+    }
+
+    /// The Approval that a run waits for, another one than those `before`.
+    pub(super) async fn pending(&self, run: &str, before: &[&str]) -> Result<String> {
+        let api = Api::<Workflow>::namespaced(self.cluster.admin().await?, &self.namespace.name);
+        let asks = |run: &Workflow| {
+            let pending = &run.status.as_ref()?.pending;
+            pending.iter().find(|asked| !before.contains(&asked.as_str())).cloned()
+        };
+        let waiting = await_condition(api, run, |run: Option<&Workflow>| run.and_then(asks).is_some());
+        let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
+        let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
+        // The run is committed before it asks, so the Approval may be a moment younger.
+        self.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
+        Ok(approval)
     }
 
     /// Waits until an Event with this reason has been written about the object.

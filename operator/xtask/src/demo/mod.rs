@@ -1,7 +1,9 @@
 //! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; with
-//! `--pods`, an agent whose steps are containers on a real node; and with `--inbox`, the page on which people decide.
+//! `--pods`, an agent whose steps are containers on a real node; with `--agents`, an agent with tools and people in front of them;
+//! and with `--inbox`, the page on which people decide.
 //! It must not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
 
+mod agents;
 mod harness;
 mod inbox;
 mod letters;
@@ -35,6 +37,10 @@ pub(crate) struct Options {
     /// Play the demo of pod steps instead, on a real node in Linux namespaces of its own (Linux, root)
     #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
     pods: bool,
+    /// Play the demo of an agent with tools instead: it asks a question, its refund is edited, a second one is rejected, and its
+    /// letter is sent. On a terminal, Enter goes on with each decision
+    #[arg(long, conflicts_with_all = ["pods", "inbox", "keep", "kubeconfig", "context", "model_url", "model"])]
+    agents: bool,
     /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real browser plays
     /// everybody and keeps pictures (Node.js and Chromium)
     #[arg(long, conflicts_with_all = ["pods", "keep", "kubeconfig", "context", "model_url", "model"])]
@@ -68,6 +74,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
         return pods::run(manned);
+    }
+    if options.agents {
+        return agents::run(manned);
     }
     if options.inbox {
         return inbox::run(options.script, options.pictures);

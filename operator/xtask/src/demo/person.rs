@@ -92,6 +92,12 @@ pub(super) async fn allows(harness: &Harness, approval: &str) -> Result<Decided>
     }
 }
 
+/// Waits until the person presses Enter.
+pub(super) async fn goes_on() -> Result<()> {
+    let line = ask("Press Enter for the decision: ").await?;
+    line.map(|_| ()).context("nobody is at the terminal any more")
+}
+
 /// The letter after the person's changes; nothing when they made none.
 async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());

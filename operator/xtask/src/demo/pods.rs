@@ -4,13 +4,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::api::Api;
-use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
-use signoff_api::Workflow;
 use signoff_tests::cargo::{becomes, root, surround};
 use signoff_tests::control_plane::{BINARIES, binary};
 use signoff_tests::node::{Input, Machine, Node, is_inside};
@@ -22,8 +19,6 @@ use super::play::expect;
 use super::show;
 
 const EXAMPLE: &str = "examples/pods/agent.yaml";
-/// The time in which a run must reach its gate.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the programs, and plays the story on a machine of its own.
 pub(super) fn run(manned: bool) -> Result<ExitCode> {
@@ -79,7 +74,7 @@ async fn all(harness: &Harness, node: &Node, manned: bool) -> Result<()> {
     if !exactly(harness, node, &first, manned).await? {
         return Ok(());
     }
-    let second = pending(harness, Some(&first)).await?;
+    let second = harness.pending("agent", &[&first]).await?;
     if !between(harness, &second, manned).await? {
         return Ok(());
     }
@@ -113,7 +108,7 @@ async fn asking(harness: &Harness, node: &Node) -> Result<String> {
     )?;
     let wait = ["wait", "--for=condition=Waiting", "workflow/agent", "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let first = pending(harness, None).await?;
+    let first = harness.pending("agent", &[]).await?;
     expect(&harness.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Waiting", "Pending", &first])?;
     expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
     Ok(first)
@@ -140,21 +135,6 @@ fn write(harness: &Harness, name: &str, manifest: &Value) -> Result<String> {
     let file: PathBuf = harness.cluster.folder().join(format!("{name}.yaml"));
     std::fs::write(&file, serde_saphyr::to_string(manifest)?)?;
     Ok(file.display().to_string())
-}
-
-/// The Approval that the agent's run waits for, another one than `before`.
-async fn pending(harness: &Harness, before: Option<&str>) -> Result<String> {
-    let api = Api::<Workflow>::namespaced(harness.cluster.admin().await?, &harness.namespace.name);
-    let asks = |run: &Workflow| {
-        let asked = run.status.as_ref()?.pending.first()?.clone();
-        (Some(asked.as_str()) != before).then_some(asked)
-    };
-    let waiting = await_condition(api, "agent", |run: Option<&Workflow>| run.and_then(asks).is_some());
-    let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
-    let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
-    // The run is committed before it asks, so the Approval may be a moment younger.
-    harness.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
-    Ok(approval)
 }
 
 async fn pods(harness: &Harness, run: &str) -> Result<signoff_tests::control_plane::Finished> {

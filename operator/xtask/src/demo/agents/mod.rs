@@ -1,0 +1,247 @@
+//! `cargo xtask demo --agents`: an agent with tools and people in front of them, from its question to its letter.
+//! It must not decide by any other way than those it shows, and compares every act with the log of the tools.
+
+mod servers;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use signoff_tests::chat_completions::Told;
+use signoff_tests::control_plane::{Cluster, binary};
+use signoff_tests::loopback::Loopback;
+use signoff_tests::say;
+
+use super::harness::Harness;
+use super::person;
+use super::play::expect;
+use super::show;
+use servers::{LETTER, QUESTION};
+
+const RUN: &str = "acme";
+const WORKFLOW: &str = include_str!("workflow.yaml");
+
+/// What the story is played on.
+struct Stage {
+    harness: Harness,
+    model: Loopback,
+    tools: Loopback,
+    /// Whether a person at the terminal says when it goes on.
+    is_manned: bool,
+}
+
+/// Builds the programs, and plays the story on a control plane of its own.
+pub(super) fn run(is_manned: bool) -> Result<ExitCode> {
+    let programs = super::build()?;
+    // Says itself how long it takes where it has to be built.
+    drop(binary()?);
+    let started = Instant::now();
+    tokio::runtime::Runtime::new()?.block_on(async {
+        tokio::select! {
+            outcome = story(&programs, is_manned, started) => outcome,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
+        }
+    })
+}
+
+async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<ExitCode> {
+    let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
+    step("starting a control plane, a model that speaks OpenAI's protocol, and three tools");
+    let (cluster, model, tools) = tokio::try_join!(Cluster::own(), servers::model(), servers::tools())?;
+    step("installing Signoff by its chart, letting people in, and starting the operator as its own service account");
+    let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
+    let allowed = [&model, &tools].map(|server| ["--allow-address".to_owned(), server.address().to_string()]);
+    let harness = Harness::open(cluster, namespace, programs, allowed.concat(), false).await?;
+    step("ready");
+    let mut stage = Stage { harness, model, tools, is_manned };
+    if let Err(error) = all(&stage).await {
+        stage.harness.lament().await;
+        return Err(error);
+    }
+    stage.harness.clear().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(stage: &Stage) -> Result<()> {
+    show::words("");
+    let question = asking(stage).await?;
+    let refund = answering(stage, &question).await?;
+    let edited = editing(stage, &refund).await?;
+    let late = approving(stage, &refund, &edited).await?;
+    let letter = rejecting(stage, &late).await?;
+    sending(stage, &letter).await?;
+    ended(stage).await?;
+    told(stage)?;
+    show::words("That was the story: every act turned out as told.");
+    Ok(())
+}
+
+async fn asking(stage: &Stage) -> Result<String> {
+    show::act(
+        "1. dana asks, and the agent works",
+        "An agent answers a customer. It may look orders up, refund, write letters, and ask people. It is called by its model, which is\n\
+         played by a server on loopback; so are its tools. People stand in front of refunds and letters.",
+    );
+    let mut manifest: Value = serde_saphyr::from_str(WORKFLOW)?;
+    manifest["spec"]["providers"][0]["openai"]["baseURL"] = format!("{}/v1", stage.model.url()).into();
+    manifest["spec"]["inputs"][0]["value"] = stage.tools.url().into();
+    show::output(&serde_saphyr::to_string(
+        &json!({"agents": manifest["spec"]["agents"], "gates": manifest["spec"]["gates"]}),
+    )?);
+    let file = stage.harness.cluster.folder().join("acme.yaml");
+    std::fs::write(&file, serde_saphyr::to_string(&manifest)?)?;
+    let applied = stage.harness.kubectl("dana", &["apply", "-f", &file.display().to_string()]).await?;
+    expect(&applied, true, &["workflow.signoff.dev/acme created"])?;
+    let question = stage.harness.pending(RUN, &[]).await?;
+    stage.ran(&["GET /orders/4711"])?;
+    Ok(question)
+}
+
+async fn answering(stage: &Stage, question: &str) -> Result<String> {
+    show::act(
+        "2. The agent asks a question, and alice answers",
+        "The lookup only reads, so it ran at once. The answer to a question goes to the agent and approves nothing.",
+    );
+    let shown = stage.harness.approve("alice", &["show", question]).await?;
+    expect(
+        &shown,
+        true,
+        &["This answers the agent; it approves nothing. Do not enter secrets.", QUESTION, "A refund"],
+    )?;
+    stage.goes_on().await?;
+    let answered = stage.harness.approve("alice", &["respond", question, "--choose", "q1=o1"]).await?;
+    expect(&answered, true, &["responded"])?;
+    let refund = stage.harness.pending(RUN, &[question]).await?;
+    stage.is_told("call_2", "A refund")?;
+    stage.ran(&["GET /orders/4711"])?;
+    Ok(refund)
+}
+
+async fn editing(stage: &Stage, refund: &str) -> Result<String> {
+    show::act(
+        "3. The agent refunds too much, and alice edits the call",
+        "The request shows the call as it would be sent: the tool, its target, and its arguments. Then the agent's own words, as such.\n\
+         Edited arguments are another call.",
+    );
+    let shown = stage.harness.approve("alice", &["show", refund]).await?;
+    let target = format!("POST {}/refunds", stage.tools.url());
+    expect(
+        &shown,
+        true,
+        &["Refund this amount?", &target, "\"amount\": 420", "refund is listed", "Finance will surely agree."],
+    )?;
+    stage.goes_on().await?;
+    let edit = ["modify", refund, "--set", r#"arguments={"amount":380,"order":"4711"}"#, "--reason", "used for a week"];
+    expect(&stage.harness.approve("alice", &edit).await?, true, &["modified"])?;
+    let edited = stage.harness.pending(RUN, &[refund]).await?;
+    stage.ran(&["GET /orders/4711"])?;
+    Ok(edited)
+}
+
+async fn approving(stage: &Stage, before: &str, edited: &str) -> Result<String> {
+    show::act(
+        "4. The gate asks somebody else about the edited call",
+        "Who edited a call does not approve it. bob approves 380, and 380 are refunded, once.",
+    );
+    let refused = stage.harness.approve("alice", &["approve", edited]).await?;
+    expect(&refused, false, &["alice@example.com"])?;
+    let shown = stage.harness.approve("bob", &["show", edited]).await?;
+    expect(&shown, true, &["\"amount\": 380"])?;
+    stage.goes_on().await?;
+    let approved = stage.harness.approve("bob", &["approve", edited, "--reason", "that is its value"]).await?;
+    expect(&approved, true, &["approved"])?;
+    let late = stage.harness.pending(RUN, &[before, edited]).await?;
+    stage.ran(&["GET /orders/4711", r#"POST /refunds {"amount":380,"order":"4711"}"#])?;
+    let result = "A human changed the arguments. This ran: {\"amount\":380,\"order\":\"4711\"}\nrefund 1 is on its way";
+    stage.is_told("call_3", result)?;
+    Ok(late)
+}
+
+async fn rejecting(stage: &Stage, late: &str) -> Result<String> {
+    show::act(
+        "5. A second refund is rejected, and the agent tries it again",
+        "The agent is told the reason. The same call is refused without asking: the next request is about the letter.",
+    );
+    let shown = stage.harness.approve("bob", &["show", late]).await?;
+    expect(&shown, true, &["\"order\": \"4712\"", "\"amount\": 80"])?;
+    stage.goes_on().await?;
+    let rejected = stage.harness.approve("bob", &["reject", late, "--reason", "order 4712 is on time"]).await?;
+    expect(&rejected, true, &["rejected"])?;
+    let letter = stage.harness.pending(RUN, &[late]).await?;
+    stage.is_told("call_4", "Denied by a human: order 4712 is on time")?;
+    let waiting = stage.harness.approve("alice", &["list", "--run", RUN]).await?;
+    expect(&waiting, true, &[&letter])?;
+    ensure!(!waiting.stdout.contains("/refunds"), "nobody should be asked about the rejected refund again");
+    Ok(letter)
+}
+
+async fn sending(stage: &Stage, letter: &str) -> Result<()> {
+    show::act("6. alice reads the letter, and it is sent", "It is approved with exactly this text.");
+    let shown = stage.harness.approve("alice", &["show", letter]).await?;
+    expect(&shown, true, &["Send this letter?", LETTER, "post"])?;
+    stage.goes_on().await?;
+    expect(&stage.harness.approve("alice", &["approve", letter]).await?, true, &["approved"])
+}
+
+async fn ended(stage: &Stage) -> Result<()> {
+    show::act("7. The run", "Every turn, call and decision stands in it.");
+    let wait = ["wait", "--for=condition=Complete", "workflow/acme", "--timeout=60s"];
+    expect(&stage.harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let outputs = stage.harness.kubectl("dana", &["get", "workflow", RUN, "-o", "jsonpath={.status.outputs}"]).await?;
+    expect(&outputs, true, &["ACME has a refund for order 4711 and a letter."])?;
+    let approvals = stage.harness.kubectl("dana", &["get", "approvals"]).await?;
+    expect(&approvals, true, &["Responded", "Modified", "Rejected", "Approved"])?;
+    ensure!(approvals.stdout.lines().count() == 1 + 5, "people should have been asked five times");
+    Ok(())
+}
+
+/// Compares what the tools got and what the model was told.
+fn told(stage: &Stage) -> Result<()> {
+    show::act(
+        "8. What the tools got, and what the model was told",
+        "Each effect once, and one result for each call, under its id and in the model's order.",
+    );
+    let letter = format!("POST /letters {LETTER}");
+    stage.ran(&["GET /orders/4711", r#"POST /refunds {"amount":380,"order":"4711"}"#, &letter])?;
+    show::output(&stage.log().iter().map(|line| format!("  {line}\n")).collect::<String>());
+    let told = servers::last_told(&stage.model)?;
+    let line = |told: &Told| format!("  {} {}: {}\n", told.id, told.tool, told.result.replace('\n', "\n      "));
+    show::output(&told.iter().map(line).collect::<String>());
+    let ids: Vec<_> = told.iter().map(|told| told.id.as_str()).collect();
+    ensure!(ids == ["call_1", "call_2", "call_3", "call_4", "call_5", "call_6"], "the model was told of {ids:?}");
+    stage.is_told("call_1", "order 4711: 420 EUR, delivered on Monday")?;
+    stage.is_told("call_5", "Already refused by a human: order 4712 is on time")?;
+    stage.is_told("call_6", "the letter is sent")
+}
+
+impl Stage {
+    fn log(&self) -> Vec<String> {
+        let line = |what: &str, body: &str| format!("{what} {body}").trim_end().to_owned();
+        self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()
+    }
+
+    /// Compares everything that the tools got so far.
+    fn ran(&self, expected: &[&str]) -> Result<()> {
+        let log = self.log();
+        ensure!(log == expected, "the tools should have got {expected:?}, and got {log:?}");
+        Ok(())
+    }
+
+    /// Compares the result that the model was told of a call.
+    fn is_told(&self, id: &str, expected: &str) -> Result<()> {
+        let told = servers::last_told(&self.model)?;
+        let result = told.iter().find(|told| told.id == id).map(|told| told.result.as_str());
+        ensure!(result == Some(expected), "of {id} the model should be told {expected:?}, and was told {result:?}");
+        Ok(())
+    }
+
+    /// Waits for the person at the terminal, if there is one.
+    async fn goes_on(&self) -> Result<()> {
+        if self.is_manned {
+            person::goes_on().await?;
+        }
+        Ok(())
+    }
+}
