@@ -1,8 +1,8 @@
-//! A decision as the entry of `spec.decisions` that is sent, the patch that puts it there, and whether exactly it was stored.
+//! A decision as the entry of `spec.decisions` that is sent, the change that puts it there, and whether exactly it was stored.
 //!
 //! Pure. It must not send less than it was given: what cannot be sent unchanged is an error.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use signoff_api::{
     Approval, Decision,
     digest::{self, canonical},
@@ -57,17 +57,55 @@ impl Entry {
     }
 }
 
-/// The merge patch that makes exactly this entry out of what is recorded under its key; empty when it is recorded.
+/// The request that makes exactly an entry out of what is recorded under its key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Nothing: it is recorded.
+    Nothing,
+    /// A merge patch (RFC 7396).
+    Merge(Value),
+    /// A JSON patch (RFC 6902), for an entry with null in it.
+    Json(Value),
+}
+
+impl Change {
+    /// Returns its name for `kubectl patch --type`, and its body. The body of nothing is an empty merge patch.
+    pub fn parts(&self) -> (&'static str, Value) {
+        match self {
+            Self::Nothing => ("merge", Value::Object(Map::new())),
+            Self::Merge(body) => ("merge", body.clone()),
+            Self::Json(body) => ("json", body.clone()),
+        }
+    }
+}
+
+/// Returns the change that records an entry among the decisions that were read, if there were any.
 ///
 /// # Errors
 /// A decision that is not JSON.
-pub fn patch(entry: &Entry, recorded: Option<&Value>) -> Result<Value, serde_json::Error> {
+pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_json::Error> {
     let wanted = serde_json::to_value(&entry.decision)?;
+    let recorded = decisions.and_then(|decisions| decisions.get(&entry.key));
+    if recorded == Some(&wanted) {
+        return Ok(Change::Nothing);
+    }
+    if holds_null(&wanted) {
+        return Ok(Change::Json(json_patch(entry, wanted, decisions.is_some())));
+    }
     let change = difference(recorded.unwrap_or(&Value::Null), &wanted);
-    Ok(match change {
-        Some(change) => serde_json::json!({"spec": {"decisions": {&entry.key: change}}}),
-        None => Value::Object(Map::new()),
-    })
+    Ok(change.map_or(Change::Nothing, |change| Change::Merge(json!({"spec": {"decisions": {&entry.key: change}}}))))
+}
+
+/// Returns the operations that put an entry into the map of decisions. A map that was not there must still not be there: it is
+/// not to be replaced.
+fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
+    let path = format!("/spec/decisions/{}", entry.key.replace('~', "~0").replace('/', "~1"));
+    let add = json!({"op": "add", "path": path, "value": wanted});
+    if is_map_there {
+        return json!([add]);
+    }
+    let map = "/spec/decisions";
+    json!([{"op": "test", "path": map, "value": null}, {"op": "add", "path": map, "value": {}}, add])
 }
 
 /// RFC 7396: what has to be merged into `old` so that it becomes `new`.
@@ -83,11 +121,12 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     (!change.is_empty()).then_some(Value::Object(change))
 }
 
-/// Whether a merge patch would take a part of the value for `remove`. Within a list null is sent as it is.
-pub fn holds_null(value: &Value) -> bool {
+/// Whether a part of the value is null. A merge patch takes it for `remove`, and the API server removes it from objects in lists too.
+fn holds_null(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Object(fields) => fields.values().any(holds_null),
+        Value::Array(items) => items.iter().any(holds_null),
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! What a person who decides sees, and what they send: the parts that the plugin and the page share, so that both say the same.
 //!
-//! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and nothing but [`whole`] talks to a cluster.
+//! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and nothing but [`whole`] and [`record`] talks to a cluster.
 //!
 //! * [`answer`]: what an API server has answered, in a sentence
 //! * [`clock`]: the time on this machine, and lengths of time
@@ -12,6 +12,7 @@
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
+//! * [`record`]: sends a decision *(I/O)*
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
@@ -27,6 +28,7 @@ pub mod entry;
 pub mod foreseen;
 pub mod outcome;
 pub mod quorum;
+pub mod record;
 pub mod refusal;
 pub mod request;
 pub mod run;

@@ -98,7 +98,12 @@ impl Seen {
 
     /// Returns a decision as it is stored, or `None`.
     pub fn stored(&self, key: &str) -> Option<&Value> {
-        self.raw.get("spec")?.get("decisions")?.get(key)
+        self.decisions()?.get(key)
+    }
+
+    /// Returns the decisions as they are stored, or `None`.
+    pub fn decisions(&self) -> Option<&Value> {
+        self.raw.get("spec")?.get("decisions")
     }
 }
 

@@ -15,6 +15,13 @@ fn modify(parameters: Value) -> Decision {
     Decision { parameters: Some(parameters), ..Decision::new(Verdict::Modify) }
 }
 
+fn merge_patch(entry: &Entry, decisions: Option<&Value>) -> Value {
+    match change(entry, decisions).unwrap() {
+        Change::Merge(patch) => patch,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
     let mut approval = sample::approval();
@@ -23,9 +30,8 @@ fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
     sample::seal(&mut approval);
     let decision = Decision { reason: Some("checked".into()), ..Decision::new(Verdict::Approve) };
     let entry = Entry::new(decision, None, &approval, &alice()).unwrap();
-    let patch = patch(&entry, None).unwrap();
     assert_eq!(
-        patch,
+        merge_patch(&entry, None),
         json!({"spec": {"decisions": {"alice@example.com": {
             "verdict": "Approve",
             "reason": "checked",
@@ -57,12 +63,11 @@ fn the_next_attempt_replaces_the_whole_entry() {
     let again = modify(json!({"response": "y", "deep": {"a": 1}, "id": "0042"}));
     let entry = Entry::new(again, None, &approval, &alice()).unwrap();
     assert_eq!(entry.decision.attempt, Some(2));
-    let recorded = serde_json::to_value(&before).unwrap();
-    let patch = patch(&entry, Some(&recorded)).unwrap();
-    let mut merged = json!({"spec": {"decisions": {"alice@example.com": recorded}}});
+    let mut merged = json!({"spec": {"decisions": {"alice@example.com": before}}});
+    let patch = merge_patch(&entry, Some(&merged["spec"]["decisions"]));
     merge(&mut merged, &patch);
     assert_eq!(merged["spec"]["decisions"]["alice@example.com"], serde_json::to_value(&entry.decision).unwrap());
-    assert_eq!(super::patch(&entry, Some(&merged["spec"]["decisions"]["alice@example.com"])).unwrap(), json!({}));
+    assert_eq!(change(&entry, Some(&merged["spec"]["decisions"])).unwrap(), Change::Nothing);
 }
 
 /// RFC 7396, as the API server does it.
@@ -81,6 +86,28 @@ fn merge(target: &mut Value, patch: &Value) {
         } else {
             merge(target.entry(key.clone()).or_insert(Value::Null), value);
         }
+    }
+}
+
+#[test]
+fn an_entry_with_null_is_a_json_patch_that_replaces_no_other_decision() {
+    let approval = sample::approval();
+    for parameters in [json!({"arguments": {"note": null}}), json!({"arguments": {"notes": [{"a": null}]}})] {
+        let mut me = alice();
+        me.user = "oidc:a/b~c@x".to_owned();
+        let entry = Entry::new(modify(parameters.clone()), None, &approval, &me).unwrap();
+        let add = json!({"op": "add", "path": "/spec/decisions/oidc:a~1b~0c@x", "value": entry.decision});
+        assert_eq!(add["value"]["parameters"], parameters);
+        let others = json!({"bob@example.com": {"verdict": "Approve"}});
+        assert_eq!(change(&entry, Some(&others)).unwrap(), Change::Json(json!([add])));
+        let first = json!([
+            {"op": "test", "path": "/spec/decisions", "value": null},
+            {"op": "add", "path": "/spec/decisions", "value": {}},
+            add,
+        ]);
+        assert_eq!(change(&entry, None).unwrap(), Change::Json(first));
+        let recorded = json!({"oidc:a/b~c@x": entry.decision});
+        assert_eq!(change(&entry, Some(&recorded)).unwrap(), Change::Nothing);
     }
 }
 

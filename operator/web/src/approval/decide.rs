@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use http::StatusCode;
-use kube::api::{Patch, PatchParams};
+use kube::api::PatchParams;
 use signoff_api::Approval;
 use signoff_cluster::{
     metrics::RequestMetrics,
@@ -18,6 +18,7 @@ use signoff_cluster::{
 use signoff_review::{
     entry::{self, Entry, TAMPERED, TAMPERED_REMEDY},
     foreseen::{self, Reached},
+    record::record,
     refusal,
     seen::Seen,
     state::{DecisionState, level, state as state_of},
@@ -187,10 +188,9 @@ impl Place<'_> {
     }
 
     async fn send(&self, entry: &Entry, seen: &Seen, dry_run: bool) -> Result<Seen, PageError> {
-        let patch = entry::patch(entry, seen.stored(&entry.key)).map_err(|error| PageError::Bad(error.to_string()))?;
         let options = PatchParams { dry_run, field_manager: Some("signoff-web".to_owned()), ..PatchParams::default() };
         let api = read::approvals(&self.caller.client, self.namespace);
-        let stored = api.patch(self.name, &options, &Patch::Merge(&patch)).await?;
+        let stored = record(&api, seen, entry, &options).await?;
         Seen::of(&stored).map_err(|why| PageError::Internal(why.to_string()))
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_engine::gate::parameters;
-use signoff_review::{edit::parameters_to_edit, entry::holds_null, refusal};
+use signoff_review::{edit::parameters_to_edit, refusal};
 
 /// The fields of a form, in their order.
 #[derive(Clone, Debug, Default)]
@@ -220,10 +220,6 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
         is_changed = true;
         let value = if parameter.is_text() { Ok(Value::from(text)) } else { serde_json::from_str::<Value>(&text) };
         match value {
-            Ok(value) if holds_null(&value) => {
-                let why = "null cannot be sent: leave the field out instead";
-                problems.insert(parameter.field.clone(), why.to_owned());
-            }
             Ok(value) => {
                 given.insert(parameter.name.clone(), value);
             }
@@ -333,7 +329,7 @@ mod tests {
         };
         assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
         assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("not JSON"));
-        assert!(modify("{\"a\": null}").unwrap_err().at("parameters.response").unwrap().contains("null"));
+        assert_eq!(modify("{\"a\": null}").unwrap().parameters.unwrap().0["response"], json!({"a": null}));
     }
 
     #[test]

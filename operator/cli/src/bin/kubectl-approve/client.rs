@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, ListParams, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::Value;
 use signoff_api::{Approval, Blob, Workflow};
 use signoff_review::{
+    entry::Entry,
+    record::record,
     seen::{RunNow, Seen, Unreadable},
     suggest::CallFlags,
     voter::Me,
@@ -199,13 +200,13 @@ impl Session {
         }
     }
 
-    /// Merges a patch into one Approval and returns what is stored then.
+    /// Records an entry in an Approval of the namespace, and returns what is stored then.
     ///
     /// # Errors
     /// As every request; refusals above all.
-    pub async fn patch(&self, name: &str, patch: &Value, dry_run: bool) -> Result<Seen, Failure> {
+    pub async fn record(&self, approval: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Failure> {
         let options = PatchParams { dry_run, field_manager: Some("kubectl-approve".into()), ..PatchParams::default() };
-        let stored = self.approvals(false).patch(name, &options, &Patch::Merge(patch)).await;
+        let stored = record(&self.approvals(false), approval, entry, &options).await;
         seen(&stored.map_err(|error| self.server.explain(error))?)
     }
 

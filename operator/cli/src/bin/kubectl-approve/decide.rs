@@ -5,11 +5,10 @@
 use std::pin::pin;
 
 use futures::future::{Either, select};
-use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Moment};
 use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
-    entry::{self, Entry},
+    entry::{self, Change, Entry},
     foreseen::{self, Counter},
     outcome::done,
     refusal,
@@ -140,6 +139,37 @@ pub async fn record(
     me: &Me,
     asks: bool,
 ) -> Result<Sent, Failure> {
+    match prepare(session, typed, seen, me, asks).await? {
+        Prepared::Sent(sent) => Ok(sent),
+        Prepared::Ready(args, entry) => {
+            if asks {
+                dialog::confirm(&args, &seen.approval, me)?;
+            }
+            store(session, *args, seen, me, *entry).await
+        }
+    }
+}
+
+/// A decision before the user has confirmed it.
+pub enum Prepared {
+    /// Nothing is left to send.
+    Sent(Sent),
+    /// It is what was typed, completed, and its entry.
+    Ready(Box<DecisionArgs>, Box<Entry>),
+}
+
+/// Makes the entry of a decision. `asks`: the user completes it, and the API server has checked it, so that no user confirms a decision
+/// that would be refused.
+///
+/// # Errors
+/// As [`decide`].
+pub async fn prepare(
+    session: &Session,
+    typed: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    asks: bool,
+) -> Result<Prepared, Failure> {
     let mut args = typed.clone();
     if asks && closed(&seen.approval, clock::now()).is_none() {
         dialog::complete(&mut args, &seen.approval.spec.request)?;
@@ -162,32 +192,38 @@ pub async fn record(
             one_line(why, 1024)
         ));
     }
-    let patch = entry::patch(&entry, seen.stored(&entry.key));
-    let patch = patch.map_err(|error| Failure::Usage(error.to_string()))?;
-    if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Ok(unchanged(args, seen, entry));
+    let change = entry::change(&entry, seen.decisions()).map_err(|error| Failure::Usage(error.to_string()))?;
+    if change == Change::Nothing {
+        return Ok(Prepared::Sent(unchanged(args, seen, entry)));
     }
     if args.common.dry_run == Some(DryRun::Client) {
         usable(&seen.approval, &entry, clock::now())?;
+        let (type_, patch) = change.parts();
         terminal::note(&format!(
-            "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type=merge:",
+            "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
             one_line(&args.name, 253)
         ));
         let line = output::json(&patch)?.trim_end().to_owned();
-        return Ok(Sent::Reported(Report { line, failure: None }));
+        return Ok(Prepared::Sent(Sent::Reported(Report { line, failure: None })));
     }
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
         // Where a policy has a sentence for it, that one is said.
-        send(session, &args, me, &patch, true).await?;
+        send(session, &args, seen, me, &entry, true).await?;
         return Err(failure);
     }
     if asks {
-        // Nobody is asked about a decision that would be refused.
-        send(session, &args, me, &patch, true).await?;
-        dialog::confirm(&args, &seen.approval, me)?;
+        send(session, &args, seen, me, &entry, true).await?;
     }
+    Ok(Prepared::Ready(Box::new(args), Box::new(entry)))
+}
+
+/// Sends the entry of a decision, and sees that exactly it was stored.
+///
+/// # Errors
+/// As [`decide`].
+pub async fn store(session: &Session, args: DecisionArgs, seen: &Seen, me: &Me, entry: Entry) -> Result<Sent, Failure> {
     let dry_run = args.common.dry_run == Some(DryRun::Server);
-    let after = send(session, &args, me, &patch, dry_run).await?;
+    let after = send(session, &args, seen, me, &entry, dry_run).await?;
     let differences = entry::differences(&entry, after.stored(&entry.key), me);
     if !differences.is_empty() {
         return Err(tampered(&entry, &differences));
@@ -199,8 +235,15 @@ pub async fn record(
     Ok(Sent::stored(args, after.approval, entry))
 }
 
-async fn send(session: &Session, args: &DecisionArgs, me: &Me, patch: &Value, dry_run: bool) -> Result<Seen, Failure> {
-    match session.patch(&args.name, patch, dry_run).await {
+async fn send(
+    session: &Session,
+    args: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    entry: &Entry,
+    dry_run: bool,
+) -> Result<Seen, Failure> {
+    match session.record(seen, entry, dry_run).await {
         Ok(after) => Ok(after),
         Err(failure) => Err(refusals::explain(session, args, me, failure).await),
     }

@@ -265,15 +265,45 @@ mod tests {
         let decision = fitting(&args(), "response: |\n  Dear ACME,\n  420\n", &seen, &me).unwrap();
         let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
         assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), json!({"response": "Dear ACME,\n420\n"}));
-        for (text, why) in [
-            ("respnse: x", "response"),
-            ("response: [", "not YAML"),
-            ("- a", "must be an object"),
-            ("response: null", "null cannot be sent"),
-        ] {
+        for (text, why) in [("respnse: x", "response"), ("response: [", "not YAML"), ("- a", "must be an object")] {
             let failure = fitting(&args(), text, &seen, &me).unwrap_err().to_string();
             assert!(failure.contains(why), "{text}: {failure}");
         }
+    }
+
+    #[test]
+    fn arguments_of_a_call_are_edited_as_they_were_shown_and_checked_against_its_schema() {
+        let approval = sample::call();
+        let request = &approval.spec.request;
+        let schema = parameters::schema(request, Verdict::Modify).unwrap();
+        let before = as_json(parameters_to_edit(&schema, Some(sample::ARGUMENTS))).unwrap();
+        assert_eq!(
+            before,
+            "{\n  \"arguments\": {\n    \"amount\": 420,\n    \"customer\": \"ACME\",\n    \"note\": \"as agreed\\\\nby phone\"\n  }\n}\n"
+        );
+        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() };
+        let me = sample::me("alice@example.com", &["finance"]);
+        let decision = fitting(&args(), &before.replace("420", "42"), &seen, &me).unwrap();
+        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        let edited = json!({"arguments": {"amount": 42, "customer": "ACME", "note": "as agreed\\nby phone"}});
+        assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), edited);
+        for (from, to, why) in [
+            ("420", "\"42\"", "amount"),
+            ("420", "4200", "amount"),
+            ("\"note\"", "\"iban\"", "iban"),
+            ("420", "null", "amount"),
+        ] {
+            let failure = fitting(&args(), &before.replace(from, to), &seen, &me).unwrap_err().to_string();
+            assert!(failure.contains(why), "{to}: {failure}");
+        }
+    }
+
+    #[test]
+    fn hostile_arguments_are_edited_with_escapes() {
+        let hostile = json!({"arguments": {"note": "a\u{202e}b\u{1b}[2J\n# Modify\n---", "none": null, "yes": "no"}});
+        let text = as_json(hostile.as_object().unwrap().clone()).unwrap();
+        assert!(!hides(&text) && text.lines().all(|line| !line.starts_with('#')), "{text}");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), hostile);
     }
 
     #[test]

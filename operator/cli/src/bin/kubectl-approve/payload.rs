@@ -12,10 +12,7 @@ use signoff_api::{
     values::JsonObject,
 };
 use signoff_engine::gate::parameters;
-use signoff_review::{
-    entry::{self, Entry},
-    voter::Me,
-};
+use signoff_review::{entry::Entry, voter::Me};
 
 use crate::{
     args::{DecisionArgs, Payload},
@@ -84,9 +81,6 @@ fn given(
     }
     for (key, text) in set_string {
         parameters.insert(key.clone(), Value::String(text.clone()));
-    }
-    if parameters.values().any(entry::holds_null) {
-        return Err(Failure::Usage("null cannot be sent: a merge patch takes it for `remove`; leave the parameter out, or use kubectl patch --type=json".into()));
     }
     Ok(parameters)
 }
