@@ -7,8 +7,9 @@ use std::path::Path;
 use futures::StreamExt;
 use kube::api::PostParams;
 use serde_json::json;
-use signoff_api::approval::{ApprovalPhase, Outcome};
-use signoff_api::gate::{RequiredFrom, Subject};
+use signoff_api::approval::{ApprovalPhase, Outcome, Review};
+use signoff_api::gate::{GateType, RequiredFrom, Subject};
+use signoff_api::{ApprovalRequest, Digest};
 use signoff_tests::control_plane::{Finished, named};
 use signoff_tests::page::{self, Block, is_printed};
 
@@ -33,6 +34,28 @@ fn example(setup: &Block<'static>) -> Example {
     Example { name, digest }
 }
 
+/// Makes a request of the call of a tool.
+fn asks_about_a_call(request: &mut ApprovalRequest) {
+    let arguments = r#"{"amount":420,"customer":"ACME"}"#;
+    let parameters = json!({"Modify": {"type": "object", "required": ["arguments"], "properties": {"arguments": {
+        "type": "object", "required": ["amount", "customer"], "additionalProperties": false,
+        "properties": {"amount": {"type": "integer"}, "customer": {"type": "string"}, "note": {"type": ["string", "null"]}},
+    }}}});
+    request.gate.path = "handle/.turn-1/.call-1/.gate".to_owned();
+    (request.gate.name, request.gate.type_) = ("money".to_owned(), GateType::SpecificTools);
+    request.action = serde_json::from_value(json!({
+        "kind": "toolCall", "agent": "clerk", "tool": "refund", "effects": "irreversible",
+        "target": "POST https://bank.example/refunds", "attempts": 1,
+        "gates": [{"name": "money", "type": "specificTools", "because": "refund is listed"}],
+    }))
+    .unwrap();
+    let digest = Digest::of_bytes(arguments.as_bytes());
+    let path = "handle/.turn-1/.call-1".to_owned();
+    request.reviews = Some(Review { path, response: arguments.to_owned(), ref_: None, digest });
+    (request.context, request.form) = (None, None);
+    request.parameters = serde_json::from_value(parameters).unwrap();
+}
+
 /// Asks what the block says is asked.
 async fn ask(place: &Place, gate: &str) -> String {
     match gate {
@@ -45,6 +68,7 @@ async fn ask(place: &Place, gate: &str) -> String {
             ]});
             place.ask(|request| request.form = serde_json::from_value(form).unwrap()).await
         }
+        "call" => place.ask(asks_about_a_call).await,
         "leads" => {
             place
                 .ask(|request| {

@@ -28,4 +28,5 @@ mod runs;
 mod story;
 mod targets;
 mod terminal_sessions;
+mod tool_calls;
 mod upgrade;

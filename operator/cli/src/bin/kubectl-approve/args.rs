@@ -152,7 +152,7 @@ pub struct List {
     pub selector: Option<String>,
     /// List only the pending Approvals of this Workflow, also those that wait for others; the calls of one turn of an agent
     /// together
-    #[arg(long, value_name = "NAME", value_parser = name, conflicts_with_all = ["all", "all_namespaces"])]
+    #[arg(long, value_name = "WORKFLOW", value_parser = value::workflow, conflicts_with_all = ["all", "all_namespaces"])]
     pub run: Option<String>,
     /// The output.
     #[command(flatten)]
@@ -225,6 +225,12 @@ pub struct CommonArgs {
     /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
+    /// Decide the other open calls of the same turn of the agent too, after one question about all of them
+    ///
+    /// For approve, reject, defer, skip and abort. Every call is shown, and gets a decision of its own. If one is refused, the others
+    /// are decided, and the exit code is that of the refusal.
+    #[arg(long)]
+    pub turn: bool,
     /// Wait this long for the outcome, such as 5m; exits with 4 without an outcome, and with 5 if another verdict was decided
     ///
     /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's

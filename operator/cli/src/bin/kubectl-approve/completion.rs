@@ -99,7 +99,7 @@ fn completed(command: Command, connection: &Connection) -> Command {
     let command = command.mut_args(|arg| {
         let is_of_runs = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "WORKFLOW"));
         let asked = match arg.get_id().as_str() {
-            "name" | "names" if is_of_runs => Asked::Workflows,
+            "name" | "names" | "run" if is_of_runs => Asked::Workflows,
             "name" | "names" => Asked::Names,
             "namespace" => Asked::Namespaces,
             "context" => Asked::Contexts,

@@ -60,17 +60,42 @@ pub fn confirm(args: &DecisionArgs, approval: &Approval, me: &Me) -> Result<(), 
     if answered { Ok(()) } else { Err(Failure::Declined) }
 }
 
+/// Asks whether to give a verdict about each of these calls of one turn.
+///
+/// # Errors
+/// The person did not say yes.
+pub fn confirm_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> Result<(), Failure> {
+    let question = question_of_turn(args, calls, me);
+    let answered = terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?;
+    if answered { Ok(()) } else { Err(Failure::Declined) }
+}
+
 /// Returns the question before a decision is sent.
 fn question(args: &DecisionArgs, approval: &Approval, me: &Me) -> String {
+    let cut = cut(args, approval).map(|cut| format!(" without the whole of {cut}")).unwrap_or_default();
+    format!("{} {} as {}{cut}?", args.verdict, one_line(&args.name, 253), voter(args, me))
+}
+
+/// Returns the question before the decisions about calls of one turn are sent.
+fn question_of_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> String {
+    let plural = if calls.len() == 1 { "" } else { "s" };
+    let name = |call: &Approval| one_line(call.metadata.name.as_deref().unwrap_or_default(), 253);
+    let cut = calls.iter().filter_map(|call| Some(format!("{} of {}", cut(args, call)?, name(call))));
+    let cut: Vec<_> = cut.collect();
+    let cut = if cut.is_empty() { String::new() } else { format!(" without the whole of {}", cut.join(" and of ")) };
+    let names: Vec<_> = calls.iter().map(|call| name(call)).collect();
+    format!("{} {} call{plural} ({}) as {}{cut}?", args.verdict, calls.len(), names.join(", "), voter(args, me))
+}
+
+/// Returns what of an approved request is not shown.
+fn cut(args: &DecisionArgs, approval: &Approval) -> Option<String> {
     let cut = whole::cut(&approval.spec.request);
-    let part = if cut.is_empty() || args.verdict != Verdict::Approve {
-        String::new()
-    } else {
-        format!(" without the whole of {}", cut.join(" and of "))
-    };
-    let user = one_line(&me.user, 253);
+    (args.verdict == Verdict::Approve && !cut.is_empty()).then(|| cut.join(" and of "))
+}
+
+fn voter(args: &DecisionArgs, me: &Me) -> String {
     let person = args.common.on_behalf_of.as_ref().map(|person| format!(" on behalf of {}", one_line(person, 253)));
-    format!("{} {} as {user}{}{part}?", args.verdict, one_line(&args.name, 253), person.unwrap_or_default())
+    format!("{}{}", one_line(&me.user, 253), person.unwrap_or_default())
 }
 
 fn required(prompt: &str) -> Result<String, Failure> {
@@ -112,6 +137,21 @@ mod tests {
         let mut delegated = args(Verdict::Skip);
         delegated.common.on_behalf_of = Some("bob".into());
         assert_eq!(question(&delegated, &approval, &me), "Skip refund-1 as alice@example.com on behalf of bob?");
+    }
+
+    #[test]
+    fn the_question_about_a_turn_names_each_call_and_what_was_cut() {
+        let (mut first, mut second) = (sample::call(), sample::call());
+        (first.metadata.name, second.metadata.name) = (Some("refund-1".into()), Some("refund-2".into()));
+        let me = sample::me("alice@example.com", &[]);
+        let asked = |verdict, calls: &[&Approval]| question_of_turn(&args(verdict), calls, &me);
+        assert_eq!(asked(Verdict::Reject, &[&first]), "Reject 1 call (refund-1) as alice@example.com?");
+        let whole = serde_json::json!({"digest": second.spec.request.digest, "size": 9000});
+        second.spec.request.context_ref = serde_json::from_value(whole).ok();
+        assert_eq!(
+            asked(Verdict::Approve, &[&first, &second]),
+            "Approve 2 calls (refund-1, refund-2) as alice@example.com without the whole of the context (9000 bytes) of refund-2?"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use signoff_api::{Approval, Moment, Verdict};
+use signoff_api::{Approval, ApprovalRequest, Moment, Verdict};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
     action::{is_question, turn_of},
@@ -103,37 +103,55 @@ fn by_turn(found: &mut [Seen]) {
     });
 }
 
-/// Renders the requests of one run: a line each, with the turn, the tool and the target.
+/// Renders the requests of one run: a line each, with the turn, the gates, the tool, the target and the arguments.
 fn calls(found: &[Seen], me: &Me, now: Moment, width: Option<usize>) -> String {
-    let headers = ["NAME", "TURN", "CALL", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET"];
+    let headers =
+        ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
     let row = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         let path = &request.gate.path;
-        let (turn, call) = match turn_of(path) {
+        let (turn, call) = match turn_of(path).filter(|_| request.action.is_some()) {
             Some((turn, call)) => (one_line(turn, 120), call.to_string()),
             None => ("-".to_owned(), "-".to_owned()),
         };
         let action = request.action.as_ref();
-        let target = match (action, action.and_then(|action| action.target.as_ref())) {
-            (_, Some(target)) => one_line(target, 200),
-            (Some(_), None) if is_question(request) => "(a question)".to_owned(),
-            (Some(_), None) => String::new(),
-            (None, _) => format!("gate {}: {}", one_line(path, 120), one_line(&request.prompt, 48)),
-        };
+        let cell = |text: Option<&String>, most| text.map_or_else(|| "-".to_owned(), |text| one_line(text, most));
         let is_mine = ineligible(&seen.approval, &me.voter(), now).is_none();
         vec![
             name(&seen.approval),
             turn,
             call,
+            gates(request),
             seen.approval.status.as_ref().map(|status| status.phase).unwrap_or_default().name().to_owned(),
             votes(&seen.approval),
             clock::distance(seen.approval.deadline(), now),
             if is_mine { "yes" } else { "no" }.to_owned(),
-            action.map_or_else(|| "-".to_owned(), |action| one_line(&action.tool, 64)),
-            target,
+            cell(action.map(|action| &action.tool), 64),
+            cell(action.and_then(|action| action.target.as_ref()), 60),
+            subject(request),
         ]
     };
-    fitted(&headers, found.iter().map(row).collect(), width, &["VOTES", "PHASE", "CALL", "TURN", "DEADLINE"])
+    let droppable = ["VOTES", "PHASE", "TARGET", "CALL", "TURN", "DEADLINE", "GATE"];
+    fitted(&headers, found.iter().map(row).collect(), width, &droppable)
+}
+
+/// Returns the gates that ask, in a cell.
+fn gates(request: &ApprovalRequest) -> String {
+    let asking: Vec<_> =
+        request.action.iter().flat_map(|action| &action.gates).map(|gate| gate.name.as_str()).collect();
+    one_line(&if asking.is_empty() { request.gate.name.clone() } else { asking.join(",") }, 60)
+}
+
+/// Returns the beginning of what is asked about: the arguments of a call, the first question of an agent, or the prompt.
+fn subject(request: &ApprovalRequest) -> String {
+    let asked = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
+    let arguments =
+        request.reviews.as_ref().filter(|_| request.action.is_some()).map(|review| review.response.as_str());
+    match (is_question(request), asked, arguments) {
+        (true, Some(asked), _) => one_line(&format!("asks: {asked}"), 60),
+        (false, _, Some(arguments)) => one_line(arguments, 60),
+        _ => one_line(&request.prompt, 60),
+    }
 }
 
 fn votes(approval: &Approval) -> String {
@@ -265,6 +283,29 @@ mod tests {
             lines[1][8..11],
             ["dana@example.com", "alice@example.com,group finance", "Approve,Reject,Modify,Abort"]
         );
+    }
+
+    #[test]
+    fn the_calls_of_a_run_stand_by_turn_with_gates_and_arguments() {
+        let of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        let (mut call, mut question, mut gate) = (sample::call(), sample::question(), sample::approval());
+        call.metadata.name = Some("r-handle-2".into());
+        question.metadata.name = Some("r-handle-1".into());
+        gate.metadata.name = Some("r-review-3".into());
+        let mut found = vec![of(gate), of(call.clone()), of(question)];
+        call.metadata.name = Some("r-handle-4".into());
+        call.spec.request.gate.path = "handle/.turn-2/.call-1/.gate".into();
+        call.spec.request.reviews.as_mut().unwrap().response = "{\"note\":\"x\\nr-handle-5   done\\u001b[31m\"}".into();
+        found.push(of(call));
+        by_turn(&mut found);
+        let shown = calls(&found, &sample::me("alice@example.com", &[]), sample::now(), None);
+        let expected = r#"NAME         TURN             CALL   GATE          PHASE     VOTES   DEADLINE   YOURS   TOOL        TARGET                              ARGUMENTS
+r-review-3   -                -      review        Pending   0/1     in 23h     yes     -           -                                   Send this letter to ACME?
+r-handle-4   handle/.turn-2   1      money,guard   Pending   0/1     in 23h     yes     refund      POST https://bank.example/refunds   {"note":"x\nr-handle-5   done\u001b[31m"}
+r-handle-2   handle/.turn-2   2      money,guard   Pending   0/1     in 23h     yes     refund      POST https://bank.example/refunds   {"amount":420,"customer":"ACME","note":"as agreed\\nby phon…
+r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     yes     ask-human   -                                   asks: Which account?
+"#;
+        assert_eq!(shown, expected);
     }
 
     #[test]

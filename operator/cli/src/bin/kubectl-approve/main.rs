@@ -29,6 +29,7 @@ mod run_verbs;
 mod show;
 mod status;
 mod successor;
+mod turn;
 mod version;
 mod wait;
 mod waiting;
@@ -129,6 +130,9 @@ async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) ->
         }
     };
     let args = DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common };
+    if args.common.turn {
+        return decide_turn(&session, args).await;
+    }
     match decide::show_and_approve(&session, &args).await {
         Ok(sent) => finish(sent.report(&session).await),
         Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
@@ -140,6 +144,12 @@ async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) ->
 async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
     let (of, mut failures) = (all.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
+    if let Some(args) = all.iter().find(|args| args.common.turn) {
+        let [_] = all[..] else {
+            return Err(Failure::Usage("--turn takes one NAME: it decides the calls of its turn".to_owned()).into());
+        };
+        return decide_turn(session, args.clone()).await;
+    }
     for (at, args) in all.into_iter().enumerate() {
         let waits_for_outcome = args.common.wait.is_some();
         match decide_one(session, args).await {
@@ -159,6 +169,37 @@ async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result
             }
         }
     }
+    conclude(waits, failures, of).await
+}
+
+/// Records the decisions about the calls of a turn, and waits for their effects at the same time.
+async fn decide_turn(session: &Session, mut args: DecisionArgs) -> anyhow::Result<()> {
+    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    let outcomes = match turn::decide(session, &args).await {
+        Ok(outcomes) => outcomes,
+        Err(failure) => return Err(names::explained(session, &args.name, failure).await.into()),
+    };
+    let (of, mut failures) = (outcomes.len(), Vec::new());
+    let mut waits = FuturesOrdered::new();
+    for (at, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(sent) => {
+                let line = sent.recorded().filter(|_| args.common.wait.is_some());
+                line.iter().for_each(|line| terminal::note(line));
+                waits.push_back(sent.report(session).map(move |report| (at, report)));
+            }
+            Err(failure) => failures.push((at, failure)),
+        }
+    }
+    conclude(waits, failures, of).await
+}
+
+/// Prints the reports of decisions as they end, and returns the failure of all of them.
+async fn conclude(
+    mut waits: FuturesOrdered<impl Future<Output = (usize, Report)>>,
+    mut failures: Vec<(usize, Failure)>,
+    of: usize,
+) -> anyhow::Result<()> {
     while let Some((at, report)) = waits.next().await {
         failures.extend(print_report(report)?.map(|failure| (at, failure)));
     }

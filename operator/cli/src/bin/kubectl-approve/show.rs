@@ -73,8 +73,11 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
         page.gap();
         page.text.push_str(&fact_lines(&action::facts_before(action)));
         texts.drain(..).for_each(|(title, body): (String, String)| page.section(&title, &body));
-        page.gap();
-        page.text.push_str(&fact_lines(&action::facts_after(action)));
+        let after = action::facts_after(action);
+        if !after.is_empty() {
+            page.gap();
+            page.text.push_str(&fact_lines(&after));
+        }
     }
     if !is_question {
         page.section("Question", &fenced(&request.prompt, LONGEST));

@@ -83,6 +83,18 @@ fn decisions_without_a_payload_take_several_names() {
 }
 
 #[test]
+fn a_decision_can_be_about_a_turn() {
+    for line in
+        ["approve a --turn", "reject a --turn", "defer a --turn --guidance x", "skip --turn a", "abort a --turn"]
+    {
+        assert!(decisions(line)[0].common.turn, "{line}");
+    }
+    assert!(parse("a --turn").unwrap().common.turn && !decisions("approve a")[0].common.turn);
+    let help = parse("approve --help").unwrap_err().to_string();
+    assert!(help.contains("Decide the other open calls of the same turn of the agent too"), "{help}");
+}
+
+#[test]
 fn a_list_takes_namespaces_labels_and_formats() {
     let typed = parse("list -n a -n b -l x=y -o jsonpath={.items[*].metadata.name} --no-headers").unwrap();
     assert_eq!(typed.connection.namespace, ["a", "b"]);

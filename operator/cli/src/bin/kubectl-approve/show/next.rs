@@ -2,9 +2,10 @@
 //!
 //! It must not suggest what would be refused.
 
-use signoff_api::{Approval, Moment};
+use signoff_api::{Approval, ApprovalRequest, Moment};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
+    action::call,
     quorum::{possible, subjects},
     seen::RunNow,
     suggest::{self, CallFlags},
@@ -31,8 +32,18 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
         }
         _ => match suggest::lines(&call.decisions(approval)).as_str() {
             "" => "it cannot be decided: no verdict is allowed".to_owned(),
-            commands => return format!("\nDecide with one of:\n{commands}"),
+            commands => return format!("\nDecide with one of:\n{commands}{}", turn(request)),
         },
     };
     format!("{:<14}{text}\n", "Next:")
+}
+
+/// Returns the line about the other calls of the same turn, where there are some.
+fn turn(request: &ApprovalRequest) -> &'static str {
+    match call(request) {
+        Some(action) if !action.siblings.is_empty() => {
+            "With --turn, approve, reject, defer, skip and abort decide the other open calls of its turn too.\n"
+        }
+        _ => "",
+    }
 }

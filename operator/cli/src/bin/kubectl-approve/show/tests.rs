@@ -14,6 +14,9 @@ use signoff_api::{
 use super::*;
 use signoff_review::seen::RunNow;
 
+#[path = "call_tests.rs"]
+mod call_tests;
+
 use crate::sample;
 
 fn shown(approval: Approval) -> String {

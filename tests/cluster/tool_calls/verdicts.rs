@@ -1,0 +1,196 @@
+//! Each verdict about a call and about a question, given by the plugin: what the agent is told, and how the run ends.
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Verdict};
+use signoff_tests::control_plane::Finished;
+
+use super::{Story, call, ended, refund};
+
+/// The last line of a refusal.
+fn refused(finished: &Finished) -> &str {
+    assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
+    finished.stderr.lines().last().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_once_with_exactly_the_arguments_that_were_shown() {
+    let story = Story::begin("approved", refund(), json!({})).await;
+    let approval = story.asked("1").await;
+    let name = approval.metadata.name.clone().unwrap();
+    let shown = story.approve("bob", &["show", &name]).await.ok().unwrap();
+    for line in [
+        "\nTool:         refund\n",
+        "\nTarget:       POST http://127.0.0.1:",
+        "  |   \"amount\": 420,\n",
+        "  | I look after it.\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} in {shown}");
+    }
+    assert_eq!(
+        refused(&story.says("erin", "approve", &approval, &[]).await),
+        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums)"
+    );
+    assert!(story.paid().is_empty());
+    story.says("bob", "approve", &approval, &["--wait"]).await.ok().unwrap();
+    story.ends_told("paid").await;
+    assert_eq!(story.paid(), [json!({"amount": 420, "customer": "ACME"})]);
+}
+
+#[tokio::test]
+async fn edited_arguments_fit_the_schema_and_another_approver_is_asked_about_them() {
+    let story = Story::begin("modified", refund(), json!({})).await;
+    let approval = story.asked("1").await;
+    let edit = async |arguments: &str| {
+        let set = format!("arguments={arguments}");
+        story.says("bob", "modify", &approval, &["--set", &set]).await
+    };
+    for (arguments, why) in [
+        (r#"{"amount": "42", "customer": "ACME"}"#, "amount"),
+        (r#"{"amount": 4200, "customer": "ACME"}"#, "amount"),
+        (r#"{"amount": null, "customer": "ACME"}"#, "amount"),
+    ] {
+        let finished = edit(arguments).await;
+        assert!(refused(&finished).contains(why), "{arguments}: {finished:?}");
+    }
+    let modified = edit(r#"{"amount": 42, "customer": "ACME", "note": null}"#).await.ok().unwrap();
+    assert!(modified.contains(" modified"), "{modified}");
+    let again = story.asked("1/.gate#2").await;
+    let arguments = &again.spec.request.reviews.as_ref().unwrap().response;
+    assert_eq!(arguments, r#"{"amount":42,"customer":"ACME","note":null}"#);
+    assert_eq!(again.spec.request.excluded, ["bob@example.com"]);
+    assert_eq!(again.metadata.labels, approval.metadata.labels, "it is of the same turn");
+    let own = story.says("bob", "approve", &again, &[]).await;
+    assert!(refused(&own).contains("excluded"), "{own:?}");
+    story.says("carol", "approve", &again, &[]).await.ok().unwrap();
+    story
+        .ends_told(
+            r#"A human changed the arguments. This ran: {"amount":42,"customer":"ACME","note":null}
+paid"#,
+        )
+        .await;
+    assert_eq!(story.paid(), [json!({"amount": 42, "customer": "ACME", "note": null})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked() {
+    let two = json!({"threshold": 2, "allowedVerdicts": ["Approve", "Modify"]});
+    let story = Story::begin("null", refund(), two).await;
+    let approval = story.asked("1").await;
+    let set = r#"arguments={"amount": 42, "customer": "ACME", "note": null}"#;
+    let dry = story.says("bob", "modify", &approval, &["--set", set, "--dry-run=client"]).await;
+    assert!(dry.stderr.contains("the patch of kubectl patch --type=json:"), "{dry:?}");
+    assert!(dry.ok().unwrap().contains(r#""op": "test""#));
+    let name = approval.name_any();
+    let mut session = story.terminal("bob", &["modify", &name, "--set", set, "--wait=0s"]);
+    let question = format!("Modify {name} as bob@example.com? [y/N]");
+    let mut session =
+        tokio::task::spawn_blocking(move || session.exp_string(&question).map(|_| session)).await.unwrap().unwrap();
+    story.says("carol", "approve", &approval, &["--wait=0s"]).await.ok().unwrap();
+    let (said, code) = tokio::task::block_in_place(|| {
+        session.send_line("y").unwrap();
+        ended(session)
+    });
+    assert!(code == 0 && said.contains("Modify recorded"), "{said}");
+    let stored = story.runs.see::<Approval>().get(&name).await.unwrap().spec.decisions;
+    assert_eq!(stored["carol@example.com"].verdict, Verdict::Approve);
+    let parameters = stored["bob@example.com"].parameters.clone().unwrap().0;
+    assert_eq!(Value::Object(parameters), json!({"arguments": {"amount": 42, "customer": "ACME", "note": null}}));
+}
+
+#[tokio::test]
+async fn a_rejected_call_does_not_run_and_the_agent_is_told_the_reason() {
+    let story = Story::begin("rejected", refund(), json!({"requireReason": true})).await;
+    let approval = story.asked("1").await;
+    let bare = story.says("bob", "reject", &approval, &[]).await;
+    assert!(refused(&bare).ends_with("add --reason TEXT"), "{bare:?}");
+    story.says("bob", "reject", &approval, &["--reason", "not this customer"]).await.ok().unwrap();
+    story.ends_told("Denied by a human: not this customer").await;
+    assert!(story.paid().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_in_the_place_of_a_call_is_its_result() {
+    let story = Story::begin("responded", refund(), json!({"allowedVerdicts": ["Approve", "Respond"]})).await;
+    let approval = story.asked("1").await;
+    story.says("alice", "respond", &approval, &["--response", "It was paid last week."]).await.ok().unwrap();
+    story.ends_told("It was paid last week.").await;
+    assert!(story.paid().is_empty());
+}
+
+#[tokio::test]
+async fn a_deferred_call_gives_the_agent_guidance() {
+    let story = Story::begin("deferred", refund(), json!({})).await;
+    let approval = story.asked("1").await;
+    story.says("carol", "defer", &approval, &["--guidance", "look up the order first"]).await.ok().unwrap();
+    story.ends_told("Not now. Try another approach: look up the order first").await;
+    assert!(story.paid().is_empty());
+}
+
+#[tokio::test]
+async fn a_skipped_call_does_not_run_and_the_agent_goes_on() {
+    let story = Story::begin("skipped", refund(), json!({})).await;
+    story.says("bob", "skip", &story.asked("1").await, &[]).await.ok().unwrap();
+    story.ends_told("Skipped by a human").await;
+    assert!(story.paid().is_empty());
+}
+
+#[tokio::test]
+async fn an_aborted_call_ends_the_run_and_the_agent_is_told_nothing() {
+    let story = Story::begin("aborted", refund(), json!({})).await;
+    story.says("bob", "abort", &story.asked("1").await, &[]).await.ok().unwrap();
+    assert_eq!(story.ends().await, WorkflowPhase::Aborted);
+    assert!(story.paid().is_empty() && story.told().is_empty());
+}
+
+#[tokio::test]
+async fn an_escalated_call_is_decided_by_the_next_level() {
+    let escalation = json!([{"to": [{"kind": "Group", "name": "sre"}], "after": "1h"}]);
+    let timeout = json!({"after": "1h", "action": "Escalate", "escalation": escalation});
+    let verdicts = json!(["Approve", "Reject", "Escalate"]);
+    let story = Story::begin("escalated", refund(), json!({"timeout": timeout, "allowedVerdicts": verdicts})).await;
+    let approval = story.asked("1").await;
+    assert!(refused(&story.says("erin", "approve", &approval, &[]).await).contains("not an approver"));
+    let escalated = story.says("bob", "escalate", &approval, &[]).await.ok().unwrap();
+    assert!(escalated.contains("escalated; approvers now: group finance, group sre"), "{escalated}");
+    story.says("erin", "approve", &approval, &[]).await.ok().unwrap();
+    story.ends_told("paid").await;
+    assert_eq!(story.paid().len(), 1);
+}
+
+fn question() -> Vec<Value> {
+    let options = json!([{"id": "mail", "label": "By mail"}, {"id": "phone", "label": "By phone"}]);
+    let arguments = json!({"questions": [{"id": "channel", "question": "How shall I tell ACME?", "options": options}]});
+    vec![call("call_a", "ask-human", &arguments)]
+}
+
+#[tokio::test]
+async fn an_answer_to_a_question_is_told_to_the_agent_and_approves_nothing() {
+    let story = Story::begin("answered", question(), json!({})).await;
+    let approval = story.asked("1").await;
+    let name = approval.metadata.name.clone().unwrap();
+    let shown = story.approve("bob", &["show", &name]).await.ok().unwrap();
+    let first = "An agent asks:\n  | This answers the agent; it approves nothing. Do not enter secrets.\n";
+    assert!(shown.starts_with(first) && shown.contains("--choose 'q1=o1'"), "{shown}");
+    let approved = story.says("bob", "approve", &approval, &[]).await;
+    assert!(
+        approved.stderr.contains("refused: this gate does not take Approve, only Respond, Skip, Abort:"),
+        "{approved:?}"
+    );
+    let turn = story.says("bob", "skip", &approval, &["--turn"]).await;
+    assert!(turn.code == 2 && turn.stderr.contains("is a question and no call; leave --turn out"), "{turn:?}");
+    story.says("bob", "respond", &approval, &["--choose", "q1=o2"]).await.ok().unwrap();
+    story.ends_told("By phone").await;
+}
+
+#[tokio::test]
+async fn a_skipped_question_has_no_answer_and_an_aborted_one_ends_the_run() {
+    let story = Story::begin("unanswered", question(), json!({})).await;
+    story.says("carol", "skip", &story.asked("1").await, &[]).await.ok().unwrap();
+    story.ends_told("Skipped by a human").await;
+    let story = Story::begin("aborted", question(), json!({})).await;
+    story.says("carol", "abort", &story.asked("1").await, &[]).await.ok().unwrap();
+    assert_eq!(story.ends().await, WorkflowPhase::Aborted);
+    assert!(story.told().is_empty());
+}
