@@ -14,7 +14,7 @@ fn looks() -> [(&'static str, Look); 4] {
 }
 
 /// Looks at what is there in each way.
-async fn every_look(page: &Page, name: &str) {
+pub(crate) async fn every_look(page: &Page, name: &str) {
     for (way, look) in looks() {
         page.look(&look).await.unwrap();
         page.accessible().await.unwrap_or_else(|error| panic!("{name}, {way}: {error:#}"));

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod away;
+mod calls;
 mod crowd;
 mod deciding;
 mod drafts;
@@ -17,3 +18,4 @@ mod refusals;
 mod replicas;
 mod runs;
 mod sign_in;
+mod turns;

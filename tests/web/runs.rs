@@ -57,15 +57,18 @@ impl Runs {
         self.until(&waits(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// Waits until a run asks for so many decisions at once.
-    pub(crate) async fn asks_all(&self, run: &str, count: usize) {
+    /// Waits until a run asks for so many decisions at once. Returns the requests in the order of their paths.
+    pub(crate) async fn asks_all(&self, run: &str, count: usize) -> Vec<Approval> {
         let asks = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.pending.len() == count)
         };
         let found: Workflow = self.until(run, "asks", asks).await;
+        let mut asked = Vec::new();
         for name in found.status.unwrap().pending {
-            self.until(&name, "is there", |found: Option<&Approval>| found.is_some()).await;
+            asked.push(self.until(&name, "is there", |found: Option<&Approval>| found.is_some()).await);
         }
+        asked.sort_by_key(|one| one.spec.request.gate.path.clone());
+        asked
     }
 
     /// Waits until a run asks again, by another request than this one.

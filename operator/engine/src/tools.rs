@@ -19,6 +19,7 @@ use lists::{Selection, ToolList};
 use rule::CallRule;
 
 pub use names::is_built_in;
+pub use question::NOTICE as QUESTION_NOTICE;
 
 /// Returns the tools that an agent may call: those of the spec in their order, then the built-in ones.
 #[must_use]

@@ -20,6 +20,8 @@ use crate::text::one_line;
 pub const SAYS: &str = "The agent's own words (text of a model: no fact, not checked)";
 /// The heading of the prompt of a question.
 pub const ASKS: &str = "An agent asks";
+/// The notice above every question of an agent. The operator begins the prompt of a question with it.
+pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
 /// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
 const MOST_INDENTED: usize = 8;
 
@@ -54,13 +56,8 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
 /// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the calls before it, and the
 /// gates that ask. A question has the calls only.
 pub fn facts_after(action: &Action) -> Vec<Fact> {
-    let mut facts = Vec::new();
+    let mut facts = effects_of(action);
     let is_call = action.kind == ActionKind::ToolCall;
-    if is_call {
-        facts.push(("Effects", vec![effects(action.effects).to_owned()]));
-        facts.extend(action.attempts.map(|attempts| ("Attempts", vec![self::attempts(attempts)])));
-        facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
-    }
     if is_call || !action.siblings.is_empty() {
         let siblings =
             action.siblings.iter().map(|one| format!("{} ({})", one_line(&one.tool, 64), one_line(&one.path, 512)));
@@ -70,10 +67,27 @@ pub fn facts_after(action: &Action) -> Vec<Fact> {
         let done = action.done.iter().map(|one| one_line(one, 256)).collect();
         facts.push(("Before it", or_none(done, "no calls of tools in this run")));
     }
-    if !action.gates.is_empty() {
-        facts.push(("Asked by", action.gates.iter().map(gate).collect()));
+    facts.extend(asked_by(action));
+    facts
+}
+
+/// Returns the facts that stand after the arguments where the calls of a turn are shown together: the effects, and the gates that ask.
+pub fn facts_of_call(action: &Action) -> Vec<Fact> {
+    effects_of(action).into_iter().chain(asked_by(action)).collect()
+}
+
+fn effects_of(action: &Action) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if action.kind == ActionKind::ToolCall {
+        facts.push(("Effects", vec![effects(action.effects).to_owned()]));
+        facts.extend(action.attempts.map(|attempts| ("Attempts", vec![self::attempts(attempts)])));
+        facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
     }
     facts
+}
+
+fn asked_by(action: &Action) -> Option<Fact> {
+    (!action.gates.is_empty()).then(|| ("Asked by", action.gates.iter().map(gate).collect()))
 }
 
 /// Returns the arguments of a call with line ends and spaces; the text itself where the request is about no call, and
@@ -89,6 +103,12 @@ pub fn arguments<'t>(request: &ApprovalRequest, text: &'t str) -> Cow<'t, str> {
         (pretty.len() <= MOST_INDENTED * text.len()).then_some(pretty)
     };
     pretty().map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Returns the words of the gate's author: the prompt, without the notice of the operator above a question.
+pub fn authors_words(request: &ApprovalRequest) -> &str {
+    let own = request.prompt.strip_prefix(NOTICE).filter(|_| is_question(request));
+    own.map_or(request.prompt.as_str(), str::trim_start)
 }
 
 /// Returns the agent's own words, where it said something.

@@ -9,6 +9,7 @@ use signoff_api::{
 };
 
 use crate::{
+    action::call,
     entry::Entry,
     state::{DecisionState, is_as_voted},
     text::one_line,
@@ -56,7 +57,12 @@ pub fn on_behalf(entry: &Entry) -> String {
 
 /// Returns what the run does after a verdict.
 pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
+    let is_call = call(request).is_some();
     match verdict {
+        Verdict::Approve if is_call => "the call runs with exactly these arguments".to_owned(),
+        Verdict::Modify if is_call => "the changed call is checked, and its gates ask".to_owned(),
+        Verdict::Defer if is_call => "the call does not run, and the agent is told the guidance".to_owned(),
+        Verdict::Skip if is_call => "the call does not run, and the agent goes on".to_owned(),
         Verdict::Abort => "the run ends".to_owned(),
         Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
         Verdict::Reject => {

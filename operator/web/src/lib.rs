@@ -10,7 +10,7 @@
 //! * [`settings`], [`server`]: the command line, and the routes with what surrounds them
 //! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: how a session begins and ends
 //! * [`connection`]: the way to the API server as somebody; [`scope`]: where somebody may list
-//! * [`inbox`], [`approval`], [`run`], [`history`], [`policies`]: the pages
+//! * [`inbox`], [`approval`], [`turn`], [`run`], [`history`], [`policies`]: the pages
 //! * [`live`]: what is followed while somebody looks
 //! * [`page`], [`assets`], [`error`], [`problem`]: what all pages have, and what is said when one cannot be shown
 
@@ -31,3 +31,4 @@ pub mod session;
 pub mod settings;
 pub mod sign_in;
 pub mod state;
+pub mod turn;

@@ -24,6 +24,7 @@ use crate::{
     session::{now, wanted},
     sign_in,
     state::PageState,
+    turn,
 };
 
 /// The largest body of a request: a form with texts of 8,192 characters each.
@@ -59,6 +60,8 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
         .route("/n/{namespace}/a/{name}/events", get(approval::events))
+        .route("/n/{namespace}/t/{name}", get(turn::page))
+        .route("/n/{namespace}/t/{name}/decide", post(turn::decide))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))

@@ -19,6 +19,7 @@ use crate::{
         scope::{self, StepScope},
     },
     steps::excerpt::{Fields, SHOWN},
+    tools::QUESTION_NOTICE,
     transition::Ask,
 };
 
@@ -56,9 +57,6 @@ pub(crate) struct CallReview {
     /// The facts of the record of the gate.
     pub(crate) facts: Vec<(&'static str, String)>,
 }
-
-/// The notice above every question of an agent.
-const QUESTION_NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
 impl ReviewSubject {
     pub(crate) fn of(path: &str, text: &str) -> Self {

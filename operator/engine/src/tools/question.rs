@@ -16,6 +16,9 @@ use super::{
     names::{HANDOFF, REQUEST},
 };
 
+/// The notice above every question of an agent.
+pub const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
+
 /// The largest numbers of the form, as the API types bound them.
 const MAX_QUESTIONS: usize = 16;
 const MAX_OPTIONS: usize = 32;

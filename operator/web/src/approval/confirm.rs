@@ -6,7 +6,7 @@ use askama::Template;
 use serde_json::Value;
 use signoff_api::{Digest, Verdict};
 use signoff_expr::text::display;
-use signoff_review::{entry::Entry, foreseen::Reached, text::one_line};
+use signoff_review::{action, entry::Entry, foreseen::Reached, text::one_line};
 use similar::{ChangeTag, TextDiff};
 
 use super::{
@@ -40,6 +40,8 @@ pub(super) struct Confirm {
     confirmed: String,
     /// Whether another decision was confirmed than the one that would be sent now.
     differs: bool,
+    /// The notice above an answer to an agent.
+    notice: Option<&'static str>,
 }
 
 /// The difference of one parameter, by lines.
@@ -83,13 +85,14 @@ pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Rea
         fields: typed.0.iter().filter(|(name, _)| name != "confirmed").cloned().collect(),
         confirmed: fingerprint(entry),
         differs: typed.get("confirmed").is_some(),
+        notice: action::is_question(request).then_some(action::NOTICE),
         namespace,
         name,
     }
 }
 
 /// Names an entry: what is sent has the same name as what was confirmed.
-pub(super) fn fingerprint(entry: &Entry) -> String {
+pub(crate) fn fingerprint(entry: &Entry) -> String {
     Digest::of(&serde_json::json!({"key": entry.key, "decision": entry.decision}))
         .map(|name| name.to_string())
         .unwrap_or_default()
@@ -100,7 +103,7 @@ fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Opti
     let shown = typed::parameters_of(request, entry.decision.verdict, reviewed);
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        other => typed::pretty(other),
     };
     let one = |(name, after): (&String, &Value)| {
         let is_retry = entry.decision.verdict == Verdict::Retry;

@@ -1,7 +1,6 @@
 //! `POST …/decide`: first it is tried and shown again, then it is sent.
 //!
-//! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was confirmed,
-//! and what is stored is compared with it.
+//! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was confirmed.
 
 use axum::{
     Form,
@@ -9,52 +8,15 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use http::StatusCode;
-use kube::api::PatchParams;
-use signoff_api::Approval;
-use signoff_cluster::{
-    metrics::RequestMetrics,
-    watch::{WatchEvent, follow_selected},
-};
-use signoff_review::{
-    entry::{self, Entry, TAMPERED, TAMPERED_REMEDY},
-    foreseen::{self, Reached},
-    record::record,
-    refusal,
-    seen::Seen,
-    state::{DecisionState, level, state as state_of},
-    text::one_line,
-    whole::is_review_cut,
-};
-use tokio::sync::mpsc;
 
 use super::{
     confirm::{confirm, fingerprint},
     model::{self, ApprovalPage},
-    read::{self, Read},
-    typed::{self, Problems, Typed},
+    read::Read,
+    send::{Sender, NotSent, entry},
+    typed::Typed,
 };
-use crate::{error::PageError, page, session::Caller, settings::Auth, state::PageState};
-
-/// The time in which the operator usually counts a decision.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
-/// The channel that the API server vouches for where the page impersonates.
-const CHANNEL: &str = "web";
-
-/// Why nothing is sent: it is told on the page of the request, where what was typed still is.
-struct Told {
-    problems: Problems,
-    status: StatusCode,
-}
-
-impl Told {
-    fn wrong(problems: Problems) -> Self {
-        Self { problems, status: StatusCode::UNPROCESSABLE_ENTITY }
-    }
-
-    fn changed(why: impl Into<String>) -> Self {
-        Self { problems: Problems::of_form(why), status: StatusCode::CONFLICT }
-    }
-}
+use crate::{error::PageError, page, session::Caller, state::PageState};
 
 /// Tries a decision and asks for confirmation, or sends a confirmed one.
 ///
@@ -68,155 +30,27 @@ pub async fn decide(
 ) -> Result<Response, PageError> {
     let typed = Typed(fields);
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
-    let again = |told: Told| {
-        let page = page::html(&ApprovalPage::of(&caller, &read, &typed, &told.problems));
-        (told.status, page).into_response()
+    let again = |not_sent: NotSent| {
+        let page = page::html(&ApprovalPage::of(&caller, &read, &typed, &not_sent.problems));
+        (not_sent.status, page).into_response()
     };
-    let at = Place { caller: &caller, namespace: &namespace, name: &name };
+    let sender = Sender { caller: &caller, namespace: &namespace, name: &name };
     let entry = match entry(&state, &caller, &read, &typed) {
         Ok(entry) => entry,
-        Err(told) => return Ok(again(told)),
+        Err(not_sent) => return Ok(again(not_sent)),
     };
-    let reached = match at.tried(&state, &read, &entry).await? {
+    let reached = match sender.attempt(&state, &read, &entry).await? {
         Ok(reached) => reached,
-        Err(told) => return Ok(again(told)),
+        Err(not_sent) => return Ok(again(not_sent)),
     };
     let confirmed = typed.get("confirmed");
     if confirmed != Some(fingerprint(&entry).as_str()) {
         let status = if confirmed.is_none() { StatusCode::OK } else { StatusCode::CONFLICT };
         return Ok((status, page::html(&confirm(&caller, &read, &entry, &reached, &typed))).into_response());
     }
-    match at.record(&read, &entry).await? {
-        Ok(()) => Ok(Redirect::to(&model::path(&namespace, &name)).into_response()),
-        Err(told) => Ok(again(told)),
+    match sender.record(&read, &entry).await? {
+        Ok(_) => Ok(Redirect::to(&model::path(&namespace, &name)).into_response()),
+        Err(not_sent) => Ok(again(not_sent)),
     }
 }
 
-/// Returns the entry that was typed.
-fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Entry, Told> {
-    let request = &read.seen.approval.spec.request;
-    if typed.get("digest") != Some(request.digest.to_string().as_str()) {
-        return Err(Told::changed(
-            "this request is not the one that you read: it has changed. Read it again; what you typed is still here",
-        ));
-    }
-    if let Some(why) = read.seen.digest_problem().or_else(|| model::mismatch(&read.whole)) {
-        return Err(Told::changed(why));
-    }
-    let reviewed = model::reviewed(read);
-    let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(Told::wrong)?;
-    // Without the whole it is not known what was changed.
-    if decision.parameters.is_some() && reviewed.is_none() && is_review_cut(request) {
-        let why = "the whole of what you change cannot be read now: try again, or give another verdict";
-        return Err(Told::wrong(Problems::of_form(why)));
-    }
-    if let Some(problems) = typed::reason_problem(&read.seen, &decision) {
-        return Err(Told::wrong(problems));
-    }
-    decision.channel = (state.settings.auth != Auth::PassThrough).then(|| CHANNEL.to_owned());
-    Entry::new(decision, None, &read.seen.approval, &caller.me)
-        .map_err(|error| Told::wrong(Problems::of_form(format!("this decision cannot be sent: {error}"))))
-}
-
-/// Whose decision it is, and about what.
-struct Place<'a> {
-    caller: &'a Caller,
-    namespace: &'a str,
-    name: &'a str,
-}
-
-impl Place<'_> {
-    /// Tries an entry at the API server, and returns what it would come to.
-    async fn tried(&self, state: &PageState, read: &Read, entry: &Entry) -> Result<Result<Reached, Told>, PageError> {
-        let request = &read.seen.approval.spec.request;
-        let counted = state.counter.count(&foreseen::with(&read.seen.approval, entry), read.at).await;
-        let unusable = match &counted {
-            Ok(status) => foreseen::unusable(status, entry),
-            Err(why) => Some(why.to_string()),
-        };
-        let fields = typed::fields(request);
-        let placed = unusable.map(|why| Problems::placed(&why, &fields));
-        // The API server is asked first: where a policy has a sentence for it, that one is said.
-        let problems = match self.send(entry, &read.seen, true).await {
-            // Of a field that the form has, the same is said there.
-            Err(PageError::Refused(why)) => Some(
-                placed
-                    .filter(Problems::are_of_fields)
-                    .unwrap_or_else(|| Problems::placed(&self.refused(read, entry, why), &fields)),
-            ),
-            Err(other) => return Err(other),
-            Ok(_) => placed,
-        };
-        let reached = || foreseen::reached(request, counted.as_ref().ok(), entry);
-        Ok(problems.map_or_else(|| Ok(reached()), |problems| Err(Told::wrong(problems))))
-    }
-
-    /// Sends a confirmed entry, compares what is stored, and waits for a moment until it is counted.
-    async fn record(&self, read: &Read, entry: &Entry) -> Result<Result<(), Told>, PageError> {
-        let stored = match self.send(entry, &read.seen, false).await {
-            Err(PageError::Refused(why)) => {
-                let why = self.refused(read, entry, why);
-                return Ok(Err(Told::wrong(Problems::of_form(why))));
-            }
-            // It may have been stored all the same.
-            Err(PageError::Away(why)) => self.stored_or_unknown(entry, &why).await?,
-            other => other?,
-        };
-        let differences = entry::differences(entry, stored.stored(&entry.key), &self.caller.me);
-        if !differences.is_empty() {
-            let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
-            return Err(PageError::Changed(format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))));
-        }
-        self.counted_or_late(&read.seen.approval, entry).await;
-        Ok(Ok(()))
-    }
-
-    /// After an answer that did not come: returns what is stored, if the entry is.
-    async fn stored_or_unknown(&self, entry: &Entry, why: &str) -> Result<Seen, PageError> {
-        match read::approval(&self.caller.client, self.namespace, self.name).await {
-            Ok(seen) if seen.stored(&entry.key).is_some() => Ok(seen),
-            _ => Err(PageError::Unknown(format!(
-                "it is not known whether your decision was recorded ({why}): read the request again before you decide again"
-            ))),
-        }
-    }
-
-    /// A refusal in words about the gate, or the policy's own sentence.
-    fn refused(&self, read: &Read, entry: &Entry, why: String) -> String {
-        refusal::explain(&read.seen, &self.caller.me, &entry.decision, read.at)
-            .map_or(why, |refusal| refusal.to_string())
-    }
-
-    async fn send(&self, entry: &Entry, seen: &Seen, dry_run: bool) -> Result<Seen, PageError> {
-        let options = PatchParams { dry_run, field_manager: Some("signoff-web".to_owned()), ..PatchParams::default() };
-        let api = read::approvals(&self.caller.client, self.namespace);
-        let stored = record(&api, seen, entry, &options).await?;
-        Seen::of(&stored).map_err(|why| PageError::Internal(why.to_string()))
-    }
-
-    /// Waits until the operator has counted the decision, for a moment: the page that follows then says what it came to.
-    async fn counted_or_late(&self, before: &Approval, entry: &Entry) {
-        let (sender, mut events) = mpsc::channel(8);
-        let fields = Some(format!("metadata.name={}", self.name));
-        let (client, place) = (self.caller.client.clone(), Some(self.namespace.to_owned()));
-        let level_before = Some(level(before));
-        let counted = async {
-            while let Some(event) = events.recv().await {
-                match event {
-                    WatchEvent::Listed(approval) | WatchEvent::Applied(approval)
-                        if state_of(&approval, entry, level_before) != DecisionState::Recorded =>
-                    {
-                        return;
-                    }
-                    WatchEvent::Deleted(_) | WatchEvent::Broken { .. } => return,
-                    _ => {}
-                }
-            }
-        };
-        tokio::select! {
-            () = follow_selected::<Approval>(client, place, fields, sender, RequestMetrics::default()) => {}
-            () = counted => {}
-            () = tokio::time::sleep(PATIENCE) => {}
-        }
-    }
-}

@@ -8,7 +8,7 @@ use signoff_api::{
 };
 use signoff_engine::approval::eligibility::allowed_verdicts;
 use signoff_expr::text::display;
-use signoff_review::{request::answer_rules, text::one_line};
+use signoff_review::{action, request::answer_rules, text::one_line};
 
 use super::{
     model::{comes_to, reviewed},
@@ -159,7 +159,9 @@ pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide 
 }
 
 fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Asked> {
-    let one = |question: &Question| {
+    let of_agent = action::is_question(request);
+    let count = request.form.as_ref().map_or(0, |form| form.questions.len());
+    let one = |(at, question): (usize, &Question)| {
         let (option_field, text_field) = (typed::option_field(question), typed::text_field(question));
         let was_sent = typed.get("verdict") == Some("Respond");
         let default = question.default.clone().unwrap_or_default();
@@ -176,7 +178,13 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
         });
         let text = if by_default.is_some() { String::new() } else { default.clone() };
         Asked {
-            id: if question.id == Question::PLAIN { "Answer".to_owned() } else { one_line(&question.id, 63) },
+            id: match count {
+                // The ids of an agent's questions are made by the operator, and mean nothing to people.
+                1 if of_agent => "Question".to_owned(),
+                _ if of_agent => format!("Question {} of {count}", at + 1),
+                _ if question.id == Question::PLAIN => "Answer".to_owned(),
+                _ => one_line(&question.id, 63),
+            },
             question: question.question.as_ref().map(|text| display(text, 4096)),
             options: options.collect(),
             takes_text: question.takes_text(),
@@ -188,5 +196,5 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
             text_field,
         }
     };
-    request.form.iter().flat_map(|form| &form.questions).map(one).collect()
+    request.form.iter().flat_map(|form| &form.questions).enumerate().map(one).collect()
 }

@@ -1,17 +1,19 @@
 //! `/n/{namespace}/a/{name}`: one request, facts first, and the decision on it.
 //!
 //! read as the user *(I/O)* -> what it says (`model`, pure) -> a template; of a decision: what was typed (`typed`, pure) -> foreseen
-//! -> tried at the API server -> confirmed -> sent -> stored as sent (`decide`).
+//! -> tried at the API server -> confirmed (`decide`) -> sent -> stored as sent (`send`).
 //!
 //! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
 
-mod confirm;
+pub(crate) mod confirm;
 mod decide;
 mod events;
 mod forms;
-mod model;
-mod read;
-mod typed;
+pub(crate) mod model;
+pub(crate) mod read;
+pub(crate) mod send;
+pub(crate) mod texts;
+pub(crate) mod typed;
 
 use axum::{
     extract::{Path, State},
@@ -38,3 +40,6 @@ pub async fn page(
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
     Ok(page::html(&ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default())))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

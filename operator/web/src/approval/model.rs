@@ -12,15 +12,16 @@ use signoff_review::{
     decisions,
     foreseen::Reached,
     outcome, quorum,
-    request::{CONTEXT, consequence, heading, repeats, warnings},
+    request::{CONTEXT, consequence, warnings},
     suggest::CallFlags,
-    text::{hides, one_line},
+    text::one_line,
     whole::{self, Whole},
 };
 
 use super::{
     forms::{Decide, decide},
     read::Read,
+    texts::{AskedQuestion, Text, context, questions, subject},
     typed::{Problems, Typed},
 };
 use crate::{
@@ -29,7 +30,10 @@ use crate::{
 };
 
 /// The longest text on the page; longer ones are at hand as files.
-const LONGEST: usize = 200_000;
+pub(crate) const LONGEST: usize = 200_000;
+
+/// The label of the questions of an agent.
+pub(crate) const ASKS_TITLE: &str = "In the agent's own words (text of a model: no fact, not checked)";
 
 /// The page of a request.
 #[derive(Template)]
@@ -39,6 +43,7 @@ pub struct ApprovalPage {
     namespace: String,
     name: String,
     workflow: String,
+    headline: String,
     gate: String,
     kind: &'static str,
     visit: Option<String>,
@@ -55,8 +60,15 @@ pub struct ApprovalPage {
     broken: Option<String>,
     warnings: Vec<(String, String)>,
     subject: Option<Text>,
-    /// Whether an agent asks: an answer approves nothing.
-    is_question: bool,
+    /// Whether the call of a tool is asked about.
+    is_call: bool,
+    /// The notice above the questions of an agent.
+    notice: Option<&'static str>,
+    asks_title: &'static str,
+    /// The questions of an agent, where there is no form that asks them.
+    questions: Vec<AskedQuestion>,
+    /// The page of the turn, where the agent made other calls in it.
+    turn: Option<String>,
     /// The facts of the action that stand before the reviewed text, and those after it.
     before: Vec<Fact>,
     after: Vec<Fact>,
@@ -86,17 +98,6 @@ pub struct ApprovalPage {
     has_decided: bool,
     problem: Option<String>,
     next: Option<String>,
-}
-
-/// A text that the run made.
-struct Text {
-    title: String,
-    shown: String,
-    digest: String,
-    /// Why only a part is shown, or `None` where it is the whole.
-    cut: Option<String>,
-    hides: bool,
-    bytes: usize,
 }
 
 /// A recorded decision.
@@ -137,10 +138,14 @@ impl ApprovalPage {
             ..signoff_api::ApprovalStatus::default()
         }));
         let first = request.quorums.first();
+        let decide = (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems));
+        let is_question = action::is_question(request);
+        let has_form = decide.as_ref().is_some_and(|forms| !forms.respond.is_empty());
         let next = read.run.pending.iter().find(|other| is_closed && **other != name).cloned();
         Self {
             shell,
             workflow: request.workflow.name.clone(),
+            headline: headline(request),
             gate: one_line(&request.gate.path, 512),
             kind: kind(request.gate.type_),
             visit: (request.gate.visit > 1).then(|| format!("asked {} times by now", request.gate.visit)),
@@ -153,7 +158,11 @@ impl ApprovalPage {
             version: metadata.resource_version.clone().unwrap_or_default(),
             warnings: all_warnings.into_iter().map(|(label, text)| (label.to_owned(), text)).collect(),
             subject: subject(request, &read.whole),
-            is_question: action::is_question(request),
+            is_call: action::call(request).is_some(),
+            notice: is_question.then_some(action::NOTICE),
+            asks_title: ASKS_TITLE,
+            questions: if is_question && !has_form { questions(request) } else { Vec::new() },
+            turn: turn_path(&namespace, request),
             before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
             after: request.action.as_ref().map(action::facts_after).unwrap_or_default(),
             says: action::says(request).map(|words| display(words, LONGEST)),
@@ -179,10 +188,10 @@ impl ApprovalPage {
             },
             outcome: status.outcome.as_ref().map(|outcome| ending(outcome, read.at)),
             standing: decisions::standing(approval, &caller.me, read.at),
-            prompt: display(&request.prompt, LONGEST),
+            prompt: display(action::authors_words(request), LONGEST),
             context: context(request, &read.whole),
             context_title: CONTEXT,
-            decide: (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems)),
+            decide,
             draft: draft(approval),
             has_decided: approval.spec.decisions.contains_key(&caller.me.user)
                 && next_attempt(approval, &caller.me.user).is_none(),
@@ -199,6 +208,18 @@ impl ApprovalPage {
 /// Returns the path of the page of an Approval. Names of objects are DNS names: nothing is to be escaped.
 pub fn path(namespace: &str, name: &str) -> String {
     format!("/n/{namespace}/a/{name}")
+}
+
+/// Returns the path of the page of a turn.
+pub fn turn_page(namespace: &str, turn: &str) -> String {
+    format!("/n/{namespace}/t/{turn}")
+}
+
+fn turn_path(namespace: &str, request: &ApprovalRequest) -> Option<String> {
+    // A question does not name the other calls.
+    let can_have_others =
+        action::is_question(request) || request.action.as_ref().is_some_and(|action| !action.siblings.is_empty());
+    request.turn().filter(|_| can_have_others).map(|turn| turn_page(namespace, &turn))
 }
 
 /// Returns why the whole of the request contradicts its digest, or `None`.
@@ -221,11 +242,14 @@ pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
 
-/// Returns the subject of a decision as one line: the tool and the target of a call, the method and the address of a step, the image
-/// of a container, otherwise the gate.
+/// Returns the subject of a decision as one line: the tool and the target of a call, the agent that asks, the method and the address
+/// of a step, the image of a container, otherwise the gate.
 pub fn target(request: &ApprovalRequest) -> String {
     if let Some(line) = action::line(request) {
         return one_line(&line, 300);
+    }
+    if let Some(action) = request.action.as_ref().filter(|_| action::is_question(request)) {
+        return format!("the question of {}", one_line(&action.agent, 63));
     }
     let call = request.reviews.as_ref().filter(|_| request.gate.type_ == GateType::StepStart);
     let field = |name: &str| {
@@ -250,6 +274,15 @@ pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached) 
         Reached::Escalated => "further approvers are asked".to_owned(),
         Reached::Open(count) => format!("{count}; others must still decide"),
         Reached::Unknown => "what it comes to cannot be counted now".to_owned(),
+    }
+}
+
+/// The heading of the page: the tool of a call, the agent that asks, otherwise the gate.
+fn headline(request: &ApprovalRequest) -> String {
+    match &request.action {
+        Some(action) if action::is_question(request) => format!("Question of {}", one_line(&action.agent, 63)),
+        Some(action) => format!("Call of {}", one_line(&action.tool, 64)),
+        None => one_line(&request.gate.path, 512),
     }
 }
 
@@ -278,46 +311,6 @@ fn mark(phase: ApprovalPhase) -> &'static str {
         ApprovalPhase::Deferred | ApprovalPhase::Retried => "↻",
         ApprovalPhase::Skipped | ApprovalPhase::Cancelled | ApprovalPhase::Superseded => "–",
     }
-}
-
-fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
-    let review = request.reviews.as_ref()?;
-    let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
-    let is_cut = whole::is_review_cut(request);
-    let title = heading(request.gate.type_, review);
-    let mut text = text(title, &review.response, found, is_cut, &review.digest.to_string(), whole);
-    let indented = action::arguments(request, found.unwrap_or(&review.response));
-    if text.cut.is_none() && indented.chars().count() <= LONGEST {
-        text.shown = display(&indented, LONGEST);
-    }
-    Some(text)
-}
-
-fn context(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
-    let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
-    let found = whole.as_ref().ok().and_then(|whole| whole.context.as_deref());
-    let digest = request.context_ref.as_ref().map(|whole| whole.digest.to_string()).unwrap_or_default();
-    Some(text(String::new(), context, found, request.context_ref.is_some(), &digest, whole))
-}
-
-fn text(
-    title: String,
-    beginning: &str,
-    found: Option<&str>,
-    is_cut: bool,
-    digest: &str,
-    whole: &Result<Whole, String>,
-) -> Text {
-    let all = found.unwrap_or(beginning);
-    let cut = match (is_cut, found, whole) {
-        (true, None, Err(why)) => Some(why.clone()),
-        (true, None, Ok(_)) => Some("the whole could not be read".to_owned()),
-        _ if all.chars().count() > LONGEST => {
-            Some(format!("it has {} bytes: the file at the page of the run has all of them", all.len()))
-        }
-        _ => None,
-    };
-    Text { title, shown: display(all, LONGEST), digest: digest.to_owned(), cut, hides: hides(all), bytes: all.len() }
 }
 
 fn votes(approval: &Approval, me: &str, now: Moment) -> Vec<Vote> {

@@ -39,14 +39,18 @@ impl Read {
     /// As every request.
     pub async fn fetch(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
         let seen = approval(&caller.client, namespace, name).await?;
-        let request = &seen.approval.spec.request;
-        let (run, whole) = tokio::join!(
-            run(&caller.client, namespace, &request.workflow.name),
-            whole::fetch(&caller.client, namespace, &seen.approval)
-        );
+        let workflow = seen.approval.spec.request.workflow.name.clone();
+        let (run, read) =
+            tokio::join!(run(&caller.client, namespace, &workflow), Self::of(state, caller, namespace, seen));
+        Ok(Self { run, ..read })
+    }
+
+    /// Completes what was read of an Approval, except for where its run stands.
+    pub async fn of(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
+        let whole = whole::fetch(&caller.client, namespace, &seen.approval).await;
         let at = clock::now();
         let foreseen = foresee(state, caller, &seen.approval, at).await;
-        Ok(Self { whole: whole.map_err(|error| error.to_string()), run, foreseen, at, seen })
+        Self { whole: whole.map_err(|error| error.to_string()), run: RunNow::default(), foreseen, at, seen }
     }
 }
 
@@ -64,9 +68,9 @@ pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
 }
 
-/// Nothing where it cannot be read: nothing is decided by it. The name is what a request says, and another text than the name of an
-/// object would be another path.
-async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
+/// Returns where a run stands; nothing where it cannot be read, because nothing is decided by it. The name is what a request says:
+/// a text that is no name of an object would be another path.
+pub async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
     if !is_name(workflow) {
         return RunNow::default();
     }

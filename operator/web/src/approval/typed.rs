@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_engine::gate::parameters;
-use signoff_review::{edit::parameters_to_edit, refusal};
+use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
 
 /// The fields of a form, in their order.
 #[derive(Clone, Debug, Default)]
@@ -122,9 +122,22 @@ impl Parameter {
     fn written(&self) -> String {
         match &self.before {
             Value::String(text) => plain_lines(text),
-            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+            other => pretty(other),
         }
     }
+}
+
+/// Returns JSON with line ends and spaces. Characters that are not shown as themselves are escaped: an editor would hide them.
+pub fn pretty(value: &Value) -> String {
+    let mut text = String::new();
+    for c in serde_json::to_string_pretty(value).unwrap_or_default().chars() {
+        if c != '\n' && is_hidden(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// Returns the fields of the editor of a verdict. `reviewed`: the whole of what is reviewed.
@@ -330,6 +343,14 @@ mod tests {
         assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
         assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("not JSON"));
         assert_eq!(modify("{\"a\": null}").unwrap().parameters.unwrap().0["response"], json!({"a": null}));
+    }
+
+    #[test]
+    fn characters_that_hide_are_escaped_in_the_editor_and_mean_the_same() {
+        let value = json!({"note": "a\u{202e}b\u{e0001}c\u{1f600}", "tab": "\t"});
+        let text = pretty(&value);
+        assert!(text.contains(r"a\u202eb\udb40\udc01c"), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
     #[test]

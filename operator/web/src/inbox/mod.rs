@@ -21,6 +21,7 @@ use signoff_api::Moment;
 use signoff_review::clock::distance;
 
 use crate::{
+    approval::model::turn_page,
     error::PageError,
     history::{self, Latest},
     live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting},
@@ -93,6 +94,8 @@ struct Group {
     namespace: String,
     workflow: String,
     requested_by: String,
+    /// The turns of agents of which several calls are listed: the page of each, and the number of calls.
+    turns: Vec<(String, usize)>,
     lines: Vec<Line>,
 }
 
@@ -197,11 +200,24 @@ fn groups(asked: &[&Waiting], at: Moment) -> Vec<Group> {
                 namespace: row.namespace.clone(),
                 workflow: row.workflow.clone(),
                 requested_by: row.requested_by.clone(),
+                turns: Vec::new(),
                 lines: vec![line(one, at)],
             }),
         }
     }
+    for group in &mut groups {
+        group.turns = turns(group);
+    }
     groups
+}
+
+fn turns(group: &Group) -> Vec<(String, usize)> {
+    let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
+    for turn in group.lines.iter().filter_map(|line| line.row.turn.as_deref()) {
+        *calls.entry(turn).or_default() += 1;
+    }
+    let several = calls.into_iter().filter(|(_, count)| *count > 1);
+    several.map(|(turn, count)| (turn_page(&group.namespace, turn), count)).collect()
 }
 
 fn line(one: &Waiting, at: Moment) -> Line {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use signoff_api::{Approval, Moment, Verdict, gate::GateType};
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
 use signoff_expr::text::display;
-use signoff_review::request::consequence;
+use signoff_review::{action, request::consequence};
 
 use crate::session::Me;
 
 /// The longest prompt in a line of the inbox.
 const PROMPT: usize = 240;
+/// The longest tool and target in a line of the inbox.
+const CALL: usize = 200;
 
 /// The facts of an Approval, the same for everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub struct Row {
     pub workflow: String,
     /// The path of the gate.
     pub gate: String,
+    /// The tool and the target of a call, or the agent that asks.
+    pub call: Option<String>,
+    /// The turn of the agent that calls or asks.
+    pub turn: Option<String>,
     /// The type of the gate.
     pub type_: GateType,
     /// The beginning of the author's prompt.
@@ -91,6 +97,11 @@ impl Row {
             name: meta.name.clone().unwrap_or_default(),
             workflow: request.workflow.name.clone(),
             gate: shown(&request.gate.path, 512),
+            call: request.action.as_ref().map(|action| match action::line(request) {
+                Some(line) => shown(&line, CALL),
+                None => format!("Question of {}", shown(&action.agent, 63)),
+            }),
+            turn: request.turn(),
             type_: request.gate.type_,
             prompt: shown(&request.prompt, PROMPT),
             requested_by: shown(request.requested_for.as_ref().unwrap_or(&request.requested_by), 253),

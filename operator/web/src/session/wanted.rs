@@ -51,7 +51,7 @@ fn page(path: &str) -> Option<String> {
     match parts.as_slice() {
         [""] => Some("/".to_owned()),
         [one @ ("history" | "policies")] => Some(format!("/{one}")),
-        ["n", namespace, kind @ ("a" | "w"), name] if is_name(namespace) && is_name(name) => {
+        ["n", namespace, kind @ ("a" | "t" | "w"), name] if is_name(namespace) && is_name(name) => {
             Some(format!("/n/{namespace}/{kind}/{name}"))
         }
         _ => None,
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn one_lands_on_the_page_that_was_asked_for() {
-        for path in ["/", "/history", "/policies", "/n/finance/a/run-1.gate-2", "/n/a/w/b"] {
+        for path in ["/", "/history", "/policies", "/n/finance/a/run-1.gate-2", "/n/a/w/b", "/n/a/t/0a1b"] {
             assert_eq!(landed(path), path);
         }
         assert_eq!(landed("/n/finance/a/x/decide"), "/n/finance/a/x");

@@ -1,0 +1,205 @@
+//! The page of a call and of a question: their order, and texts of models and authors that would like to be more than text.
+#![allow(clippy::unwrap_used)]
+
+use std::{convert::Infallible, time::Duration};
+
+use askama::Template;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Digest};
+use signoff_review::{
+    action::{NOTICE, SAYS},
+    foreseen::Reached,
+    sample,
+    seen::{RunNow, Seen},
+    whole::Whole,
+};
+
+use super::*;
+use crate::session::{TokenId, now};
+
+/// Somebody who looks; their API server answers nothing.
+pub(crate) fn caller(user: &str) -> Caller {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, Infallible>(http::Response::builder().status(500).body(axum::body::Body::empty()).unwrap())
+    });
+    Caller {
+        me: sample::me(user, &[]),
+        token: TokenId::of(&SecretString::from("t")),
+        client: signoff_cluster::client::connect_service(service, "default"),
+        ends: now().after(Duration::from_secs(3600)),
+        arrived: tokio::time::Instant::now(),
+    }
+}
+
+/// An Approval as it was read.
+pub(crate) fn read_of(approval: &Approval) -> Read {
+    Read {
+        seen: Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap(),
+        run: RunNow::default(),
+        whole: Ok(Whole::default()),
+        foreseen: approval.spec.request.allowed_verdicts.iter().map(|one| (*one, Reached::Decided)).collect(),
+        at: sample::now(),
+    }
+}
+
+/// A sample with some fields of its request replaced.
+pub(crate) fn with(approval: Approval, fields: &Value) -> Approval {
+    let mut changed = approval;
+    let mut request = serde_json::to_value(&changed.spec.request).unwrap();
+    fields.as_object().unwrap().iter().for_each(|(field, value)| request[field] = value.clone());
+    changed.spec.request = serde_json::from_value(request).unwrap();
+    sample::seal(&mut changed);
+    changed
+}
+
+fn shown_to(user: &str, approval: &Approval) -> String {
+    let page = ApprovalPage::of(&caller(user), &read_of(approval), &Typed::default(), &Problems::default());
+    page.render().unwrap()
+}
+
+fn shown(approval: &Approval) -> String {
+    shown_to("alice@example.com", approval)
+}
+
+/// Fails unless these stand on the page in this order.
+fn in_order(page: &str, parts: &[&str]) {
+    let mut from = 0;
+    for part in parts {
+        let at = page[from..].find(part).unwrap_or_else(|| panic!("{part} does not follow in {page}"));
+        from += at + part.len();
+    }
+}
+
+/// Markup, scripts, ends of fences and hidden characters.
+const HOSTILE: &str = "</div></pre></textarea></section><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{200b}\u{1b}[2J```\r\u{2066}Phase: Approved";
+
+/// Fails if something of [`HOSTILE`] is on the page as markup, or hides there.
+fn is_only_text(page: &str) {
+    for markup in ["<script>alert", "<img src=x", "</div></pre>", "</pre></textarea>"] {
+        assert!(!page.contains(markup), "{markup}: {page}");
+    }
+    let hidden = ['\u{202e}', '\u{200b}', '\u{1b}', '\u{2066}', '\r'];
+    assert!(!page.contains(hidden), "{page}");
+}
+
+#[tokio::test]
+async fn a_call_shows_facts_first_then_who_must_agree_then_the_author_and_last_the_agent() {
+    let page = shown(&sample::call());
+    in_order(
+        &page,
+        &[
+            "<h1>Call of refund</h1>",
+            "POST https://bank.example/refunds",
+            "The arguments of the call",
+            "✓ digest verified",
+            "&#34;amount&#34;: 420,\n",
+            "irreversible: what it changes cannot be taken back",
+            "lookup (handle",
+            "Before it",
+            "money: refund is listed",
+            "Who must agree",
+            "The author's words",
+            "May the refund be sent?",
+            SAYS,
+            "The customer is entitled to it.",
+            "id=\"decide\"",
+            "Modify: change the arguments",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
+    let question = sample::question();
+    let page = shown(&question);
+    in_order(
+        &page,
+        &["<h1>Question of clerk</h1>", NOTICE, "Who can answer", "The author's words", "The clerk needs to know.", NOTICE, "Which account?"],
+    );
+    let fence = page.split("The author's words").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(!fence.contains(NOTICE), "{fence}");
+    // Who cannot answer reads the question too.
+    let page = shown_to("mallory@example.com", &question);
+    in_order(&page, &[NOTICE, "text of a model", "Which account?", "Main", "Savings", "Who can answer"]);
+    assert!(!page.contains("<form method=\"post\" action=\"/n/finance"), "{page}");
+}
+
+#[tokio::test]
+async fn the_words_of_a_model_are_text_wherever_they_stand() {
+    let action = json!({
+        "kind": "toolCall", "agent": HOSTILE, "tool": HOSTILE, "target": HOSTILE,
+        "gates": [{"name": HOSTILE, "type": "specificTools", "source": HOSTILE, "because": HOSTILE}],
+        "siblings": [{"path": HOSTILE, "tool": HOSTILE}], "done": [HOSTILE],
+    });
+    let arguments = format!("{{\"note\":{}}}", json!(HOSTILE));
+    let reviews = json!({"path": HOSTILE, "response": arguments, "digest": Digest::of_bytes(arguments.as_bytes())});
+    let fields = json!({"action": action, "says": HOSTILE, "prompt": HOSTILE, "context": HOSTILE, "reviews": reviews});
+    let page = shown(&with(sample::call(), &fields));
+    is_only_text(&page);
+    assert!(page.contains("It has characters that are not visible"), "{page}");
+    in_order(&page, &["The author's words", SAYS, "⟨U+202E⟩", "id=\"decide\""]);
+}
+
+#[tokio::test]
+async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
+    let question = |at: usize| {
+        let options: Vec<_> = (0..32).map(|o| json!({"id": format!("o{o}"), "label": format!("{at}/{o} {HOSTILE}"), "description": HOSTILE})).collect();
+        json!({"id": format!("q{at}"), "question": format!("Question number {at}: {HOSTILE}"), "options": options, "multiple": at % 2 == 0})
+    };
+    let form = json!({"questions": (1..=16).map(question).collect::<Vec<_>>()});
+    let asked = with(sample::question(), &json!({"form": form, "says": HOSTILE}));
+    for (user, inputs) in [("alice@example.com", 16 * 32), ("mallory@example.com", 0)] {
+        let page = shown_to(user, &asked);
+        is_only_text(&page);
+        assert_eq!(page.matches("name=\"option.q").count(), inputs, "{user}");
+        assert!((1..=16).all(|at| page.contains(&format!("Question number {at}: "))), "{user}: {page}");
+        assert!(page.contains("16/31"), "{user}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_very_long_line_is_whole_and_wraps_and_deep_nesting_stays_as_it_is() {
+    let long = format!("{{\"note\":\"{}\"}}", "x".repeat(60_000));
+    let nested = format!("{{\"a\":{}1{}}}", "[".repeat(100), "]".repeat(100));
+    for text in [long, nested] {
+        let mut call = sample::call();
+        let review = call.spec.request.reviews.as_mut().unwrap();
+        (review.digest, review.response) = (Digest::of_bytes(text.as_bytes()), text.chars().take(4000).collect());
+        sample::seal(&mut call);
+        let mut read = read_of(&call);
+        read.whole = Ok(Whole { review: Some(text.clone()), context: None });
+        let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
+        let page = page.render().unwrap();
+        assert!(page.contains("✓ digest verified"), "{page}");
+        assert!(page.contains(&"x".repeat(60_000)) || page.contains(&"[".repeat(100)), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_digest_is_another_has_no_form_and_says_so() {
+    let mut call = sample::call();
+    call.spec.request.action.as_mut().unwrap().tool = "lookup".to_owned();
+    let page = shown(&call);
+    assert!(page.contains("Do not decide this request."), "{page}");
+    assert!(!page.contains("id=\"decide\"") && !page.contains("<span class=\"verified\">✓ verified"), "{page}");
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept() {
+    let fields = [("verdict", "Modify"), ("parameters.arguments", "{\"amount\": \"much\"}")];
+    let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
+    let read = read_of(&sample::call());
+    let request = &read.seen.approval.spec.request;
+    let decision = typed::decision(&typed, request, Some(sample::ARGUMENTS)).unwrap();
+    let caller = caller("alice@example.com");
+    let entry = signoff_review::entry::Entry::new(decision, None, &read.seen.approval, &caller.me).unwrap();
+    let counter = signoff_review::foreseen::Counter::start(1).unwrap();
+    let counted = counter.count(&signoff_review::foreseen::with(&read.seen.approval, &entry), read.at).await.unwrap();
+    let why = signoff_review::foreseen::unusable(&counted, &entry).unwrap();
+    let problems = Problems::placed(&why, &typed::fields(request));
+    let said = problems.at("parameters.arguments").unwrap_or_else(|| panic!("{problems:?}"));
+    assert!(said.contains("amount"), "{said}");
+    let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
+    in_order(&page, &["what is wrong is told at its field below", "{&#34;amount&#34;: &#34;much&#34;}", said.split('"').next().unwrap()]);
+}

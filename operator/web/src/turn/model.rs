@@ -1,0 +1,344 @@
+//! What the pages of a turn say: each call with its facts, then the words of others, and one verdict for those that are chosen.
+//!
+//! Pure. It must not offer a verdict that no call takes, nor choose a call that the reader cannot decide.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use signoff_api::Verdict;
+use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
+use signoff_expr::text::display;
+use signoff_review::{
+    action::{self, Fact, SAYS},
+    request::warnings,
+    suggest::CallFlags,
+    text::one_line,
+};
+
+use super::{
+    batch::{Batch, CallOutcome, VERDICTS},
+    read::Turn,
+};
+use crate::{
+    approval::{
+        model::{ASKS_TITLE, LONGEST, mismatch, path, target, turn_page},
+        read::Read,
+        texts::{AskedQuestion, Text, questions, subject},
+        typed::{Problems, Typed},
+    },
+    page::Shell,
+    session::Caller,
+};
+
+/// The page of a turn.
+#[derive(Template)]
+#[template(path = "turn.html")]
+pub struct TurnPage {
+    shell: Shell,
+    action: String,
+    namespace: String,
+    workflow: String,
+    /// The path of the turn in the journal.
+    turn: String,
+    warnings: Vec<(&'static str, String)>,
+    problem: Option<String>,
+    cards: Vec<Card>,
+    /// The other calls of the turn: they run without a decision, or are decided.
+    others: Vec<String>,
+    done: Vec<String>,
+    verdicts: Vec<Button>,
+    says: Option<String>,
+    says_title: &'static str,
+    notice: &'static str,
+    asks_title: &'static str,
+    reason: Field,
+    guidance: Option<Field>,
+    reason_required: bool,
+    /// Names the drafts of this page.
+    draft: String,
+}
+
+/// One call that waits.
+struct Card {
+    name: String,
+    path: String,
+    target: String,
+    gate: String,
+    digest: String,
+    /// Whether the reader can decide it.
+    can_decide: bool,
+    is_chosen: bool,
+    /// Why the reader cannot decide it, or must not.
+    cannot: Option<String>,
+    before: Vec<Fact>,
+    subject: Option<Text>,
+    after: Vec<Fact>,
+    is_question: bool,
+    questions: Vec<AskedQuestion>,
+    prompt: String,
+}
+
+/// The button of a verdict.
+struct Button {
+    verdict: &'static str,
+    label: &'static str,
+    class: &'static str,
+    hint: String,
+}
+
+/// The text of a field, and what is wrong with it.
+struct Field {
+    value: String,
+    problem: Option<String>,
+}
+
+impl TurnPage {
+    /// Returns the page for a reader. `typed` and `problems`: what they sent before, and what was wrong with it.
+    pub fn of(caller: &Caller, turn: &Turn, typed: &Typed, problems: &Problems) -> Self {
+        let chosen: Option<BTreeSet<&str>> = typed
+            .verdict()
+            .map(|_| typed.all("call").filter_map(|call| call.split_once(' ')).map(|(name, _)| name).collect());
+        let cards: Vec<_> =
+            turn.calls.iter().map(|read| card(caller, read, &turn.namespace, chosen.as_ref())).collect();
+        let requests = || turn.calls.iter().map(|read| &read.seen.approval.spec.request);
+        let first = requests().next();
+        let path_of_turn = first.and_then(|one| action::turn_of(&one.gate.path)).map(|(path, _)| path);
+        let workflow = first.map(|one| one.workflow.name.clone()).unwrap_or_default();
+        let decidable: Vec<_> =
+            turn.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide).map(|(read, _)| read).collect();
+        let field = |name: &str| Field {
+            value: typed.text(name).unwrap_or_default(),
+            problem: problems.at(name).cloned(),
+        };
+        let verdicts = buttons(&decidable);
+        let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
+        let mut shell = Shell::of(caller, &format!("A turn of {workflow}"), "inbox");
+        shell.command = Some(CallFlags::default().kubectl(
+            Some(&turn.namespace),
+            &["approve", "list", "--run", if workflow.is_empty() { "RUN" } else { &workflow }],
+        ));
+        let conditions = signoff_api::ApprovalStatus {
+            conditions: turn.run.conditions.clone(),
+            ..signoff_api::ApprovalStatus::default()
+        };
+        // The words of the agent are of its turn: the same beside each call.
+        let says: BTreeSet<_> = requests().filter_map(action::says).collect();
+        Self {
+            shell,
+            action: format!("{}/decide", turn_page(&turn.namespace, &turn.name)),
+            namespace: turn.namespace.clone(),
+            workflow,
+            turn: one_line(path_of_turn.unwrap_or_default(), 512),
+            warnings: warnings(&conditions),
+            problem: problems.of_page(),
+            others: others(turn),
+            done: first.and_then(|one| one.action.as_ref()).map(done).unwrap_or_default(),
+            says: (!says.is_empty()).then(|| display(&says.into_iter().collect::<Vec<_>>().join("\n\n"), LONGEST)),
+            says_title: SAYS,
+            notice: action::NOTICE,
+            asks_title: ASKS_TITLE,
+            reason: field("reason"),
+            guidance: has_defer.then(|| field("guidance")),
+            reason_required: decidable
+                .iter()
+                .any(|read| read.seen.approval.spec.request.require_reason == Some(true)),
+            draft: format!("turn|{}", turn.name),
+            verdicts,
+            cards,
+        }
+    }
+}
+
+fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<&str>>) -> Card {
+    let approval = &read.seen.approval;
+    let request = &approval.spec.request;
+    let name = approval.metadata.name.clone().unwrap_or_default();
+    let broken = read.seen.digest_problem().or_else(|| mismatch(&read.whole));
+    let cannot = broken.or_else(|| {
+        let why = ineligible(approval, &caller.me.voter(), read.at)?;
+        Some(one_line(&why.to_string(), 1000))
+    });
+    let action = request.action.as_ref();
+    let is_question = action::is_question(request);
+    Card {
+        path: path(namespace, &name),
+        target: target(request),
+        gate: one_line(&request.gate.path, 512),
+        digest: request.digest.to_string(),
+        can_decide: cannot.is_none(),
+        is_chosen: cannot.is_none() && chosen.is_none_or(|chosen| chosen.contains(name.as_str())),
+        cannot,
+        before: action.map(action::facts_before).unwrap_or_default(),
+        subject: subject(request, &read.whole),
+        after: action.map(action::facts_of_call).unwrap_or_default(),
+        is_question,
+        questions: if is_question { questions(request) } else { Vec::new() },
+        prompt: display(action::authors_words(request), LONGEST),
+        name,
+    }
+}
+
+/// The verdicts that at least one call takes, each with the calls that do not take it.
+fn buttons(decidable: &[&Read]) -> Vec<Button> {
+    let takes = |read: &Read, verdict| {
+        let status = read.seen.approval.status.clone().unwrap_or_default();
+        allowed_verdicts(&read.seen.approval.spec.request, &status).contains(&verdict)
+    };
+    let one = |verdict: Verdict| {
+        let others: Vec<_> = decidable
+            .iter()
+            .filter(|read| !takes(read, verdict))
+            .map(|read| target(&read.seen.approval.spec.request))
+            .collect();
+        let count = decidable.len() - others.len();
+        let (label, class) = match verdict {
+            Verdict::Approve => ("Approve", "main"),
+            Verdict::Reject => ("Reject", "danger"),
+            Verdict::Abort => ("Abort the run", "danger"),
+            other => (other.name(), ""),
+        };
+        let hint = match (verdict, others.is_empty()) {
+            (_, false) => format!("not for {}", others.join("; ")),
+            (Verdict::Defer, true) => "needs guidance".to_owned(),
+            (_, true) => String::new(),
+        };
+        (count > 0).then(|| Button { verdict: verdict.name(), label, class, hint })
+    };
+    VERDICTS.into_iter().filter_map(one).collect()
+}
+
+/// The calls of the turn that do not wait, as the requests of the others name them.
+fn others(turn: &Turn) -> Vec<String> {
+    let requests = || turn.calls.iter().map(|read| &read.seen.approval.spec.request);
+    let waits: BTreeSet<_> = requests().filter_map(|one| action::turn_of(&one.gate.path)).collect();
+    let mut found: Vec<_> = requests()
+        .filter_map(|one| one.action.as_ref())
+        .flat_map(|action| &action.siblings)
+        .filter_map(|call| {
+            let (path, number) = action::turn_of(&call.path)?;
+            (!waits.contains(&(path, number))).then(|| (number, one_line(&call.tool, 64)))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found.into_iter().map(|(number, tool)| format!("{tool} (call {number})")).collect()
+}
+
+fn done(action: &signoff_api::approval::Action) -> Vec<String> {
+    action.done.iter().map(|one| one_line(one, 256)).collect()
+}
+
+/// The page that shows a verdict on several calls once more.
+#[derive(Template)]
+#[template(path = "turn_confirm.html")]
+pub struct Confirm {
+    shell: Shell,
+    action: String,
+    back: String,
+    verdict: &'static str,
+    class: &'static str,
+    heading: String,
+    calls: Vec<ConfirmedCall>,
+    reason: Option<String>,
+    guidance: Option<String>,
+    fields: Vec<(String, String)>,
+}
+
+/// A call as its confirmation shows it.
+struct ConfirmedCall {
+    target: String,
+    digest: String,
+    comes_to: Option<String>,
+    not_sent: String,
+}
+
+impl Confirm {
+    /// Returns the page. It repeats the fields of the calls that would be sent, and names each entry.
+    pub fn of(caller: &Caller, batch: &Batch<'_>, typed: &Typed) -> Self {
+        let verdict = batch.verdict;
+        let calls = batch.calls.iter().map(|call| ConfirmedCall {
+            target: call.target.clone(),
+            digest: call.digest.clone(),
+            comes_to: call.planned.as_ref().ok().map(|planned| planned.comes_to.clone()),
+            not_sent: call.planned.as_ref().err().cloned().unwrap_or_default(),
+        });
+        let said = |name: &str| typed.text(name).filter(|text| !text.trim().is_empty());
+        let mut fields: Vec<_> = ["verdict", "reason", "guidance"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), typed.get(name)?.to_owned())))
+            .collect();
+        for call in &batch.calls {
+            if let Ok(planned) = &call.planned {
+                fields.push(("call".to_owned(), format!("{} {}", call.name, call.digest)));
+                fields.push(("confirmed".to_owned(), format!("{} {}", call.name, planned.fingerprint())));
+            }
+        }
+        let sent = batch.calls.iter().filter(|call| call.planned.is_ok()).count();
+        let heading = format!("{verdict}: {sent} of {}?", counted(batch.calls.len()));
+        Self {
+            shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
+            action: format!("{}/decide", turn_page(batch.namespace, batch.turn)),
+            back: turn_page(batch.namespace, batch.turn),
+            verdict: verdict.name(),
+            class: if verdict.stops() { "danger" } else { "main" },
+            heading,
+            calls: calls.collect(),
+            reason: said("reason").map(|text| display(&text, LONGEST)),
+            guidance: said("guidance").filter(|_| verdict == Verdict::Defer).map(|text| display(&text, LONGEST)),
+            fields,
+        }
+    }
+}
+
+/// The page that tells the outcome of each call.
+#[derive(Template)]
+#[template(path = "turn_result.html")]
+pub struct Results {
+    shell: Shell,
+    back: String,
+    heading: String,
+    all_recorded: bool,
+    calls: Vec<CallResult>,
+    draft: String,
+}
+
+/// The outcome of one call.
+struct CallResult {
+    target: String,
+    path: String,
+    digest: String,
+    is_recorded: bool,
+    line: String,
+}
+
+impl Results {
+    /// Returns the page. `outcomes`: of each call of the batch, in its order.
+    pub fn of(caller: &Caller, batch: &Batch<'_>, outcomes: Vec<CallOutcome>) -> Self {
+        let recorded = outcomes.iter().filter(|outcome| outcome.is_recorded).count();
+        let calls: Vec<_> = batch
+            .calls
+            .iter()
+            .zip(outcomes)
+            .map(|(call, outcome)| CallResult {
+                target: call.target.clone(),
+                path: path(batch.namespace, &call.name),
+                digest: call.digest.clone(),
+                is_recorded: outcome.is_recorded,
+                line: display(&outcome.line, 4096),
+            })
+            .collect();
+        let heading = format!("{}: {recorded} of {} recorded", batch.verdict, counted(calls.len()));
+        Self {
+            shell: Shell::of(caller, &heading, "inbox"),
+            back: turn_page(batch.namespace, batch.turn),
+            all_recorded: recorded == calls.len(),
+            draft: if recorded > 0 { format!("turn|{}", batch.turn) } else { String::new() },
+            heading,
+            calls,
+        }
+    }
+}
+
+fn counted(calls: usize) -> String {
+    if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") }
+}

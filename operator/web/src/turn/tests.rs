@@ -1,0 +1,101 @@
+//! The page of a turn, its confirmation, and what a batch takes.
+#![allow(clippy::unwrap_used)]
+
+use askama::Template;
+use serde_json::json;
+use signoff_api::{Approval, Digest};
+use signoff_review::{action::NOTICE, sample, seen::RunNow};
+
+use super::*;
+use crate::approval::tests::{caller, read_of, with};
+
+fn call(number: u32, tool: &str, verdicts: &[&str]) -> Approval {
+    let arguments = format!("{{\"number\":{number}}}");
+    with(
+        sample::call(),
+        &json!({
+            "gate": {"name": tool, "type": "specificTools", "path": format!("handle/.turn-2/.call-{number}/.gate"), "visit": 1},
+            "action": {
+                "kind": "toolCall", "agent": "clerk", "tool": tool, "effects": "write", "target": "POST https://bank.example",
+                "siblings": [{"path": "handle/.turn-2/.call-9", "tool": "lookup"}, {"path": "handle/.turn-2/.call-1", "tool": "refund"}],
+            },
+            "reviews": {"path": "x", "response": arguments, "digest": Digest::of_bytes(arguments.as_bytes())},
+            "allowedVerdicts": verdicts,
+        }),
+    )
+}
+
+fn turn(calls: &[Approval]) -> Turn {
+    Turn {
+        namespace: "finance".to_owned(),
+        name: "0a1b2c".to_owned(),
+        calls: calls.iter().map(read_of).collect(),
+        run: RunNow::default(),
+    }
+}
+
+fn shown_to(user: &str, calls: &[Approval], typed: &Typed) -> String {
+    TurnPage::of(&caller(user), &turn(calls), typed, &Problems::default()).render().unwrap()
+}
+
+#[tokio::test]
+async fn every_call_stands_with_its_arguments_and_digest_and_is_chosen() {
+    let calls = [call(1, "refund", &["Approve", "Reject", "Defer"]), call(2, "letter", &["Approve", "Reject"])];
+    let page = shown_to("alice@example.com", &calls, &Typed::default());
+    for one in &calls {
+        let box_of = format!(
+            "<input type=\"checkbox\" name=\"call\" value=\"{} {}\" checked>",
+            one.metadata.name.as_deref().unwrap(),
+            one.spec.request.digest
+        );
+        assert!(page.contains(&box_of), "{box_of}: {page}");
+    }
+    assert!(page.contains("&#34;number&#34;: 1"), "{page}");
+    assert!(page.contains("not for letter: POST https://bank.example"), "Defer is not taken by all: {page}");
+    assert!(page.contains("lookup (call 9)") && !page.contains("refund (call 1)"), "what does not wait: {page}");
+    for absent in ["value=\"Modify\"", "value=\"Respond\"", "value=\"Skip\"", "value=\"Abort\""] {
+        assert!(!page.contains(absent), "{absent}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_reader_cannot_decide_or_that_was_changed_cannot_be_chosen() {
+    let mut changed = call(2, "letter", &["Approve"]);
+    changed.spec.request.prompt = "Something else?".to_owned();
+    let calls = [call(1, "refund", &["Approve"]), changed];
+    let page = shown_to("alice@example.com", &calls, &Typed::default());
+    assert_eq!(page.matches("type=\"checkbox\"").count(), 1, "{page}");
+    assert!(page.contains("do not decide it, and tell the administrators"), "{page}");
+    let page = shown_to("mallory@example.com", &calls, &Typed::default());
+    assert_eq!(page.matches("type=\"checkbox\"").count(), 0, "{page}");
+    assert!(!page.contains("<button type=\"submit\" name=\"verdict\""), "{page}");
+}
+
+#[tokio::test]
+async fn what_was_chosen_and_typed_is_kept_where_something_is_wrong() {
+    let calls = [call(1, "refund", &["Approve"]), call(2, "letter", &["Approve"])];
+    let second = format!("{} x", calls[1].metadata.name.as_deref().unwrap());
+    let fields = [("verdict", "Approve"), ("call", second.as_str()), ("reason", "as agreed")];
+    let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
+    let page = shown_to("alice@example.com", &calls, &typed);
+    assert_eq!(page.matches(" checked>").count(), 1, "{page}");
+    assert!(page.contains("as agreed"), "{page}");
+}
+
+#[tokio::test]
+async fn a_question_in_a_turn_keeps_its_notice_and_is_answered_elsewhere() {
+    let asked = with(
+        sample::question(),
+        &json!({"gate": {"name": "questions", "type": "question", "path": "handle/.turn-2/.call-3/.gate", "visit": 1}}),
+    );
+    let page = shown_to("alice@example.com", &[call(1, "refund", &["Approve", "Skip"]), asked], &Typed::default());
+    assert!(page.contains(NOTICE) && page.contains("Which account?") && page.contains("Answer it on its own page."));
+    assert!(page.contains("not for the question of clerk"), "Approve: {page}");
+    assert!(page.contains("value=\"Skip\""), "{page}");
+}
+
+#[tokio::test]
+async fn a_turn_in_which_nothing_waits_says_so() {
+    let page = shown_to("alice@example.com", &[], &Typed::default());
+    assert!(page.contains("No call of this turn waits") && !page.contains("<form method=\"post\" action=\"/n/"), "{page}");
+}

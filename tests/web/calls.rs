@@ -1,0 +1,215 @@
+//! Calls of tools and questions of agents, decided on the page: what is shown, what is stored, and what the model is told.
+//! They must not decide by any other way than the page.
+
+use serde_json::{Value, json};
+use signoff_api::Approval;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_tests::browser::{Look, Page, css, label, role, text};
+
+use crate::harness::Harness;
+use crate::looks::every_look;
+use crate::runs::{Runs, path, user};
+
+/// The notice above every question.
+const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
+
+/// A run whose agent calls these tools in its first turn. `told`: what a result has to contain for the model to say it again.
+pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
+    let mut replies = vec![json!({"contains": "ACME", "text": "The customer is entitled to it.", "calls": calls})];
+    replies.extend(told.iter().map(|part| json!({"contains": part, "text": format!("told: {part}")})));
+    let tool = |name: &str, step: &str, effects: &str, parameters: Value| {
+        json!({"name": name, "step": step, "effects": effects, "description": format!("The tool {name}."), "parameters": parameters})
+    };
+    let amount = json!({"type": "object", "required": ["amount"], "additionalProperties": false,
+        "properties": {"amount": {"type": "integer", "maximum": 1000}, "note": {"type": "string"}}});
+    let to = json!({"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}});
+    json!({
+        "providers": [{"name": "models", "scripted": {"replies": replies}}],
+        "agents": [{"name": "clerk", "system": "You answer customers.", "tools": ["refund", "letter", "ask-human"]}],
+        "tools": [
+            tool("refund", "send-refund", "irreversible", amount),
+            tool("letter", "send-letter", "write", to),
+        ],
+        "gates": gates,
+        "steps": [
+            {"name": "handle", "agent": {"name": "clerk", "input": "ACME asks about order 4711."}},
+            {"name": "send-refund", "set": {"value": "refunded {{ args.amount }}"}},
+            {"name": "send-letter", "set": {"value": "sent to {{ args.to }}"}},
+        ],
+    })
+}
+
+/// A gate that asks alice about refunds of more than 50.
+fn money(allowed: &Value) -> Value {
+    json!([{"name": "money", "type": "custom", "condition": "tool != 'refund' || args.amount > 50",
+        "hitl": {"prompt": "May the refund be sent?", "approvers": [user("alice")], "allowedVerdicts": allowed}}])
+}
+
+fn questions() -> Value {
+    json!([{"name": "questions", "type": "question", "hitl": {"prompt": "The clerk needs to know.", "approvers": [user("alice")]}}])
+}
+
+/// A run that asks, and alice at the page of its request.
+async fn asks(harness: &Harness, runs: &Runs, name: &str, spec: Value) -> (Page, Approval) {
+    runs.start_as("dana", name, spec).await;
+    let asked = runs.asked(name).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    (page, asked)
+}
+
+async fn confirms(page: &Page, verdict: &str, target: &str) {
+    page.wait(role("heading", &format!("{verdict}: {target}?"))).await.unwrap();
+    page.click(role("button", verdict)).await.unwrap();
+    page.wait(role("heading", "Decisions so far")).await.unwrap();
+}
+
+const REFUND: &str = "refund: a text of this run";
+
+#[tokio::test]
+async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_call_runs() {
+    let (harness, [runs]) = Harness::with_runs(["verdicts"]).await.unwrap();
+    let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
+    let all = json!(["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]);
+    for (name, verdict, told) in [
+        ("approved", "Approve", "refunded 420"),
+        ("rejected", "Reject", "Denied by a human: too much"),
+        ("skipped", "Skip", "Skipped by a human"),
+        ("deferred", "Defer", "Not now. Try another approach: ask for less"),
+    ] {
+        let (page, asked) = asks(&harness, &runs, name, agent(&calls, &money(&all), &[told])).await;
+        match verdict {
+            "Defer" => {
+                page.click(text("Defer: not now, with guidance for the agent")).await.unwrap();
+                page.fill(css("#guidance"), "ask for less").await.unwrap();
+            }
+            _ => page.fill(css("#reason"), "too much").await.unwrap(),
+        }
+        page.tab_to(&format!("button {verdict}"), 40).await.unwrap();
+        page.press("Enter").await.unwrap();
+        confirms(&page, verdict, REFUND).await;
+        assert_eq!(runs.result(name).await, format!("told: {told}"));
+        let decision = runs.decision(&asked, "alice").await;
+        assert_eq!((&decision["verdict"], &decision["requestDigest"]), (&json!(verdict), &json!(asked.spec.request.digest)));
+        let steps = runs.ended(name).await.status.unwrap().steps;
+        assert_eq!(steps.iter().any(|step| step.path.ends_with("/send-refund")), verdict == "Approve", "{name}");
+        page.close().await.unwrap();
+    }
+    let (page, _) = asks(&harness, &runs, "aborted", agent(&calls, &money(&all), &[])).await;
+    page.click(role("button", "Abort the run")).await.unwrap();
+    confirms(&page, "Abort", REFUND).await;
+    assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);
+}
+
+#[tokio::test]
+async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
+    let (harness, [runs]) = Harness::with_runs(["edited"]).await.unwrap();
+    let calls = json!([{"tool": "refund", "arguments": {"amount": 420, "note": "as agreed"}}]);
+    let told = r#"This ran: {"amount":40,"note":"as agreed"}"#;
+    let gates = money(&json!(["Approve", "Modify", "Reject"]));
+    let (page, asked) = asks(&harness, &runs, "edited", agent(&calls, &gates, &[told])).await;
+    page.click(text("Modify: change the arguments; the gates of the new call ask")).await.unwrap();
+    let field = css("#modify-arguments");
+    assert_eq!(page.value(&field).await.unwrap(), "{\n  \"amount\": 420,\n  \"note\": \"as agreed\"\n}");
+    for (slip, said) in [("{\"amount\": 4000}", "amount"), ("{\"amount\": 40, \"to\": \"me\"}", "to"), ("{amount: 40}", "not JSON")] {
+        page.fill(&field, slip).await.unwrap();
+        page.click(role("button", "See the difference")).await.unwrap();
+        page.wait(text(said).inside("#modify-arguments-problem")).await.unwrap();
+        page.wait(text("Nothing was sent.")).await.unwrap();
+        assert_eq!(page.value(&field).await.unwrap(), slip, "the draft is kept");
+    }
+    page.accessible().await.unwrap();
+    page.screenshot("call-problem").await.unwrap();
+    page.fill(&field, "{\n  \"amount\": 40,\n  \"note\": \"as agreed\"\n}").await.unwrap();
+    page.click(role("button", "See the difference")).await.unwrap();
+    page.wait(role("heading", &format!("Modify: {REFUND}?"))).await.unwrap();
+    let difference = page.text(css(".difference")).await.unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(difference.contains("removed: \"amount\": 420, + added: \"amount\": 40,"), "{difference}");
+    page.accessible().await.unwrap();
+    page.screenshot("call-edited").await.unwrap();
+    confirms(&page, "Modify", REFUND).await;
+    let parameters = json!({"arguments": {"amount": 40, "note": "as agreed"}});
+    assert_eq!(runs.decision(&asked, "alice").await["parameters"], parameters);
+    assert_eq!(runs.result("edited").await, format!("told: {told}"));
+}
+
+#[tokio::test]
+async fn an_answer_in_the_place_of_a_call_is_its_result() {
+    let (harness, [runs]) = Harness::with_runs(["instead"]).await.unwrap();
+    let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
+    let gates = money(&json!(["Approve", "Respond"]));
+    let (page, _) = asks(&harness, &runs, "instead", agent(&calls, &gates, &["paid by hand"])).await;
+    page.click(text("Respond: answer the question")).await.unwrap();
+    page.fill(label("Answer: text"), "paid by hand").await.unwrap();
+    page.click(role("button", "Respond")).await.unwrap();
+    confirms(&page, "Respond", REFUND).await;
+    assert_eq!(runs.result("instead").await, "told: paid by hand");
+    let steps = runs.ended("instead").await.status.unwrap().steps;
+    assert!(!steps.iter().any(|step| step.path.ends_with("/send-refund")), "the call did not run");
+}
+
+/// A question of an agent with two parts.
+fn channel() -> Value {
+    json!([{"tool": "ask-human", "arguments": {"questions": [
+        {"id": "channel", "question": "How shall I tell ACME?", "options": [{"label": "By mail"}, {"label": "By phone"}]},
+        {"id": "when", "question": "When?", "allowSkip": true},
+    ]}}])
+}
+
+#[tokio::test]
+async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_above_it() {
+    let (harness, [runs]) = Harness::with_runs(["questions"]).await.unwrap();
+    let told = r#"{"answers":{"channel":"By mail","when":"on Monday"}}"#;
+    let (page, asked) = asks(&harness, &runs, "answered", agent(&channel(), &questions(), &[told])).await;
+    page.wait(role("heading", "Question of clerk")).await.unwrap();
+    page.wait(text(NOTICE).nth(1)).await.unwrap();
+    page.check(label("By mail"), true).await.unwrap();
+    page.fill(label("Question 2 of 2: text"), "on Monday").await.unwrap();
+    page.click(role("button", "Respond")).await.unwrap();
+    page.wait(text(NOTICE)).await.unwrap();
+    confirms(&page, "Respond", "the question of clerk").await;
+    let answers = json!({"q1": {"options": ["o1"]}, "q2": {"text": "on Monday"}});
+    assert_eq!(runs.decision(&asked, "alice").await["answers"], answers);
+    assert_eq!(runs.result("answered").await, format!("told: {told}"));
+    // What was asked stays on the page.
+    page.reload().await.unwrap();
+    page.wait(text("How shall I tell ACME?")).await.unwrap();
+    page.close().await.unwrap();
+
+    let (page, _) = asks(&harness, &runs, "skipped", agent(&channel(), &questions(), &["Skipped by a human"])).await;
+    page.click(role("button", "Skip")).await.unwrap();
+    confirms(&page, "Skip", "the question of clerk").await;
+    assert_eq!(runs.result("skipped").await, "told: Skipped by a human");
+    page.close().await.unwrap();
+
+    let (page, _) = asks(&harness, &runs, "aborted", agent(&channel(), &questions(), &[])).await;
+    page.click(role("button", "Abort the run")).await.unwrap();
+    confirms(&page, "Abort", "the question of clerk").await;
+    assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);
+}
+
+#[tokio::test]
+async fn a_call_and_a_question_are_accessible_and_fit_in_every_look() {
+    let (harness, [runs]) = Harness::with_runs(["agents"]).await.unwrap();
+    let note = "as agreed by phone, ".repeat(12) + &"averylongword".repeat(30);
+    let calls = json!([
+        {"tool": "refund", "arguments": {"amount": 420, "note": note}}, {"tool": "letter", "arguments": {"to": "ACME"}},
+    ]);
+    let gates = money(&json!(["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]));
+    runs.start_as("dana", "call", agent(&calls, &gates, &[])).await;
+    let asked = runs.asks_all("call", 2).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked[0]))).await.unwrap();
+    every_look(&page, "call").await;
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)").await.unwrap();
+    every_look(&page, "call-open").await;
+    runs.start_as("dana", "question", agent(&channel(), &questions(), &[])).await;
+    let asked = runs.asked("question").await;
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    every_look(&page, "question").await;
+    let other = harness.signed_in("bob", &Look::default()).await.unwrap();
+    other.goto(&harness.at(&path(&asked))).await.unwrap();
+    other.wait(text("How shall I tell ACME?")).await.unwrap();
+    every_look(&other, "question-of-others").await;
+    harness.content(&page).await.unwrap();
+}
