@@ -77,6 +77,7 @@ fn call(dice: &mut Dice, at: usize, what: &Value) -> Value {
         (_, 0) => (*dice.pick(&MALFORMED)).to_owned(),
         (_, 1) => r#"{"amount": "much"}"#.to_owned(),
         ("ask-human", _) => json!({"questions": [{"question": format!("Which of {}?", dice.below(3))}]}).to_string(),
+        ("fetch", n) if n < 9 => json!({"host": dice.pick(&["one.test", "two.test", "three.test"])}).to_string(),
         // Equal ones in another order and another form.
         (_, 2) => format!(r#"{{ "to": "ACME", "amount": {}.0 }}"#, dice.below(5)),
         _ => format!(r#"{{"amount":{}}}"#, dice.below(5)),

@@ -18,6 +18,9 @@ pub struct Made {
 pub fn make(dice: &mut Dice) -> Made {
     let policies = policies(dice);
     let mut gates = gates(dice);
+    if json!(policies).to_string().contains("requireGate") {
+        gates.push(json!({"name": "every", "type": "toolExecution", "hitl": hitl(dice, &[json!([])])}));
+    }
     let answers = [json!(["Respond", "Skip", "Abort"]), json!(["Respond", "Skip", "Reject", "Abort"])];
     gates.push(json!({"name": "questions", "type": "question", "hitl": hitl(dice, &answers)}));
     if dice.one_in(2) {
@@ -32,7 +35,7 @@ pub fn make(dice: &mut Dice) -> Made {
         let all = [json!(["Approve", "Reject"]), json!(["Approve", "Skip", "Retry", "Reject"])];
         gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell"])], "hitl": hitl_once(dice, &all)}));
     }
-    let names = ["lookup", "pay", "mail", "note"];
+    let names = ["lookup", "fetch", "pay", "mail", "note"];
     let mut own = |extra: &[&str]| {
         let mut tools = match dice.below(4) {
             0 => vec!["*".to_owned()],
@@ -101,6 +104,7 @@ fn flow(dice: &mut Dice) -> Vec<Value> {
 fn steps_of_tools(dice: &mut Dice) -> Vec<Value> {
     let mut all = vec![
         json!({"name": "find", "http": {"url": "http://orders.test/", "headers": {"X-Arguments": "{{ args }}"}}}),
+        json!({"name": "get", "http": {"url": "http://{{ args.host }}/", "headers": {"X-Arguments": "{{ args }}"}}}),
         json!({"name": "pay", "http": {"method": "POST", "url": "http://pay.test/", "body": "{{ args }}"}}),
         json!({"name": "tell", "http": {"method": "PUT", "url": "http://mail.test/", "body": "{{ args }}"}}),
         json!({"name": "jot", "set": {"value": "noted {{ args }}"}}),
@@ -132,6 +136,7 @@ fn tools(dice: &mut Dice) -> Value {
     let any = json!({"type": "object"});
     json!([
         tool("lookup", "find", &any, &["read", "read", ""]),
+        tool("fetch", "get", &any, &["read", ""]),
         tool("pay", "pay", &amount, &["irreversible", ""]),
         tool("mail", "tell", &any, &["write", "read"]),
         tool("note", "jot", &any, &["", "read"]),
@@ -228,18 +233,38 @@ fn hitl_once(dice: &mut Dice, verdicts: &[Value]) -> Value {
     hitl
 }
 
-/// What an administrator demands: a gate of their own people before requests or turns, or their people at every gate.
+/// What an administrator demands: gates of their own people before steps or calls, their people at every gate, or rules for tools.
 fn policies(dice: &mut Dice) -> Vec<Value> {
     let people: Vec<_> = OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect();
-    let hitl = json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": ["Approve", "Skip", "Reject", "Retry"], "timeout": {"after": "1h"}});
+    let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});
     let kinds = *dice.pick(&["http", "http", "agent", "egress"]);
-    let release = json!({"steps": [{"name": "release", "before": {"kinds": [kinds]}, "hitl": hitl}]});
+    let release = hitl(json!(["Approve", "Skip", "Reject", "Retry"]));
+    let release = json!({"steps": [{"name": "release", "before": {"kinds": [kinds]}, "hitl": release}]});
+    let meant = [
+        Value::Null,
+        json!({"changes": true}),
+        json!({"methods": ["POST", "PUT"]}),
+        json!({"hosts": ["mail.test", "one.test"]}),
+        json!({"kinds": ["agent", "set"]}),
+    ];
+    let mut before = json!({"kinds": ["tool"]});
+    if let calls @ Value::Object(_) = dice.pick(&meant) {
+        before["calls"] = calls.clone();
+    }
+    let calls = hitl(json!(["Approve", "Modify", "Skip", "Reject"]));
+    let calls = json!({"steps": [{"name": "calls", "before": before, "hitl": calls}]});
     let deciders = json!({"gates": {"deciders": {"approvers": people}, "allowContinueAfterReject": true}});
     let careful = json!({"gates": {"excludeRequester": true}});
-    match dice.below(6) {
+    let never = json!({"tools": {"never": [{"hosts": ["two.test"]}]}});
+    let required = json!({"tools": {"requireGate": true}});
+    match dice.below(10) {
         0 => vec![release],
         1 => vec![deciders],
         2 => vec![release, careful],
+        3 => vec![calls],
+        4 => vec![calls, never],
+        5 => vec![calls, release],
+        6 => vec![never, required],
         _ => Vec::new(),
     }
 }

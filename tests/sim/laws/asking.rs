@@ -1,4 +1,4 @@
-//! Which gates ask about a call, decided once more from the spec alone: what the laws compare the operator with.
+//! Which gates ask about a call, and which calls policies forbid, decided once more: what the laws compare the operator with.
 //!
 //! **Invariant:** nothing here is code of the engine but the language of conditions.
 
@@ -7,26 +7,50 @@ use signoff_expr::{Condition, Scope};
 
 use crate::ending::list;
 
-/// A call of a tool that ran, or that would.
+/// A call of a tool that ran.
 pub struct ToolCall<'a> {
     pub agent: &'a str,
     pub tool: &'a Value,
+    /// The step of the tool.
+    pub step: &'a Value,
     pub arguments: &'a Value,
 }
 
 /// A gate that asks, with the name that its request has.
 pub struct AskingGate<'a> {
     pub name: String,
+    /// The policy that added it; null where it is the author's.
+    pub source: &'a Value,
     pub hitl: &'a Value,
 }
 
-/// The gates of a spec that ask about a call.
-pub fn gates<'a>(spec: &'a Value, call: &ToolCall<'_>) -> Vec<AskingGate<'a>> {
+/// The gates that ask about a call: those of the spec, and those that policies added.
+pub fn gates<'a>(spec: &'a Value, added: &'a Value, call: &ToolCall<'_>) -> Vec<AskingGate<'a>> {
     let of_entry = |gate: &'a Value| {
         let parts = parts(gate).into_iter();
-        parts.filter(|part| asks(part, call)).map(|part| AskingGate { name: part.name, hitl: &gate["hitl"] })
+        let asks = parts.filter(|part| asks(part, call));
+        asks.map(|part| AskingGate { name: part.name, source: &Value::Null, hitl: &gate["hitl"] })
     };
-    list(&spec["gates"]).flat_map(of_entry).collect()
+    let of_policy = |added: &'a Value| {
+        let (step, before) = (&added["step"], &added["step"]["before"]);
+        let asks = list(&before["kinds"]).any(|kind| kind == "tool") && is_meant(&before["calls"], call);
+        let name = step["name"].as_str().unwrap_or_default().to_owned();
+        asks.then_some(AskingGate { name, source: &added["source"], hitl: &step["hitl"] })
+    };
+    list(&spec["gates"]).flat_map(of_entry).chain(list(added).filter_map(of_policy)).collect()
+}
+
+/// Whether a rule of a policy is about a call: by its kind, method and host, and by what it can change.
+pub fn is_meant(rule: &Value, call: &ToolCall<'_>) -> bool {
+    let step = call.step;
+    let kind = ["http", "agent", "set"].into_iter().find(|kind| step[*kind].is_object()).unwrap_or_default();
+    let method = if kind == "http" { step["http"]["method"].as_str().unwrap_or("GET") } else { "" };
+    let url = step["http"]["url"].as_str().unwrap_or_default();
+    let url = url.replace("{{ args.host }}", call.arguments["host"].as_str().unwrap_or_default());
+    let host = url.split('/').nth(2).unwrap_or_default();
+    let reads = matches!(method, "GET" | "HEAD") && call.tool["effects"] == "read";
+    let one = |field: &str, found: &str| rule[field].is_null() || list(&rule[field]).any(|entry| entry == found);
+    one("kinds", kind) && one("methods", method) && one("hosts", host) && !(rule["changes"] == true && reads)
 }
 
 /// One gate: an entry of the spec, or a part of its preset.

@@ -9,9 +9,8 @@ use serde_json::Value;
 use signoff_tests::sim::{Effect, Verb};
 
 use super::{
-    asking::{self, ToolCall},
-    status_in,
-    witness::{Ran, Witness, action, call_of, decided_at, is_turn, kept, path, text, text_of},
+    asking, status_in,
+    witness::{Ran, Witness, action, call_of, decided_at, is_turn, kept, path, text, text_of, without_visit},
 };
 use crate::{
     ending::{digest, list},
@@ -40,10 +39,12 @@ pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
     let ran = witness.ran()?;
     for one in &ran {
         what_a_gate_asks_about_was_approved(&witness, one)?;
+        what_a_policy_forbids_is_not_called(&witness, one)?;
         what_people_rejected_is_not_tried_again(&witness, &one.call, one.tool(), &one.text, "ran")?;
     }
     for approval in witness.approvals.iter().filter(|approval| action(approval)["kind"] == "toolCall") {
-        let (call, _) = call_of(path(approval)).unwrap_or_default();
+        // Whether a rejected tool goes on is asked at `.error`.
+        let Some((call, ".gate")) = call_of(without_visit(path(approval))) else { continue };
         let text = text(&approval["spec"]["request"]["reviews"]["response"]);
         let tool = text_of(action(approval), "tool");
         what_people_rejected_is_not_tried_again(&witness, call, tool, text, "was asked about")?;
@@ -55,8 +56,7 @@ pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
 
 /// **Law:** no gated call runs without a human outcome for exactly those bytes, at every gate that asks.
 fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
-    let call = ToolCall { agent: ran.agent, tool: ran.tool, arguments: &ran.arguments };
-    for gate in asking::gates(&witness.spec, &call) {
+    for gate in asking::gates(&witness.spec, &witness.added, &ran.of(witness)) {
         let approves = |approval: &&Value| {
             let outcome = &approval["status"]["outcome"];
             let request = &approval["spec"]["request"];
@@ -64,7 +64,8 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
                 && outcome["source"] == "Human"
                 && request["reviews"]["digest"] == digest(&ran.text)
                 && request["action"]["tool"] == ran.tool()
-                && list(&request["action"]["gates"]).any(|one| one["name"] == gate.name)
+                && list(&request["action"]["gates"])
+                    .any(|one| one["name"] == gate.name && one["source"] == *gate.source)
                 && decided_at(approval).is_some_and(|at| at <= ran.at)
                 && are_enough(gate.hitl, &gate.name, approval)
         };
@@ -82,6 +83,15 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
         }
     }
     Ok(())
+}
+
+/// **Law:** no agent makes a call that a policy forbids, whoever would approve it.
+fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
+    let never = witness.policies.iter().flat_map(|policy| list(&policy["spec"]["tools"]["never"]));
+    match never.into_iter().find(|rule| asking::is_meant(rule, &ran.of(witness))) {
+        Some(rule) => Err(format!("{} called {} with {}, and a policy forbids {rule}", ran.call, ran.tool(), ran.text)),
+        None => Ok(()),
+    }
 }
 
 /// Whether the people who decided are enough for a gate, by what its author wrote.
@@ -120,8 +130,8 @@ fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
 
 /// **Law:** whoever gave the arguments of a call is no approver of it.
 fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String> {
-    let calls: BTreeSet<_> = witness.approvals.iter().filter_map(|approval| call_of(path(approval))).collect();
-    for (call, _) in calls {
+    let calls = witness.approvals.iter().filter_map(|approval| Some(call_of(path(approval))?.0));
+    for call in calls.collect::<BTreeSet<_>>() {
         let mut editors = BTreeSet::new();
         for approval in witness.asked(call) {
             let outcome = &approval["status"]["outcome"];
@@ -137,7 +147,8 @@ fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String
     Ok(())
 }
 
-/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor is a tool after three rejections.
+/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor does a further call of a tool after
+/// three rejections, unless people said that it goes on.
 fn what_people_rejected_is_not_tried_again(
     witness: &Witness,
     call: &str,
@@ -152,17 +163,26 @@ fn what_people_rejected_is_not_tried_again(
     let turns: BTreeSet<_> = witness.turns_at(place).map(|turn| (turn.key.path.as_str(), turn.key.attempt)).collect();
     let is_turn = |r: &Value| turns.iter().any(|(path, attempt)| r["path"] == *path && r["attempt"] == *attempt);
     let Some(turn_ended) = done(&is_turn) else { return Ok(()) };
-    let rejected = witness.approvals.iter().filter(|approval| {
-        let known = done(&|r| r["path"] == path(approval)).is_some_and(|done| done < turn_ended);
-        known && approval["status"]["outcome"]["verdict"] == "Reject" && action(approval)["tool"] == tool
-    });
-    let rejected: Vec<_> = rejected.collect();
-    let same = rejected.iter().find(|approval| approval["spec"]["request"]["reviews"]["digest"] == digest(arguments));
-    match (same, rejected.len()) {
-        (Some(same), _) => {
-            Err(format!("{call}, {tool} with {arguments}, {what}, and {} rejected it before", path(same)))
-        }
-        (None, 3..) => Err(format!("{call}, {tool} with {arguments}, {what} after {} rejections", rejected.len())),
+    let decided_as = |verdict: &'static str| {
+        let of_tool = witness.approvals.iter().filter(move |approval| {
+            action(approval)["tool"] == tool && approval["status"]["outcome"]["verdict"] == verdict
+        });
+        of_tool.filter_map(|approval| Some((done(&|r| r["path"] == path(approval))?, approval)))
+    };
+    let rejected: Vec<_> = decided_as("Reject").filter(|(done, _)| *done < turn_ended).collect();
+    let is_same = |approval: &Value| approval["spec"]["request"]["reviews"]["digest"] == digest(arguments);
+    if let Some((_, same)) = rejected.iter().find(|(_, approval)| is_same(approval)) {
+        return Err(format!("{call}, {tool} with {arguments}, {what}, and {} rejected it before", path(same)));
+    }
+    let goes_on: Vec<_> =
+        decided_as("Retry").filter(|(_, approval)| approval["status"]["outcome"]["source"] == "Human").collect();
+    let of_this_call = format!("{call}/.error");
+    if goes_on.iter().any(|(_, approval)| without_visit(path(approval)) == of_this_call) {
+        return Ok(());
+    }
+    let last = goes_on.iter().map(|(done, _)| *done).filter(|done| *done < turn_ended).max();
+    match rejected.iter().filter(|(done, _)| Some(*done) > last).count() {
+        count @ 3.. => Err(format!("{call}, {tool} with {arguments}, {what} after {count} rejections")),
         _ => Ok(()),
     }
 }

@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use signoff_api::digest::canonical;
-use signoff_tests::sim::Effect;
+use signoff_api::{ClusterApprovalPolicy, digest::canonical};
+use signoff_tests::sim::{Effect, Resource};
 
-use super::asking;
+use super::asking::{self, ToolCall};
 use crate::{
     ending::{list, records},
     harness::Harness,
@@ -22,6 +22,10 @@ const WHOLE: &str = "{{ args }}";
 /// What is known of a run from the outside.
 pub struct Witness {
     pub spec: Value,
+    /// The gates that policies added.
+    pub added: Value,
+    /// The policies as they are.
+    pub policies: Vec<Value>,
     /// The records of the journal.
     pub records: Value,
     /// Everything that reached the world, in order; paths without the name of the run.
@@ -47,6 +51,12 @@ impl Ran<'_> {
     pub fn tool(&self) -> &str {
         text_of(self.tool, "name")
     }
+
+    /// The call, for the rules about it.
+    pub fn of<'a>(&'a self, witness: &'a Witness) -> ToolCall<'a> {
+        let step = list(&witness.spec["steps"]).find(|step| step["name"] == self.tool["step"]);
+        ToolCall { agent: self.agent, tool: self.tool, step: step.unwrap_or(&Value::Null), arguments: &self.arguments }
+    }
 }
 
 impl Witness {
@@ -62,6 +72,8 @@ impl Witness {
             effects: harness.world.effects().into_iter().filter_map(own).collect(),
             approvals: harness.approvals().into_iter().filter(asks).collect(),
             records: records(harness, &workflow["status"]),
+            policies: harness.server.values(&Resource::of::<ClusterApprovalPolicy>(), None),
+            added: workflow["status"]["addedSteps"].clone(),
             spec: workflow["spec"].clone(),
         }
     }

@@ -52,9 +52,11 @@ fn decided(run: &Run<'_>, seen: i64, tool: &PlannedTool, verdict: Verdict) -> Ve
     state.journal.records().iter().filter(is_meant).cloned().collect()
 }
 
-/// The number of rejected calls of a tool since people last said that it goes on.
+/// The number of rejected calls of a tool since people last said that it goes on. A timeout that asks again does not say so.
 fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
-    let last = decided(run, seen, tool, Verdict::Retry).iter().filter_map(|record| record.done).max();
+    let by_people = |r: &&StepRecord| r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout);
+    let goes_on = decided(run, seen, tool, Verdict::Retry);
+    let last = goes_on.iter().filter(by_people).filter_map(|record| record.done).max();
     rejected(run, seen, tool).iter().filter(|record| record.done > last).count()
 }
 
