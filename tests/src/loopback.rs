@@ -81,11 +81,13 @@ impl Drop for Loopback {
 }
 
 /// Returns an answer of JSON.
+#[must_use]
 pub fn json(value: &Value) -> Response {
     ([("content-type", "application/json")], value.to_string()).into_response()
 }
 
 /// Returns an answer of text.
+#[must_use]
 pub fn text(status: u16, text: impl Into<String>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, text.into()).into_response()

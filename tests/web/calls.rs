@@ -17,9 +17,7 @@ const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter 
 pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
     let mut replies = vec![json!({"contains": "ACME", "text": "The customer is entitled to it.", "calls": calls})];
     replies.extend(told.iter().map(|part| json!({"contains": part, "text": format!("told: {part}")})));
-    let tool = |name: &str, step: &str, effects: &str, parameters: Value| {
-        json!({"name": name, "step": step, "effects": effects, "description": format!("The tool {name}."), "parameters": parameters})
-    };
+    let tool = |name: &str, step: &str, effects: &str, parameters: Value| json!({"name": name, "step": step, "effects": effects, "description": format!("The tool {name}."), "parameters": parameters});
     let amount = json!({"type": "object", "required": ["amount"], "additionalProperties": false,
         "properties": {"amount": {"type": "integer", "maximum": 1000}, "note": {"type": "string"}}});
     let to = json!({"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}});
@@ -90,7 +88,10 @@ async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_
         confirms(&page, verdict, REFUND).await;
         assert_eq!(runs.result(name).await, format!("told: {told}"));
         let decision = runs.decision(&asked, "alice").await;
-        assert_eq!((&decision["verdict"], &decision["requestDigest"]), (&json!(verdict), &json!(asked.spec.request.digest)));
+        assert_eq!(
+            (&decision["verdict"], &decision["requestDigest"]),
+            (&json!(verdict), &json!(asked.spec.request.digest))
+        );
         let steps = runs.ended(name).await.status.unwrap().steps;
         assert_eq!(steps.iter().any(|step| step.path.ends_with("/send-refund")), verdict == "Approve", "{name}");
         page.close().await.unwrap();
@@ -111,7 +112,9 @@ async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
     page.click(text("Modify: change the arguments; the gates of the new call ask")).await.unwrap();
     let field = css("#modify-arguments");
     assert_eq!(page.value(&field).await.unwrap(), "{\n  \"amount\": 420,\n  \"note\": \"as agreed\"\n}");
-    for (slip, said) in [("{\"amount\": 4000}", "amount"), ("{\"amount\": 40, \"to\": \"me\"}", "to"), ("{amount: 40}", "not JSON")] {
+    for (slip, said) in
+        [("{\"amount\": 4000}", "amount"), ("{\"amount\": 40, \"to\": \"me\"}", "to"), ("{amount: 40}", "not JSON")]
+    {
         page.fill(&field, slip).await.unwrap();
         page.click(role("button", "See the difference")).await.unwrap();
         page.wait(text(said).inside("#modify-arguments-problem")).await.unwrap();

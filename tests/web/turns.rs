@@ -63,7 +63,9 @@ async fn stored(runs: &Runs, asked: &[Approval], verdict: &str, reason: &str) {
 async fn one_verdict_decides_the_calls_of_a_turn_by_one_vote_each_with_and_without_scripts() {
     let (harness, [runs]) = Harness::with_runs(["turn"]).await.unwrap();
     let small = Look::default().small();
-    for (name, look) in [("scripts", Look::default()), ("plain", Look::default().without_scripts()), ("keyboard", small)] {
+    for (name, look) in
+        [("scripts", Look::default()), ("plain", Look::default().without_scripts()), ("keyboard", small)]
+    {
         let asked = waits(&runs, name, &["refunded 17"]).await;
         let page = from_the_inbox(&harness, &asked[0], &look).await;
         for one in &asked {

@@ -13,7 +13,7 @@ use super::{
     confirm::{confirm, fingerprint},
     model::{self, ApprovalPage},
     read::Read,
-    send::{Sender, NotSent, entry},
+    send::{NotSent, Sender, entry},
     typed::Typed,
 };
 use crate::{error::PageError, page, session::Caller, state::PageState};
@@ -53,4 +53,3 @@ pub async fn decide(
         Err(not_sent) => Ok(again(not_sent)),
     }
 }
-

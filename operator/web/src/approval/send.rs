@@ -84,7 +84,12 @@ pub(crate) struct Sender<'a> {
 
 impl Sender<'_> {
     /// Tries an entry at the API server, and returns what it would come to.
-    pub(crate) async fn attempt(&self, state: &PageState, read: &Read, entry: &Entry) -> Result<Result<Reached, NotSent>, PageError> {
+    pub(crate) async fn attempt(
+        &self,
+        state: &PageState,
+        read: &Read,
+        entry: &Entry,
+    ) -> Result<Result<Reached, NotSent>, PageError> {
         let request = &read.seen.approval.spec.request;
         let counted = state.counter.count(&foreseen::with(&read.seen.approval, entry), read.at).await;
         let unusable = match &counted {

@@ -115,7 +115,15 @@ async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
     let page = shown(&question);
     in_order(
         &page,
-        &["<h1>Question of clerk</h1>", NOTICE, "Who can answer", "The author's words", "The clerk needs to know.", NOTICE, "Which account?"],
+        &[
+            "<h1>Question of clerk</h1>",
+            NOTICE,
+            "Who can answer",
+            "The author's words",
+            "The clerk needs to know.",
+            NOTICE,
+            "Which account?",
+        ],
     );
     let fence = page.split("The author's words").nth(1).unwrap().split("</section>").next().unwrap();
     assert!(!fence.contains(NOTICE), "{fence}");
@@ -144,7 +152,9 @@ async fn the_words_of_a_model_are_text_wherever_they_stand() {
 #[tokio::test]
 async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
     let question = |at: usize| {
-        let options: Vec<_> = (0..32).map(|o| json!({"id": format!("o{o}"), "label": format!("{at}/{o} {HOSTILE}"), "description": HOSTILE})).collect();
+        let options: Vec<_> = (0..32)
+            .map(|o| json!({"id": format!("o{o}"), "label": format!("{at}/{o} {HOSTILE}"), "description": HOSTILE}))
+            .collect();
         json!({"id": format!("q{at}"), "question": format!("Question number {at}: {HOSTILE}"), "options": options, "multiple": at % 2 == 0})
     };
     let form = json!({"questions": (1..=16).map(question).collect::<Vec<_>>()});
@@ -201,5 +211,12 @@ async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept()
     let said = problems.at("parameters.arguments").unwrap_or_else(|| panic!("{problems:?}"));
     assert!(said.contains("amount"), "{said}");
     let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
-    in_order(&page, &["what is wrong is told at its field below", "{&#34;amount&#34;: &#34;much&#34;}", said.split('"').next().unwrap()]);
+    in_order(
+        &page,
+        &[
+            "what is wrong is told at its field below",
+            "{&#34;amount&#34;: &#34;much&#34;}",
+            said.split('"').next().unwrap(),
+        ],
+    );
 }

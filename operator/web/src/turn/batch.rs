@@ -26,8 +26,7 @@ use crate::{
 };
 
 /// The verdicts that can be given on several calls at once: those that need nothing of the call itself.
-pub const VERDICTS: [Verdict; 5] =
-    [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
+pub const VERDICTS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
 
 /// The most calls of a turn.
 const MOST: usize = 32;
@@ -222,7 +221,9 @@ impl Call<'_> {
 
 /// Divides what is wrong: what stands at a field that all calls share, and what one call is not sent for.
 fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
-    let at = ["reason", "guidance"].into_iter().filter_map(|field| Some((field.to_owned(), why.problems.at(field)?.clone())));
+    let at = ["reason", "guidance"]
+        .into_iter()
+        .filter_map(|field| Some((field.to_owned(), why.problems.at(field)?.clone())));
     (Err(sentence(why)), Problems(at.collect()))
 }
 

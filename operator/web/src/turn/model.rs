@@ -106,10 +106,8 @@ impl TurnPage {
         let workflow = first.map(|one| one.workflow.name.clone()).unwrap_or_default();
         let decidable: Vec<_> =
             turn.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide).map(|(read, _)| read).collect();
-        let field = |name: &str| Field {
-            value: typed.text(name).unwrap_or_default(),
-            problem: problems.at(name).cloned(),
-        };
+        let field =
+            |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
         let verdicts = buttons(&decidable);
         let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
         let mut shell = Shell::of(caller, &format!("A turn of {workflow}"), "inbox");
@@ -139,9 +137,7 @@ impl TurnPage {
             asks_title: ASKS_TITLE,
             reason: field("reason"),
             guidance: has_defer.then(|| field("guidance")),
-            reason_required: decidable
-                .iter()
-                .any(|read| read.seen.approval.spec.request.require_reason == Some(true)),
+            reason_required: decidable.iter().any(|read| read.seen.approval.spec.request.require_reason == Some(true)),
             draft: format!("turn|{}", turn.name),
             verdicts,
             cards,

@@ -38,10 +38,8 @@ impl Turn {
     /// # Errors
     /// As every request; and an Approval that this version cannot read.
     pub async fn fetch(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
-        let open = ListParams::default()
-            .labels(&format!("{}={name}", names::LABEL_TURN))
-            .fields(&still_open())
-            .limit(MOST);
+        let open =
+            ListParams::default().labels(&format!("{}={name}", names::LABEL_TURN)).fields(&still_open()).limit(MOST);
         let found = read::approvals(&caller.client, namespace).list(&open).await?;
         let seen: Result<Vec<_>, _> = found.items.iter().map(Seen::of).collect();
         let mut seen = seen.map_err(|why| PageError::Internal(why.to_string()))?;

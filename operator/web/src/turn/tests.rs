@@ -97,5 +97,8 @@ async fn a_question_in_a_turn_keeps_its_notice_and_is_answered_elsewhere() {
 #[tokio::test]
 async fn a_turn_in_which_nothing_waits_says_so() {
     let page = shown_to("alice@example.com", &[], &Typed::default());
-    assert!(page.contains("No call of this turn waits") && !page.contains("<form method=\"post\" action=\"/n/"), "{page}");
+    assert!(
+        page.contains("No call of this turn waits") && !page.contains("<form method=\"post\" action=\"/n/"),
+        "{page}"
+    );
 }

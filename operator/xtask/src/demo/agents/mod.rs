@@ -112,7 +112,7 @@ async fn answering(stage: &Stage, question: &str) -> Result<String> {
     )?;
     stage.goes_on().await?;
     let answered = stage.harness.approve("alice", &["respond", question, "--choose", "q1=o1"]).await?;
-    expect(&answered, true, &["responded"])?;
+    expect(&answered, true, &["answered"])?;
     let refund = stage.harness.pending(RUN, &[question]).await?;
     stage.is_told("call_2", "A refund")?;
     stage.ran(&["GET /orders/4711"])?;
