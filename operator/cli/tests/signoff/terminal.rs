@@ -165,8 +165,8 @@ fn a_change_that_is_not_confirmed_decides_nothing() {
     let mut person = at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
     person.send_line("modify").unwrap();
-    person.exp_string("-     \"amount\": 420").unwrap();
-    person.exp_string("+     \"amount\": 42").unwrap();
+    person.exp_string("-    \"amount\": 420").unwrap();
+    person.exp_string("+    \"amount\": 42\r").unwrap();
     person.exp_string("Send Modify with this change? [y/N]").unwrap();
     person.send_line("").unwrap();
     person.exp_string("Edit them again?").unwrap();

@@ -421,11 +421,20 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     turn(&mut run, sub, &[("n1", "refund", r#"{"amount":1}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
     assert_eq!(run.open(), [gate.as_str()]);
+    let done = |run: &TestRun, gate: &str| run.asked(gate).request.action.as_ref().unwrap().done.clone();
+    assert_eq!(done(&run, &gate), [] as [&str; 0], "the agent that asks has not ended");
     run.approve(&gate);
     run.reply(&format!("{sub}/.turn-1/.call-1/pay"), 1, "paid");
     run.reply(&format!("{sub}/.turn-2"), 1, "refunded");
     assert_eq!(result(&run, "lead/.turn-2", "c1"), "refunded");
-    run.reply("lead/.turn-2", 1, "all done");
+    turn(&mut run, "lead/.turn-2", &[("c2", "delegate", r#"{"task":"once more"}"#)]);
+    let sub = "lead/.turn-2/.call-1/sub";
+    turn(&mut run, sub, &[("n2", "refund", r#"{"amount":2}"#)]);
+    let gate = format!("{sub}/.turn-1/.call-1/.gate");
+    assert_eq!(done(&run, &gate), ["pay: done", "sub: done"]);
+    run.decide(&gate, decided(Verdict::Skip));
+    run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
+    run.reply("lead/.turn-3", 1, "all done");
     assert_eq!(run.succeeded(), "all done");
 }
 

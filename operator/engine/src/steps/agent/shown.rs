@@ -132,9 +132,15 @@ fn own_words(says: &str) -> Option<String> {
 /// Returns the outcomes of the calls that the run made before, the newest last.
 fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
     let state = run.state.borrow();
-    let mut ended: Vec<_> = state.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seen)).collect();
-    ended.sort_by_key(|record| record.done);
-    let mut lines: Vec<_> = ended.into_iter().filter_map(line).collect();
+    // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
+    let end = |record: &StepRecord| match record.calls_tools() {
+        true => state.journal.get(&format!("{}/.answer", record.path), 1)?.done,
+        false => record.done,
+    };
+    let ended = state.journal.records().iter().filter_map(|record| Some((end(record)?, record)));
+    let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seen).collect();
+    ended.sort_by_key(|(end, _)| *end);
+    let mut lines: Vec<_> = ended.into_iter().filter_map(|(_, record)| line(record)).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
     lines
 }
