@@ -137,10 +137,11 @@ async fn tell(seed: u64, fate: Fate) -> Random {
         assert_eq!(accepted.0, "True", "{accepted:?}: {}", harness.workflow(RUN)["status"]["message"]);
         laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));
     };
-    if let Err(why) = AssertUnwindSafe(told).catch_unwind().await {
+    if let Err(panicked) = AssertUnwindSafe(told).catch_unwind().await {
+        let why = panicked.downcast_ref::<String>().cloned();
+        let why = why.or_else(|| panicked.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
         let workflow = serde_json::json!({"policies": made.policies, "spec": made.spec});
-        eprintln!("{SEED_VARIABLE}={seed}, {fate:?}:\n{workflow:#}");
-        std::panic::resume_unwind(why);
+        panic!("{SEED_VARIABLE}={seed}, {fate:?}: {why}\n{workflow:#}");
     }
     signoff_tests::tried(1, "random runs of agents with tools");
     Random::of(&harness)
@@ -189,7 +190,7 @@ async fn tell_many(fate: Fate) {
         all.again += one.again;
         all.verdicts.extend(one.verdicts);
     }
-    println!("{fate:?}: {all:?}");
+    signoff_tests::tried(all.calls, "calls of agents in random runs");
     if count >= RUNS {
         assert!(all.calls > 20 && all.asked > 20 && all.nested > 0 && all.again > 0, "too little happened: {all:?}");
         for verdict in ["Approve", "Reject", "Modify", "Skip", "Defer"] {

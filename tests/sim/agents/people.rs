@@ -74,7 +74,7 @@ fn decision(approval: &Value, dice: &mut Dice, is_late: bool) -> Value {
         () if is_late && !ends.is_empty() => ends[0],
         () if dice.one_in(15) => *dice.pick(&["Approve", "Modify", "Retry", "Respond"]),
         // Most people approve, and few abort.
-        () if allowed.contains(&"Approve") && dice.one_in(3) => "Approve",
+        () if allowed.contains(&"Approve") && dice.one_in(2) => "Approve",
         () => match *dice.pick(&allowed) {
             "Abort" if dice.below(6) > 0 => allowed[0],
             word => word,

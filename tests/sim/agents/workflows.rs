@@ -146,7 +146,13 @@ fn tools(dice: &mut Dice) -> Value {
 }
 
 fn gates(dice: &mut Dice) -> Vec<Value> {
-    (0..dice.below(5)).map(|at| gate(&format!("gate-{at}"), dice)).collect()
+    let mut all: Vec<Value> = (0..dice.below(4)).map(|at| gate(&format!("gate-{at}"), dice)).collect();
+    // Two presets would both ask about the final response.
+    let asks_at_the_end = |gate: &&mut Value| gate["preset"] == "strict" || gate["preset"] == "paranoid";
+    for gate in all.iter_mut().filter(asks_at_the_end).skip(1) {
+        gate["preset"] = json!("minimal");
+    }
+    all
 }
 
 /// A gate in front of calls.

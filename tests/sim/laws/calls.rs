@@ -71,14 +71,19 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
         };
         let found = witness.asked(&ran.call).filter(approves).count();
         if found < ran.approvals {
+            let asked = witness.asked(&ran.call).map(|one| format!("{}: {}", path(one), one["status"]["outcome"]));
+            let beneath =
+                witness.effects.iter().filter(|e| call_of(&e.key.path).is_some_and(|(call, _)| call == ran.call));
+            let did = beneath.map(|e| format!("{} at {}: {:?}", e.key, e.at, e.answer));
             return Err(format!(
-                "{} called {} with {} at {}: gate {} asks, that takes {} approvals, and there are {found}",
+                "{} called {} with {} at {}: gate {} asks, that takes {} approvals, and there are {found}\n{}",
                 ran.call,
                 ran.tool(),
                 ran.text,
                 ran.at,
                 gate.name,
-                ran.approvals
+                ran.approvals,
+                asked.chain(did).collect::<Vec<_>>().join("\n")
             ));
         }
     }

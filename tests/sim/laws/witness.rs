@@ -43,7 +43,7 @@ pub struct Ran<'w> {
     /// The arguments, byte for byte.
     pub text: String,
     pub at: jiff::Timestamp,
-    /// How many approvals that takes: one, and one for each earlier attempt whose outcome was not certain.
+    /// How many approvals that takes: one, and one for each earlier attempt with the same arguments whose outcome was not certain.
     pub approvals: usize,
 }
 
@@ -81,7 +81,7 @@ impl Witness {
     /// Everything that a tool did, with what let it: nothing else may have reached the world beneath a call.
     pub fn ran(&self) -> Result<Vec<Ran<'_>>, String> {
         let mut all: Vec<Ran<'_>> = Vec::new();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut uncertain) = (BTreeSet::new(), Vec::new());
         let beneath = self.effects.iter().filter_map(|effect| Some((effect, call_of(&effect.key.path)?)));
         for (effect, (call, step)) in beneath {
             let step = step.split('#').next().unwrap_or_default();
@@ -91,10 +91,12 @@ impl Witness {
             }
             // A repetition of an attempt whose answer was lost is the same attempt.
             if seen.insert(effect.key.clone()) {
-                let earlier = self.effects.iter().filter(|e| e.key.path == effect.key.path && e.at <= effect.at);
-                let earlier = earlier.filter(|e| e.key != effect.key && !is_turn(e) && !failed_for_certain(e));
-                let attempts: BTreeSet<_> = earlier.map(|e| e.key.attempt).collect();
-                all.push(Ran { approvals: attempts.len() + 1, ..ran });
+                let is_same = |(path, text): &&(&str, String)| *path == effect.key.path && *text == ran.text;
+                let approvals = uncertain.iter().filter(is_same).count() + 1;
+                if !is_turn(effect) && !failed_for_certain(effect) {
+                    uncertain.push((&effect.key.path, ran.text.clone()));
+                }
+                all.push(Ran { approvals, ..ran });
             }
         }
         // The text of a `set` step reaches nothing but the model.
