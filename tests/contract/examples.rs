@@ -167,9 +167,9 @@ fn asked(file: &str, policies: Policies) -> ApprovalRequest {
 
 #[test]
 fn every_example_policy_applies_where_it_says_with_its_requirements() {
-    assert_eq!(policies().len(), 3);
+    assert_eq!(policies().len(), 4);
     let quorum = "gates/quorum.yaml";
-    for file in ["policies/dev.yaml", "policies/prod.yaml", "policies/regulated.yaml"] {
+    for file in ["policies/dev.yaml", "policies/prod.yaml", "policies/regulated.yaml", "policies/agents.yaml"] {
         assert_eq!(asked(quorum, policy(file, ("env", "harness"))).required_by.len(), 0, "{file}");
     }
     let goes_on = asked("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
@@ -186,6 +186,10 @@ fn every_example_policy_applies_where_it_says_with_its_requirements() {
     let (name, text) = examples().into_iter().find(|(name, _)| name == "quickstart/workflow.yaml").unwrap();
     let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(regulated)).unwrap();
     assert_eq!(plan.added_steps().len(), 1);
+
+    let agents = Arc::new(policy("policies/agents.yaml", ("agents", "yes")));
+    let (name, text) = examples().into_iter().find(|(name, _)| name == "tools/refund.yaml").unwrap();
+    assert_eq!(Plan::of(&parse(&name, &text), &Settings::default(), &agents).unwrap().added_steps().len(), 1);
 }
 
 #[test]

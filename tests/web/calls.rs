@@ -13,8 +13,12 @@ use crate::runs::{Runs, path, user};
 /// The notice above every question.
 const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
-/// A run whose agent calls these tools in its first turn. `told`: what a result has to contain for the model to say it again.
+/// A run whose agent calls these tools in its first turn. `gates`: those in front of its tools; alice answers its questions. `told`: what
+/// a result has to contain for the model to say it again.
 pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
+    let mut all = gates.as_array().unwrap().clone();
+    all.push(json!({"name": "questions", "type": "question",
+        "hitl": {"prompt": "The clerk needs to know.", "approvers": [user("alice")]}}));
     let mut replies = vec![json!({"contains": "ACME", "text": "The customer is entitled to it.", "calls": calls})];
     replies.extend(told.iter().map(|part| json!({"contains": part, "text": format!("told: {part}")})));
     let tool = |name: &str, step: &str, effects: &str, parameters: Value| json!({"name": name, "step": step, "effects": effects, "description": format!("The tool {name}."), "parameters": parameters});
@@ -28,7 +32,7 @@ pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
             tool("refund", "send-refund", "irreversible", amount),
             tool("letter", "send-letter", "write", to),
         ],
-        "gates": gates,
+        "gates": all,
         "steps": [
             {"name": "handle", "agent": {"name": "clerk", "input": "ACME asks about order 4711."}},
             {"name": "send-refund", "set": {"value": "refunded {{ args.amount }}"}},
@@ -41,10 +45,6 @@ pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
 fn money(allowed: &Value) -> Value {
     json!([{"name": "money", "type": "custom", "condition": "tool != 'refund' || args.amount > 50",
         "hitl": {"prompt": "May the refund be sent?", "approvers": [user("alice")], "allowedVerdicts": allowed}}])
-}
-
-fn questions() -> Value {
-    json!([{"name": "questions", "type": "question", "hitl": {"prompt": "The clerk needs to know.", "approvers": [user("alice")]}}])
 }
 
 /// A run that asks, and alice at the page of its request.
@@ -163,7 +163,7 @@ fn channel() -> Value {
 async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_above_it() {
     let (harness, [runs]) = Harness::with_runs(["questions"]).await.unwrap();
     let told = r#"{"answers":{"channel":"By mail","when":"on Monday"}}"#;
-    let (page, asked) = asks(&harness, &runs, "answered", agent(&channel(), &questions(), &[told])).await;
+    let (page, asked) = asks(&harness, &runs, "answered", agent(&channel(), &json!([]), &[told])).await;
     page.wait(role("heading", "Question of clerk")).await.unwrap();
     page.wait(text(NOTICE).nth(1)).await.unwrap();
     page.check(label("By mail"), true).await.unwrap();
@@ -179,13 +179,13 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
     page.wait(text("How shall I tell ACME?")).await.unwrap();
     page.close().await.unwrap();
 
-    let (page, _) = asks(&harness, &runs, "skipped", agent(&channel(), &questions(), &["Skipped by a human"])).await;
+    let (page, _) = asks(&harness, &runs, "skipped", agent(&channel(), &json!([]), &["Skipped by a human"])).await;
     page.click(role("button", "Skip")).await.unwrap();
     confirms(&page, "Skip", "the question of clerk").await;
     assert_eq!(runs.result("skipped").await, "told: Skipped by a human");
     page.close().await.unwrap();
 
-    let (page, _) = asks(&harness, &runs, "aborted", agent(&channel(), &questions(), &[])).await;
+    let (page, _) = asks(&harness, &runs, "aborted", agent(&channel(), &json!([]), &[])).await;
     page.click(role("button", "Abort the run")).await.unwrap();
     confirms(&page, "Abort", "the question of clerk").await;
     assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);
@@ -206,7 +206,7 @@ async fn a_call_and_a_question_are_accessible_and_fit_in_every_look() {
     every_look(&page, "call").await;
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)").await.unwrap();
     every_look(&page, "call-open").await;
-    runs.start_as("dana", "question", agent(&channel(), &questions(), &[])).await;
+    runs.start_as("dana", "question", agent(&channel(), &json!([]), &[])).await;
     let asked = runs.asked("question").await;
     page.goto(&harness.at(&path(&asked))).await.unwrap();
     every_look(&page, "question").await;
