@@ -347,7 +347,7 @@ async fn exit_codes_tell_refused_usage_and_not_found_apart() {
     let name = place.ask(|_| {}).await;
     for usage in [
         &["modify", &name][..],
-        &["modify", &name, "--set", "response=null"],
+        &["modify", &name, "--set", "response=9007199254740993"],
         &["respond", &name],
         &["show", "approval/"],
         &["list", "-o", "xml"],

@@ -222,6 +222,7 @@ mod tests {
         assert_eq!(asked("list -o js"), "json\njsonpath=\n:4\n");
         assert_eq!(asked("list --dry"), ":4\n");
         assert!(asked("list --sel").starts_with("--selector\t"));
+        assert!(asked("approve --tu").starts_with("--turn\t"));
         let anything = asked("");
         assert!(anything.contains("list\t") && !anything.lines().any(|line| line.starts_with('-')), "{anything}");
         assert_eq!(answer(&words("kubectl-approve list")), None);
