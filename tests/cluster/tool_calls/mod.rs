@@ -160,9 +160,15 @@ impl Story {
 
     /// Runs `kubectl approve …` as one of the cast, on a terminal.
     fn terminal(&self, person: &str, words: &[&str]) -> PtySession {
+        self.terminal_with(person, words, &[])
+    }
+
+    /// The same, with environment variables.
+    fn terminal_with(&self, person: &str, words: &[&str], variables: &[(&str, String)]) -> PtySession {
         let mut command = std::process::Command::new(plugin());
         command.arg("--kubeconfig").arg(self.runs.cluster.kubeconfig_of(person).unwrap());
         command.args(words).args(["--namespace", &self.runs.namespace.name]).env("SIGNOFF_DEFAULT_WAIT", "1m");
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         rexpect::session::spawn_command(command, Some(120_000)).unwrap()
     }
 

@@ -74,6 +74,33 @@ paid"#,
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn arguments_are_edited_until_they_fit_the_schema_and_sent_after_the_difference_was_shown() {
+    let story = Story::begin("edited", refund(), json!({})).await;
+    let name = story.asked("1").await.name_any();
+    let folder = tempfile::tempdir().unwrap();
+    // The first amount is above the maximum of the schema; the editor opens again with the problem above the text.
+    let editor = folder.path().join("editor");
+    let script = "if grep -q 4200 \"$1\"; then cp \"$1\" \"$0.again\"; sed -i 's/4200/42/' \"$1\"; else sed -i 's/420/4200/' \"$1\"; fi\n";
+    std::fs::write(&editor, script).unwrap();
+    let variables = [("KUBE_EDITOR", format!("sh {}", editor.display()))];
+    let mut session = story.terminal_with("bob", &["modify", &name, "--edit"], &variables);
+    let (said, rest) = tokio::task::block_in_place(|| {
+        let said = session.exp_string("Send Modify with this change as bob@example.com? [y/N] ").unwrap();
+        session.send_line("y").unwrap();
+        (said, ended(session))
+    });
+    assert!(said.contains("-    \"amount\": 420,") && said.contains("+    \"amount\": 42,"), "{said}");
+    assert!(rest.1 == 0 && rest.0.contains(&format!("approval.signoff.dev/{name} modified")), "{rest:?}");
+    let again = std::fs::read_to_string(folder.path().join("editor.again")).unwrap();
+    assert!(again.contains("# refused: ") && again.contains("amount") && again.contains("1000"), "{again}");
+    let again = story.asked("1/.gate#2").await;
+    assert_eq!(again.spec.request.reviews.as_ref().unwrap().response, r#"{"amount":42,"customer":"ACME"}"#);
+    story.says("alice", "approve", &again, &[]).await.ok().unwrap();
+    story.ends_told("A human changed the arguments. This ran: {\"amount\":42,\"customer\":\"ACME\"}\npaid").await;
+    assert_eq!(story.paid(), [json!({"amount": 42, "customer": "ACME"})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked() {
     let two = json!({"threshold": 2, "allowedVerdicts": ["Approve", "Modify"]});
     let story = Story::begin("null", refund(), two).await;
