@@ -357,7 +357,7 @@ fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) ->
                 return Some(record.path.clone());
             }
         }
-        let Some((path, of_policy)) = asks.into_iter().next() else { return None };
+        let (path, of_policy) = asks.into_iter().next()?;
         if of_policy {
             approved.insert(path.rsplit_once("/.gate").unwrap().0.to_owned());
         }

@@ -1,5 +1,5 @@
 //! The page of a call and of a question: their order, and texts of models and authors that would like to be more than text.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{convert::Infallible, time::Duration};
 
@@ -155,7 +155,7 @@ async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
         let options: Vec<_> = (0..32)
             .map(|o| json!({"id": format!("o{o}"), "label": format!("{at}/{o} {HOSTILE}"), "description": HOSTILE}))
             .collect();
-        json!({"id": format!("q{at}"), "question": format!("Question number {at}: {HOSTILE}"), "options": options, "multiple": at % 2 == 0})
+        json!({"id": format!("q{at}"), "question": format!("Question number {at}: {HOSTILE}"), "options": options, "multiple": usize::is_multiple_of(at, 2)})
     };
     let form = json!({"questions": (1..=16).map(question).collect::<Vec<_>>()});
     let asked = with(sample::question(), &json!({"form": form, "says": HOSTILE}));
