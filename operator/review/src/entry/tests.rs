@@ -1,5 +1,5 @@
 //! What is sent, and what of it was stored.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 use serde_json::json;
 use signoff_api::{JsonObject, Verdict};
 
