@@ -41,6 +41,13 @@ pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
     })
 }
 
+/// The same run, in which a refund is sent to a bank. Nothing is sent unless it is approved.
+pub(crate) fn to_a_bank(mut spec: Value) -> Value {
+    spec["steps"][1] = json!({"name": "send-refund",
+        "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "{{ args.amount }}"}});
+    spec
+}
+
 /// A gate that asks alice about refunds of more than 50.
 fn money(allowed: &Value) -> Value {
     json!([{"name": "money", "type": "custom", "condition": "tool != 'refund' || args.amount > 50",
@@ -199,10 +206,11 @@ async fn a_call_and_a_question_are_accessible_and_fit_in_every_look() {
         {"tool": "refund", "arguments": {"amount": 420, "note": note}}, {"tool": "letter", "arguments": {"to": "ACME"}},
     ]);
     let gates = money(&json!(["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]));
-    runs.start_as("dana", "call", agent(&calls, &gates, &[])).await;
-    let asked = runs.asks_all("call", 2).await;
+    runs.start_as("dana", "refund-4711", to_a_bank(agent(&calls, &gates, &[]))).await;
+    let asked = runs.asks_all("refund-4711", 2).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
     page.goto(&harness.at(&path(&asked[0]))).await.unwrap();
+    page.wait(text("POST https://bank.example/refunds").nth(0)).await.unwrap();
     every_look(&page, "call").await;
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)").await.unwrap();
     every_look(&page, "call-open").await;

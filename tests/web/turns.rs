@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::browser::{Look, Page, css, role, text};
 
-use crate::calls::agent;
+use crate::calls::{agent, to_a_bank};
 use crate::harness::Harness;
 use crate::looks::every_look;
 use crate::runs::{Runs, path, user};
@@ -15,7 +15,7 @@ use crate::runs::{Runs, path, user};
 fn calls() -> Value {
     json!([
         {"tool": "refund", "arguments": {"amount": 420}},
-        {"tool": "letter", "arguments": {"to": "ACME"}},
+        {"tool": "letter", "arguments": {"to": "the customer"}},
         {"tool": "refund", "arguments": {"amount": 17}},
     ])
 }
@@ -79,11 +79,13 @@ async fn one_verdict_decides_the_calls_of_a_turn_by_one_vote_each_with_and_witho
             page.click(role("button", "Approve")).await.unwrap();
         }
         page.wait(role("heading", "Approve: 3 of 3 calls?")).await.unwrap();
-        let listed = page.text(css("ol.calls")).await.unwrap();
+        let listed = page.text(css("ul.calls")).await.unwrap();
         for one in &asked {
             assert!(listed.contains(&one.spec.request.digest.to_string()), "each call has its digest: {listed}");
         }
-        assert!(listed.contains("the call runs with exactly these arguments"), "{listed}");
+        for part in ["the call runs with exactly these arguments", r#"{"amount":420}"#, r#"{"amount":17}"#] {
+            assert!(listed.contains(part), "{part}: {listed}");
+        }
         if name == "keyboard" {
             // A second Enter decides nothing: the focus is at the heading.
             assert_ne!(page.focused().await.unwrap(), "button Approve");
@@ -119,7 +121,7 @@ async fn a_call_that_is_refused_meanwhile_does_not_keep_the_others_and_each_outc
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: 2 of 3 calls recorded")).await.unwrap();
     page.wait(text("Not all decisions were recorded.")).await.unwrap();
-    page.wait(text("Reject by bob@example.com").inside("ol.calls")).await.unwrap();
+    page.wait(text("Reject by bob@example.com").inside("ul.calls")).await.unwrap();
     every_look(&page, "turn-partial").await;
     stored(&runs, &asked[1..], "Approve", "as agreed").await;
     assert_eq!(runs.decision(&asked[0], "alice").await, Value::Null);
@@ -171,14 +173,14 @@ async fn nothing_is_sent_but_what_was_confirmed() {
     page.evaluate(&swap).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: 2 of 3 calls?")).await.unwrap();
-    page.wait(text("it has changed").inside("ol.calls")).await.unwrap();
+    page.wait(text("it has changed").inside("ul.calls")).await.unwrap();
     every_look(&page, "turn-confirm-partial").await;
     // The reason is another than the one that was confirmed, and one call was never confirmed.
     let reason = "document.querySelector('textarea[name=reason]').value = 'something else'";
     page.evaluate(reason).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: 0 of 2 calls recorded")).await.unwrap();
-    page.wait(text("it is not what you confirmed").inside("ol.calls").nth(0)).await.unwrap();
+    page.wait(text("it is not what you confirmed").inside("ul.calls").nth(0)).await.unwrap();
     // A verdict that takes parameters, and a call of another turn.
     let digest = asked[0].spec.request.digest.to_string();
     let name = asked[0].metadata.name.clone().unwrap();
@@ -199,12 +201,14 @@ async fn nothing_is_sent_but_what_was_confirmed() {
 #[tokio::test]
 async fn a_turn_is_accessible_and_fits_in_every_look() {
     let (harness, [runs]) = Harness::with_runs(["turn-looks"]).await.unwrap();
-    let asked = waits(&runs, "turn", &[]).await;
+    runs.start_as("dana", "refund-4711", to_a_bank(agent(&calls(), &gates(), &[]))).await;
+    let asked = runs.asks_all("refund-4711", 3).await;
     let page = from_the_inbox(&harness, &asked[0], &Look::default()).await;
     every_look(&page, "turn").await;
     page.goto(&harness.at("/")).await.unwrap();
     every_look(&page, "turn-inbox").await;
     page.goto(&harness.at(&path(&asked[0]))).await.unwrap();
+    page.screenshot("turn-call").await.unwrap();
     page.click(role("link", "All calls of this turn that wait")).await.unwrap();
     page.wait_url(&turn(&asked[0])).await.unwrap();
     page.fill(css("#reason"), "as agreed with ACME on the phone").await.unwrap();

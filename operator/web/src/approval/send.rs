@@ -53,9 +53,7 @@ impl NotSent {
 pub(crate) fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Entry, NotSent> {
     let request = &read.seen.approval.spec.request;
     if typed.get("digest") != Some(request.digest.to_string().as_str()) {
-        return Err(NotSent::changed(
-            "this request is not the one that you read: it has changed. Read it again; what you typed is still here",
-        ));
+        return Err(NotSent::changed("this request is not the one that you read: it has changed. Read it again"));
     }
     if let Some(why) = read.seen.digest_problem().or_else(|| model::mismatch(&read.whole)) {
         return Err(NotSent::changed(why));

@@ -64,6 +64,7 @@ fn shown(approval: &Approval) -> String {
 
 /// Fails unless these stand on the page in this order.
 fn in_order(page: &str, parts: &[&str]) {
+    let page = page.replace("&#39;", "'");
     let mut from = 0;
     for part in parts {
         let at = page[from..].find(part).unwrap_or_else(|| panic!("{part} does not follow in {page}"));

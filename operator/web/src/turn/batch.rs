@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use signoff_api::{Verdict, names};
 use signoff_review::{
+    action::turn_of,
     entry::Entry,
     outcome,
     state::{DecisionState, level, state as state_of},
+    text::one_line,
 };
 
 use crate::{
@@ -27,6 +29,9 @@ use crate::{
 
 /// The verdicts that can be given on several calls at once: those that need nothing of the call itself.
 pub const VERDICTS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
+
+/// The longest beginning of arguments, in characters. The page of the turn has the whole.
+const LONGEST_ARGUMENTS: usize = 200;
 
 /// The most calls of a turn.
 const MOST: usize = 32;
@@ -50,8 +55,10 @@ pub struct Chosen {
     pub name: String,
     /// The digest of the request that was shown.
     pub digest: String,
-    /// The tool and its target.
+    /// Its number in the turn, its tool and target; of an Approval that is not there its name.
     pub target: String,
+    /// The beginning of the arguments.
+    pub arguments: Option<String>,
     /// The decision, or the reason why it is not sent.
     pub planned: Result<Planned, String>,
 }
@@ -178,29 +185,34 @@ struct Call<'a> {
 impl Call<'_> {
     /// Reads the Approval, makes the entry, and tries it. The problems are those of the fields that all calls share.
     async fn planned(&self, typed: &Typed) -> Result<(Chosen, Problems), PageError> {
-        let chosen = |target: String, planned| Chosen {
+        let mut chosen = Chosen {
             name: self.name.to_owned(),
             digest: self.digest.to_owned(),
-            target,
-            planned,
+            target: self.name.to_owned(),
+            arguments: None,
+            planned: Err("it is not a call of this turn".to_owned()),
         };
         let seen = match read::approval(&self.caller.client, self.namespace, self.name).await {
             Err(PageError::NotFound(why)) => {
-                return Ok((chosen(self.name.to_owned(), Err(why)), Problems::default()));
+                chosen.planned = Err(why);
+                return Ok((chosen, Problems::default()));
             }
             other => other?,
         };
         let request = &seen.approval.spec.request;
-        let target = model::target(request);
-        if request.turn().as_deref() != Some(self.turn) {
-            return Ok((chosen(target, Err("it is not a call of this turn".to_owned())), Problems::default()));
-        }
+        let Some((_, number)) = turn_of(&request.gate.path).filter(|_| request.turn().as_deref() == Some(self.turn))
+        else {
+            return Ok((chosen, Problems::default()));
+        };
+        chosen.target = format!("Call {number}: {}", model::target(request));
+        chosen.arguments = request.reviews.as_ref().map(|review| one_line(&review.response, LONGEST_ARGUMENTS));
         let read = Read::of(self.state, self.caller, self.namespace, seen).await;
         let (planned, problems) = match self.attempt(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),
             Err(why) => shared(&why),
         };
-        Ok((chosen(target, planned), problems))
+        chosen.planned = planned;
+        Ok((chosen, problems))
     }
 
     async fn attempt(&self, read: Read, typed: &Typed) -> Result<Result<Planned, NotSent>, PageError> {

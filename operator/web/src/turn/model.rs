@@ -60,6 +60,8 @@ pub struct TurnPage {
 
 /// One call that waits.
 struct Card {
+    /// The number of the call in the turn.
+    number: u32,
     name: String,
     path: String,
     target: String,
@@ -157,6 +159,7 @@ fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<
     let action = request.action.as_ref();
     let is_question = action::is_question(request);
     Card {
+        number: action::turn_of(&request.gate.path).map_or(0, |(_, number)| number),
         path: path(namespace, &name),
         target: target(request),
         gate: one_line(&request.gate.path, 512),
@@ -243,6 +246,7 @@ pub struct Confirm {
 /// A call as its confirmation shows it.
 struct ConfirmedCall {
     target: String,
+    arguments: Option<String>,
     digest: String,
     comes_to: Option<String>,
     not_sent: String,
@@ -254,6 +258,7 @@ impl Confirm {
         let verdict = batch.verdict;
         let calls = batch.calls.iter().map(|call| ConfirmedCall {
             target: call.target.clone(),
+            arguments: call.arguments.clone(),
             digest: call.digest.clone(),
             comes_to: call.planned.as_ref().ok().map(|planned| planned.comes_to.clone()),
             not_sent: call.planned.as_ref().err().cloned().unwrap_or_default(),
@@ -301,6 +306,7 @@ pub struct Results {
 /// The outcome of one call.
 struct CallResult {
     target: String,
+    arguments: Option<String>,
     path: String,
     digest: String,
     is_recorded: bool,
@@ -317,6 +323,7 @@ impl Results {
             .zip(outcomes)
             .map(|(call, outcome)| CallResult {
                 target: call.target.clone(),
+                arguments: call.arguments.clone(),
                 path: path(batch.namespace, &call.name),
                 digest: call.digest.clone(),
                 is_recorded: outcome.is_recorded,
