@@ -144,6 +144,14 @@ async fn an_agent_that_calls_tools_ends_the_same_wherever_its_operator_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_whose_calls_end_one_after_another_ends_the_same_wherever_its_operator_dies() {
+    let Endings { calm, lost } = Endings::of(&scenarios::CALLS_AT_ONCE).await;
+    assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
+    assert_eq!(lost.expect("the refund must not be repeated").0["phase"], "Failed", "its outcome is unknown");
+    survives_every_death(&scenarios::CALLS_AT_ONCE, |_| disturbances::NONE).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn runs_that_ask_more_than_once_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::DEFERRED, &scenarios::RETRIED, &scenarios::TWO_GATES] {
         survives_alone_and_disturbed(scenario).await;

@@ -2,6 +2,7 @@
 //! Nothing here opens a socket, and only what is about CPU time waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod agent_costs;
 mod agents;
 mod approval_policies;
 mod calls;

@@ -364,6 +364,24 @@ pub const CALLS: Scenario = Scenario {
     },
 };
 
+/// An agent that calls three tools at once that nobody is asked about: two that can be repeated, and one that must not be.
+pub const CALLS_AT_ONCE: Scenario = Scenario {
+    name: "an agent with three parallel calls, none of them gated",
+    spec: || {
+        let mut spec = (CALLS.spec)();
+        spec["gates"] = json!([]);
+        spec
+    },
+    world: |world| {
+        (CALLS.world)(world);
+        for (at, step, seconds) in [(1, "find", 1), (2, "pay", 4), (3, "tell", 7)] {
+            let answer = Answer::value("done").after(Duration::from_secs(seconds));
+            world.answers(format!("refund/handle/.turn-1/.call-{at}/{step}"), answer);
+        }
+    },
+    people: nobody,
+};
+
 /// All of them that need no node.
 pub const ALL: [&Scenario; 11] = [
     &ONE_GATE,

@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use signoff_api::Moment;
 use signoff_cluster::kinds::Name;
 use signoff_engine::{
     Blobs, Fact, Journal,
@@ -62,6 +63,12 @@ impl Runs {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return Vec::new() };
         run.calls.facts(journal)
+    }
+
+    /// Returns when the oldest result of a run ended that is not committed, if a further call of the run is in flight.
+    pub fn oldest_result(&self, name: &Name, uid: &str) -> Option<Moment> {
+        let mut inner = self.lock();
+        inner.run(name, uid)?.calls.oldest_result()
     }
 
     /// Whether the call is in flight, or its result is not committed.

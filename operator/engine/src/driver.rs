@@ -12,13 +12,16 @@ use std::{
     sync::Arc,
 };
 
-use signoff_api::{Digest, Moment, journal::StepPhase};
+use signoff_api::{
+    Digest, Moment,
+    journal::{StepKind, StepPhase, StepRecord},
+};
 
 use crate::{
     advance,
     evaluation::Part,
     journal::Journal,
-    plan::Plan,
+    plan::{Plan, PlannedStep},
     replay::run::Control,
     transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, NOT_ALLOWED, Now, Transition},
 };
@@ -62,6 +65,23 @@ impl Transition {
         self.journal.put(record);
     }
 
+    /// Returns the bytes of the results that it adds, if all that it adds are ends of calls that can be lost at no harm: calls of
+    /// tools that may be repeated, and that nobody was asked about. `None` if it adds anything else, or nothing.
+    #[must_use]
+    pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<usize> {
+        let (before, now) = (stored.records(), self.journal.records());
+        if self.end.is_some() || self.asks().next().is_some() || before.len() != now.len() {
+            return None;
+        }
+        let mut changed =
+            before.iter().zip(now).filter(|(before, now)| !before.phase.is_end() && before != now).peekable();
+        changed.peek()?;
+        changed.try_fold(0, |bytes, (before, now)| {
+            let is_repeatable = before.phase == StepPhase::Started && is_repeatable_end(now, stored, plan);
+            is_repeatable.then(|| bytes + bytes_of(now))
+        })
+    }
+
     /// Returns its long values that later transitions may read: all but the logs of containers that are no answer.
     pub fn reusable_values(&self) -> impl Iterator<Item = (Digest, String)> {
         let records = self.journal.records();
@@ -71,6 +91,27 @@ impl Transition {
             records.iter().filter_map(|record| record.response_ref.as_ref()).map(|answer| &answer.digest).collect();
         self.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
     }
+}
+
+/// Whether a record is the end of a call of a tool that may be repeated, and that nobody was asked about. A turn of a model is none:
+/// to repeat it costs money.
+fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
+    let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
+    let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);
+    let Some((call, _)) = record.path.rsplit_once('/').filter(|(call, _)| is_call_of_agent(call)) else { return false };
+    let was_asked = || stored.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl);
+    is_end && is_call && plan.step_of(&record.path).is_some_and(PlannedStep::is_idempotent) && !was_asked()
+}
+
+/// Whether the last segment of a path is a call of an agent.
+fn is_call_of_agent(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|last| last.starts_with(".call-"))
+}
+
+fn bytes_of(record: &StepRecord) -> usize {
+    let inline = record.response.as_ref().map_or(0, |response| response.0.as_str().map_or(0, str::len));
+    let references = [record.response_ref.as_ref(), record.log.as_ref().and_then(|log| log.ref_.as_ref())];
+    inline + references.into_iter().flatten().map(|long| usize::try_from(long.size).unwrap_or(0)).sum::<usize>()
 }
 
 /// The calls of a run that are in flight, each with the handle of its task, and the results that are not committed.
@@ -134,6 +175,16 @@ impl<T> CallsInFlight<T> {
     /// Drops the calls in flight for which `keep` returns false. Their results are not facts.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.calls.retain(|_, handle| keep(handle));
+    }
+
+    /// Returns when the oldest result ended that is not committed, if a further call is in flight.
+    #[must_use]
+    pub fn oldest_result(&self) -> Option<Moment> {
+        let ends = self.results.values().filter_map(|fact| match fact {
+            Fact::CallFinished { at, .. } => Some(*at),
+            _ => None,
+        });
+        ends.min().filter(|_| !self.calls.is_empty())
     }
 
     /// Whether a result is not committed.

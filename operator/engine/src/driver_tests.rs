@@ -4,7 +4,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::{tests::test_run::TestRun, transition::Reply};
+use crate::{
+    tests::test_run::{TestRun, agent, gate},
+    transition::Reply,
+};
 
 /// A run whose only call must not be repeated and was started by the process `first`.
 fn started() -> TestRun {
@@ -101,4 +104,110 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     after.take(vec![ended]);
     calls.committed(&after.journal);
     assert!(calls.is_empty());
+}
+
+/// A turn in which an agent called each of these tools once, and all calls are in flight that nobody is asked about: `read` and `also`
+/// can be repeated, `write` must not be, and people are asked about `asked`.
+fn calling(tools: &[&str]) -> TestRun {
+    let tool = |name: &str| json!({"name": name, "step": format!("{name}-it"), "description": name, "effects": "read"});
+    let all = ["read", "also", "write", "asked"].map(tool);
+    let get = |name: &str| json!({"name": format!("{name}-it"), "http": {"url": "http://x/"}});
+    let mut run = TestRun::of(json!({
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": [{"name": "clerk", "tools": ["read", "also", "write", "asked"]}],
+        "tools": all,
+        "gates": [{"name": "one", "type": "specificTools", "tools": ["asked"], "hitl": gate(json!({}))}],
+        "steps": [
+            agent("handle", "clerk", "help"), get("read"), get("also"), get("asked"),
+            {"name": "write-it", "http": {"url": "http://x/", "method": "POST"}},
+        ],
+    }));
+    let calls: Vec<_> = tools.iter().map(|tool| json!({"id": tool, "tool": tool, "arguments": "{}"})).collect();
+    let facts = BTreeMap::from([("calls".to_owned(), calls.len().to_string())]);
+    let reply = Reply { response: json!({"text": "", "calls": calls}), facts, ..Reply::default() };
+    run.take(vec![Fact::CallFinished { path: "handle".into(), attempt: 1, result: Ok(reply), at: run.clock }]);
+    start_all(&mut run);
+    run
+}
+
+fn start_all(run: &mut TestRun) {
+    let keys: Vec<_> = run.transition.calls().map(Call::key).collect();
+    keys.into_iter().for_each(|(path, attempt)| run.transition.mark_started(&path, attempt, "first"));
+    run.commit();
+}
+
+/// Returns the bytes that the engine would let wait when these calls of the turn have ended with `text`.
+fn waiting_bytes(run: &TestRun, calls: &[&str], text: &str) -> Option<usize> {
+    let end = |call: &&str| {
+        let reply = Reply { response: json!(text), ..Reply::default() };
+        let path = format!("handle/.turn-1/{call}");
+        Fact::CallFinished { path, attempt: 1, result: Ok(reply), at: run.clock }
+    };
+    let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+    let facts = calls.iter().map(end).collect();
+    advance(&run.plan, run.control, run.journal.clone(), facts, &run.blobs, &now)
+        .repeatable_ends(&run.journal, &run.plan)
+}
+
+#[test]
+fn the_end_of_a_call_that_can_be_repeated_can_wait_while_its_siblings_run() {
+    let run = calling(&["read", "also", "write"]);
+    assert_eq!(waiting_bytes(&run, &[".call-1/read-it"], "found"), Some(5));
+    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some(4000));
+    assert_eq!(waiting_bytes(&run, &[], ""), None, "nothing ended");
+}
+
+#[test]
+fn the_end_of_a_call_that_must_not_be_repeated_cannot_wait() {
+    let run = calling(&["read", "write", "also"]);
+    assert_eq!(waiting_bytes(&run, &[".call-2/write-it"], "done"), None);
+    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
+}
+
+#[test]
+fn the_end_of_a_call_that_people_approved_cannot_wait() {
+    let mut run = calling(&["read", "asked"]);
+    run.approve("handle/.turn-1/.call-2/.gate");
+    start_all(&mut run);
+    assert_eq!(waiting_bytes(&run, &[".call-2/asked-it"], "done"), None);
+    assert_eq!(waiting_bytes(&run, &[".call-1/read-it"], "done"), Some(4));
+}
+
+#[test]
+fn an_end_after_which_something_starts_cannot_wait() {
+    let run = calling(&["read", "also"]);
+    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
+}
+
+#[test]
+fn the_end_of_a_step_that_is_no_call_of_an_agent_cannot_wait() {
+    let step = |branch: &str| json!({"name": "get", "branch": branch, "http": {"url": "http://x/"}});
+    let mut run = TestRun::of(json!({"pattern": {"parallel": {}}, "steps": [step("one"), step("two")]}));
+    start_all(&mut run);
+    let reply = Reply { response: json!("found"), ..Reply::default() };
+    let end = Fact::CallFinished { path: "one/get".into(), attempt: 1, result: Ok(reply), at: run.clock };
+    let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+    let transition = advance(&run.plan, run.control, run.journal.clone(), vec![end], &run.blobs, &now);
+    assert_eq!(transition.journal.get("one/get", 1).unwrap().phase, StepPhase::Succeeded);
+    assert_eq!(transition.repeatable_ends(&run.journal, &run.plan), None);
+}
+
+#[test]
+fn the_oldest_result_is_known_while_a_call_is_in_flight() {
+    let mut calls = CallsInFlight::<()>::default();
+    let at = |seconds| crate::tests::test_run::start().after(std::time::Duration::from_secs(seconds));
+    let key = |name: &str| (name.to_owned(), 1);
+    let end = |name: &str, seconds| Fact::CallFinished {
+        path: name.into(),
+        attempt: 1,
+        result: Ok(Reply::default()),
+        at: at(seconds),
+    };
+    ["a", "b", "c"].into_iter().for_each(|name| calls.start(key(name), ()));
+    assert_eq!(calls.oldest_result(), None);
+    calls.finish(key("b"), end("b", 7));
+    calls.finish(key("a"), end("a", 9));
+    assert_eq!(calls.oldest_result(), Some(at(7)));
+    calls.finish(key("c"), end("c", 11));
+    assert_eq!(calls.oldest_result(), None, "nothing follows");
 }

@@ -1,5 +1,6 @@
 //! Tests of whole runs, and the driver that tests use.
 
+mod agent_growth;
 pub(crate) mod any_pattern;
 mod growth;
 mod order;

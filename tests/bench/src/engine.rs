@@ -2,7 +2,7 @@
 //! Must not measure: the program `operator/engine/benches/engine.rs` does, built as the engine is shipped.
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use signoff_tests::cargo::{cargo, output};
 use signoff_tests::say;
 
@@ -25,6 +25,24 @@ struct Run {
     segments: usize,
 }
 
+/// What the program `operator/engine/benches/agents.rs` says of an agent.
+#[derive(Debug, Deserialize)]
+pub(super) struct AgentReplay {
+    pub(super) turns: usize,
+    pub(super) calls: usize,
+    pub(super) records: usize,
+    /// One transition at the end, which replays everything.
+    pub(super) replay_ms: f64,
+    /// All transitions, from the beginning.
+    pub(super) run_ms: f64,
+}
+
+/// Builds the engine as it is shipped, and measures replays of agents.
+pub(super) fn agent_replays() -> Result<Vec<AgentReplay>> {
+    let program = ["bench", "--quiet", "--package", "signoff-engine", "--bench", "agents"];
+    lines(&output(&mut cargo(&program))?)
+}
+
 pub(super) fn measure() -> Result<String> {
     say::step("building the engine as it is shipped, and running it");
     Ok(render(&runs(&[])?))
@@ -44,11 +62,13 @@ pub(super) fn replay_ms() -> Result<f64> {
 }
 
 fn runs(arguments: &[&str]) -> Result<Vec<Run>> {
-    let text = output(&mut cargo(&[&PROGRAM[..], arguments].concat()))?;
-    let runs: Vec<Run> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("the engine's benchmark says {line}")))
-        .collect::<Result<_>>()?;
+    lines(&output(&mut cargo(&[&PROGRAM[..], arguments].concat()))?)
+}
+
+/// Reads what a program of the engine says: a line of JSON a run.
+fn lines<T: DeserializeOwned>(text: &str) -> Result<Vec<T>> {
+    let read = |line| serde_json::from_str(line).with_context(|| format!("the engine's benchmark says {line}"));
+    let runs: Vec<T> = text.lines().map(read).collect::<Result<_>>()?;
     ensure!(!runs.is_empty(), "the engine's benchmark says nothing");
     Ok(runs)
 }

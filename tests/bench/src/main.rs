@@ -4,6 +4,7 @@
 //! **Invariant:** touches no cluster but those it starts.
 
 mod admission;
+mod agents;
 mod audit;
 mod bindings;
 mod ceiling;
@@ -50,6 +51,8 @@ enum Bench {
     Crd(Crd),
     /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open pages cost
     Inbox(inbox::Inbox),
+    /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's replay
+    Agents(agents::Agents),
     /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
     Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
@@ -93,6 +96,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Bench::Inbox(inbox) => inbox::run(inbox),
+        Bench::Agents(agents) => agents::run(agents),
         Bench::Pods(pods) => pods::run(pods),
         Bench::Crd(crd) => {
             let measured = to_its_end(crd::measure(crd.writes as usize))?;

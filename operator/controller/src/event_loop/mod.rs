@@ -106,6 +106,8 @@ impl EventLoop {
                 () = &mut shutdown, if last_call.is_none() => {
                     operator.enter(OperatorPhase::Stopping);
                     context.draining.store(true, Ordering::Relaxed);
+                    // Results that wait for the next commit of their run wait no longer.
+                    context.runs.busy_runs().into_iter().for_each(|name| context.enqueue_workflow(name));
                     last_call = Some(Instant::now() + self.grace);
                 }
                 () = until(last_call) => return Ok(()),

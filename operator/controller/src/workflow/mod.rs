@@ -7,6 +7,7 @@ mod advance;
 mod blocked;
 mod claim_slots;
 mod commit;
+mod defer;
 mod dispatch;
 mod finish;
 mod journal;
@@ -96,6 +97,9 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
     let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
+    if let Some(until) = defer::deferred_until(context, seen, &plan, &transition, &claims) {
+        return Ok(Some(transition.wake_at.map_or(until, |wake_at| wake_at.min(until))));
+    }
     let pending = claim_slots::pending_conditions(context, seen, &transition, &claims);
     let folded = commit::fold_journal(context, seen, &mut transition)?;
     let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;

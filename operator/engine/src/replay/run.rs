@@ -14,7 +14,7 @@ use signoff_api::{
 };
 use signoff_expr::LanguageError;
 
-use super::{step_invocation::StepInvocation, transition_state::TransitionState};
+use super::{call_history::CallHistory, step_invocation::StepInvocation, transition_state::TransitionState};
 use crate::{
     evaluation,
     journal::{Journal, values::ValueLimits},
@@ -42,6 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
+    pub(super) call_history: OnceCell<CallHistory>,
     /// The starts of each path in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
     /// The path and attempt of the answer that was settled last.
@@ -76,6 +77,7 @@ impl<'a> Run<'a> {
             now,
             state,
             is_answered: OnceCell::new(),
+            call_history: OnceCell::new(),
             visits: RefCell::default(),
             settled: RefCell::default(),
             agent_turns: RefCell::default(),

@@ -125,12 +125,12 @@ impl<'a> Decisions<'a> {
 }
 
 /// A watch of Workflows that ended.
-pub(super) async fn watch_ends(harness: &Harness, namespace: &str) -> Result<Watch> {
+pub(crate) async fn watch_ends(harness: &Harness, namespace: &str) -> Result<Watch> {
     Watch::open(&harness.admin, &sample::path(namespace, "workflows"), ENDED).await
 }
 
 /// Waits until so many Workflows have succeeded; returns when each was seen to, by name.
-pub(super) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
+pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
     let mut ended = BTreeMap::new();
     each_end(watch, count, |name, at| {
         ended.insert(name.to_owned(), at);

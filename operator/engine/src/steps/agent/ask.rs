@@ -23,7 +23,11 @@ use crate::{
         run::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{DecidedGate, EarlyEnd, gate::decide, request::ReviewSubject, verdict_or_end},
+    steps::{
+        DecidedGate, EarlyEnd,
+        gate::{SubjectAt, decide},
+        verdict_or_end,
+    },
     tools::{arguments::Arguments, question::Asked},
 };
 
@@ -52,7 +56,7 @@ pub(super) async fn ask<'a>(
             Ok(step) => step,
             Err(why) => return Ok(PeopleSaid::Answered(not_asked(&why))),
         };
-        let subject = shown::call(run, turn, at, site, proposal, group);
+        let subject = |_| Ok(Some(shown::call(run, turn, at, site, proposal, group)));
         let base = gate_of(&site.path);
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,
@@ -99,7 +103,7 @@ pub(super) async fn ask_people<'a>(
         scope.set("agent", json!(agent));
         Ok(())
     });
-    let subject = shown::question(turn, path, tool, arguments, &asked);
+    let subject = |_| Ok(Some(shown::question(turn, path, tool, arguments, &asked)));
     loop {
         let (decided, outcome) = match decide_once(run, &scope, step, &gate_of(path), &subject).await? {
             Ok(decided) => decided,
@@ -125,10 +129,10 @@ pub(super) async fn decide_once<'a>(
     scope: &StepScope<'a>,
     step: &PlannedStep,
     base: &str,
-    subject: &ReviewSubject,
+    subject: SubjectAt<'_>,
 ) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
     room_to_ask(run, base).await;
-    let decided = match decide(run, scope, step, base, &|_| Ok(Some(subject.clone()))).await {
+    let decided = match decide(run, scope, step, base, subject).await {
         Err(EarlyEnd::Failed(why)) => return Ok(Err(not_asked(&why))),
         decided => decided?,
     };

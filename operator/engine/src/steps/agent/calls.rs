@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Digest,
     approval::SiblingCall,
-    journal::{FACT_CALLS, StepKind, StepRecord},
+    journal::{StepKind, StepRecord},
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
@@ -27,8 +27,9 @@ use crate::{
     policy::CallFacts,
     replay::{
         activity::{ActivityKey, Start, error, input_digest},
+        call_history::MOST_CALLS,
         run::{RenderError, Run},
-        scope::{RecordNamespace, StepScope, within as within_place},
+        scope::{RecordNamespace, StepScope},
         step_invocation::StepInvocation,
         tool_turn::ToolTurn,
     },
@@ -42,8 +43,6 @@ use crate::{
     transition::{CallContent, ToolCall},
 };
 
-/// The most calls of one turn that are made; each further one is an error result.
-const MOST_CALLS: usize = 32;
 /// The bytes of all results of a turn that the model is told.
 const RESULTS: usize = 128 * 1024;
 /// The bytes of all arguments of a turn that the model is told again; with more, long ones are left out.
@@ -89,10 +88,12 @@ pub(crate) async fn perform_turn<'a>(
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
+    let seen = record.done.unwrap_or(record.seq) + 1;
     let site = TurnSite {
         invocation,
         agent,
-        seen: record.done.unwrap_or(record.seq) + 1,
+        seen,
+        limits: limits(run, &path, seen),
         says: text::clean(&reply.text),
         truncated: reply.truncated,
         siblings: siblings.collect(),
@@ -210,7 +211,7 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
                 .to_owned(),
         );
     }
-    if let Some(limit) = reached_limit(run, site, at) {
+    if let Some(limit) = reached_limit(site, at) {
         return error(format!("the limit of {limit} calls is reached: answer with what you have"));
     }
     let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
@@ -232,20 +233,23 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
 }
 
 /// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.
-fn reached_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
-    let ends = site.path.match_indices("/.turn-").map(|(end, _)| end);
-    let state = run.state.borrow();
-    ends.filter_map(|end| site.path.get(..end)).find_map(|step| {
+fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
+    let is_reached = |(limit, made): &&(i32, usize)| made + at + 1 > usize::try_from(*limit).unwrap_or(usize::MAX);
+    site.limits.iter().find(is_reached).map(|(limit, _)| *limit)
+}
+
+/// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made there before
+/// `seen`.
+fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
+    let steps = path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end));
+    let limit_of = |step: &str| {
         let Action::Agent(agent) = &run.plan.step_of(step)?.action else { return None };
         let limits = run.plan.agents.get(&agent.agent).and_then(|agent| agent.spec.limits);
         let limit = limits.and_then(|limits| limits.calls).unwrap_or(CALLS);
-        let turns = state.journal.under(step).filter(|r| {
-            within_place(&r.path, step) && r.calls_tools() && r.done.is_some_and(|done| done + 1 < site.seen)
-        });
-        let made: usize =
-            turns.filter_map(|r| r.facts.get(FACT_CALLS)?.parse().ok()).map(|n: usize| n.min(MOST_CALLS)).sum();
-        (made + at + 1 > usize::try_from(limit).unwrap_or(usize::MAX)).then_some(limit)
-    })
+        // The calls of the turn itself are counted by their place.
+        Some((limit, run.call_history().calls_within(step, seen - 1)))
+    };
+    steps.filter_map(limit_of).collect()
 }
 
 /// Makes one call: it is checked, asked about and run, and all of that once more where people changed its arguments or said that it

@@ -28,8 +28,8 @@ const ESCALATION: &str = ".error";
 /// Returns the result of a call that people rejected before with the same arguments.
 pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     let digest = arguments.digest().to_string();
-    let rejected = rejected(run, seen, tool);
-    let same = rejected.iter().find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
+    let same =
+        decided(run, seen, tool, Verdict::Reject).find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
     let outcome = same.decision.clone().unwrap_or_default();
     if outcome.source == Source::Timeout {
         return Some("Already refused: no human decided about this call before the deadline".to_owned());
@@ -37,27 +37,23 @@ pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, argum
     Some(format!("Already refused by a human: {}", text::display(&outcome.reason.unwrap_or_default(), 1000)))
 }
 
-/// The decisions by which calls of a tool were rejected, as of a number of the journal.
-fn rejected(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> Vec<StepRecord> {
-    decided(run, seen, tool, Verdict::Reject)
-}
-
-fn decided(run: &Run<'_>, seen: i64, tool: &PlannedTool, verdict: Verdict) -> Vec<StepRecord> {
-    let state = run.state.borrow();
-    let is_meant = |r: &&StepRecord| {
-        r.facts.get(FACT_TOOL) == Some(&tool.name)
-            && r.done.is_some_and(|done| done < seen)
-            && r.decision.as_ref().is_some_and(|outcome| outcome.verdict == Some(verdict))
-    };
-    state.journal.records().iter().filter(is_meant).cloned().collect()
+/// The decisions of this verdict about calls of a tool, as of a number of the journal.
+fn decided<'r>(
+    run: &'r Run<'_>,
+    seen: i64,
+    tool: &'r PlannedTool,
+    verdict: Verdict,
+) -> impl Iterator<Item = &'r StepRecord> {
+    let decided = run.call_history().decided_before(seen, verdict);
+    decided.filter(|record| record.facts.get(FACT_TOOL) == Some(&tool.name))
 }
 
 /// The number of rejected calls of a tool since people last said that it goes on. A timeout that asks again does not say so.
 fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
     let by_people = |r: &&StepRecord| r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout);
-    let goes_on = decided(run, seen, tool, Verdict::Retry);
-    let last = goes_on.iter().filter(by_people).filter_map(|record| record.done).max();
-    rejected(run, seen, tool).iter().filter(|record| record.done > last).count()
+    let goes_on = decided(run, seen, tool, Verdict::Retry).filter(by_people);
+    let last = goes_on.filter_map(|record| record.done).max();
+    decided(run, seen, tool, Verdict::Reject).filter(|record| record.done > last).count()
 }
 
 /// Asks people whether a tool that they rejected too often may be asked about once more: at the gate about failures of its step, with
@@ -91,7 +87,7 @@ pub(super) async fn escalate<'a>(
         source: None,
         because: refused.clone(),
     };
-    let subject = shown::escalation(run, turn, at, site, proposal, asking);
+    let subject = |_| Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone())));
     let error =
         serde_json::json!({"class": "Rejected", "message": refused, "attempt": 1, "exitCode": null, "log": null});
     let scope = site.scope.with_vars(move |_, _, _, scope| {

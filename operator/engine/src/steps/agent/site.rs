@@ -49,6 +49,8 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) path: String,
     /// The number before which everything is known that decides about the calls.
     pub(super) seen: i64,
+    /// The limit of calls of each agent around the turn, and the calls that were made there in earlier turns.
+    pub(super) limits: Vec<(i32, usize)>,
     /// The text of the model beside its calls.
     pub(super) says: String,
     pub(super) truncated: bool,

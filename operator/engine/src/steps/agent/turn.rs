@@ -111,7 +111,7 @@ pub(super) fn push_reversed(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>])
 /// Gives each call of a conversation an id of its own. Models repeat ids from turn to turn, and the steps that an agent remembers each
 /// began anew with theirs.
 pub(super) fn make_ids_unique(messages: &mut [Message]) {
-    let (mut used, mut renamed) = (BTreeSet::new(), BTreeMap::new());
+    let (mut used, mut renamed, mut numbers) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
     for message in messages {
         if let Some(id) = &mut message.answers {
             if let Some(other) = renamed.get(id) {
@@ -121,9 +121,11 @@ pub(super) fn make_ids_unique(messages: &mut [Message]) {
         }
         renamed.clear();
         for call in &mut message.calls {
-            let (mut id, mut number) = (call.id.clone(), 1);
+            let mut id = call.id.clone();
+            // Every lower number of this id is used.
+            let number = numbers.entry(id.clone()).or_insert(1);
             while !used.insert(id.clone()) {
-                number += 1;
+                *number += 1;
                 id = format!("{}-{number}", call.id);
             }
             let own = std::mem::replace(&mut call.id, id.clone());

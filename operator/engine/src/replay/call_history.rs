@@ -1,0 +1,95 @@
+//! The calls that agents of a run made, and what was rejected or asked again, found once a transition: a replay asks for them at each
+//! call.
+//!
+//! **Invariant:** turns and decisions come into a journal as facts only, before anything is replayed.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use signoff_api::{
+    Verdict,
+    journal::{FACT_CALLS, StepRecord},
+};
+
+use super::{run::Run, scope::within};
+use crate::journal::Journal;
+
+/// The most calls of one turn that are made; each further one is an error result.
+pub(crate) const MOST_CALLS: usize = 32;
+
+/// The turns with calls of a run, and its rejections.
+#[derive(Default)]
+pub(crate) struct CallHistory {
+    /// In the order of their paths.
+    turns: Vec<TurnWithCalls>,
+    /// By step: the ends of turns at it and beneath it in order, each with the calls that were made until then.
+    sums: RefCell<BTreeMap<String, Vec<(i64, usize)>>>,
+    /// Rejected, or asked again.
+    decided: Vec<StepRecord>,
+}
+
+/// A finished turn that called tools.
+struct TurnWithCalls {
+    path: String,
+    done: i64,
+    calls: usize,
+}
+
+impl CallHistory {
+    fn of(journal: &Journal) -> Self {
+        let mut history = Self::default();
+        for record in journal.records() {
+            if let Some(done) = record.done.filter(|_| record.calls_tools()) {
+                let calls = record.facts.get(FACT_CALLS).and_then(|calls| calls.parse().ok()).unwrap_or(0);
+                history.turns.push(TurnWithCalls { path: record.path.clone(), done, calls: MOST_CALLS.min(calls) });
+            }
+            if matches!(verdict(record), Some(Verdict::Reject | Verdict::Retry)) {
+                history.decided.push(record.clone());
+            }
+        }
+        history.turns.sort_by(|a, b| a.path.cmp(&b.path));
+        history
+    }
+
+    /// Returns the number of calls that were made at a step and beneath it, in turns that ended before `seq`.
+    pub(crate) fn calls_within(&self, step: &str, seq: i64) -> usize {
+        let mut sums = self.sums.borrow_mut();
+        let sums = sums.entry(step.to_owned()).or_insert_with(|| self.sums_of(step));
+        let before = sums.partition_point(|(done, _)| *done < seq);
+        before.checked_sub(1).and_then(|last| sums.get(last)).map_or(0, |(_, calls)| *calls)
+    }
+
+    fn sums_of(&self, step: &str) -> Vec<(i64, usize)> {
+        let from = self.turns.partition_point(|turn| turn.path.as_str() < step);
+        let turns = self.turns.get(from..).unwrap_or_default().iter().take_while(|turn| turn.path.starts_with(step));
+        let turns = turns.inspect(|_| {
+            #[cfg(test)]
+            crate::journal::reads::count(1);
+        });
+        let mut ends: Vec<_> =
+            turns.filter(|turn| within(&turn.path, step)).map(|turn| (turn.done, turn.calls)).collect();
+        ends.sort_unstable();
+        let mut sum = 0;
+        for (_, calls) in &mut ends {
+            sum += *calls;
+            *calls = sum;
+        }
+        ends
+    }
+
+    /// Returns the gates that were decided with Reject, or with Retry, before `seq`; the oldest first.
+    pub(crate) fn decided_before(&self, seq: i64, meant: Verdict) -> impl Iterator<Item = &StepRecord> {
+        let decided = self.decided.iter().filter(move |record| verdict(record) == Some(meant));
+        decided.filter(move |record| record.done.is_some_and(|done| done < seq))
+    }
+}
+
+fn verdict(record: &StepRecord) -> Option<Verdict> {
+    record.decision.as_ref()?.verdict
+}
+
+impl Run<'_> {
+    /// The turns with calls of the run, and its rejections.
+    pub(crate) fn call_history(&self) -> &CallHistory {
+        self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
+    }
+}

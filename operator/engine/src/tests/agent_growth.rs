@@ -1,0 +1,94 @@
+//! An agent with many turns and calls costs, per transition, what it has in turns and calls: what is counted are the records that are
+//! looked at.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use signoff_api::{Moment, Workflow};
+
+use crate::{
+    Control, Fact, Journal, Now, Plan, Settings, Transition, advance,
+    journal::reads,
+    transition::{Blobs, Call, CallContent, Command, Reply},
+};
+
+/// An agent that may look up and pay; people are asked about large payments, and about none here.
+fn plan() -> Plan {
+    let parameters = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
+    let tool = |name: &str, step: &str| json!({"name": name, "step": step, "description": name, "effects": "read", "parameters": parameters});
+    let approvers = json!([{"kind": "User", "name": "alice"}]);
+    let spec = json!({
+        "requestedBy": "dana",
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": [{"name": "clerk", "tools": ["lookup"], "limits": {"turns": 100, "calls": 1000}}],
+        "tools": [tool("lookup", "find")],
+        "gates": [{"name": "large", "type": "custom", "condition": "args.id > 100000", "hitl": {"prompt": "Go on?", "approvers": approvers}}],
+        "steps": [
+            {"name": "handle", "agent": {"name": "clerk", "input": "help"}},
+            {"name": "find", "http": {"url": "https://orders.example/{{ args.id }}"}},
+        ],
+    });
+    let workflow: Workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"}, "spec": spec,
+    }))
+    .unwrap();
+    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap()
+}
+
+fn step(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &mut Blobs) -> Transition {
+    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
+    let transition = advance(plan, Control::default(), journal, facts, blobs, &now);
+    assert!(transition.missing.is_empty(), "all that was stored is at hand");
+    blobs.extend(transition.blobs.iter().cloned());
+    transition
+}
+
+/// The end of a call: a turn of the model calls `calls` tools, a tool answers.
+fn end(call: &Call, calls: usize, number: usize) -> Fact {
+    let asked =
+        |at: usize| json!({"id": format!("{number}-{at}"), "tool": "lookup", "arguments": format!("{{\"id\":{at}}}")});
+    let reply = match &call.content {
+        CallContent::Agent(_) => Reply {
+            response: json!({"text": "", "calls": (0..calls).map(asked).collect::<Vec<Value>>()}),
+            facts: BTreeMap::from([("calls".to_owned(), calls.to_string())]),
+            ..Reply::default()
+        },
+        _ => Reply { response: "found".into(), ..Reply::default() },
+    };
+    let at = Moment::from(jiff::Timestamp::UNIX_EPOCH);
+    Fact::CallFinished { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at }
+}
+
+fn ends(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
+    let commands = transition.commands.iter();
+    let all = commands.filter_map(|command| if let Command::Call(call) = command { Some(&**call) } else { None });
+    all.map(|call| end(call, calls, number)).collect()
+}
+
+/// Returns the records of a run after so many turns with so many calls each, and how many a further transition looks at.
+fn looked_at(turns: usize, calls: usize) -> (usize, usize) {
+    let (plan, mut blobs) = (plan(), Blobs::new());
+    let mut transition = step(&plan, Journal::default(), Vec::new(), &mut blobs);
+    for number in 1..=turns {
+        let facts = ends(&transition, calls, number);
+        assert_eq!(facts.len(), 1, "the model is asked");
+        transition = step(&plan, transition.journal, facts, &mut blobs);
+        let facts = ends(&transition, calls, number);
+        assert_eq!(facts.len(), calls);
+        transition = step(&plan, transition.journal, facts, &mut blobs);
+    }
+    let records = transition.journal.records().len();
+    let journal = Journal::new(transition.journal.seq(), transition.journal.records().to_vec());
+    let (_, looked) = reads::of(|| step(&plan, journal, Vec::new(), &mut blobs));
+    (records, looked)
+}
+
+#[test]
+fn a_transition_of_an_agent_looks_at_each_record_a_few_times_however_many_there_are() {
+    for (turns, calls) in [(5, 2), (60, 2), (10, 32)] {
+        let (records, looked) = looked_at(turns, calls);
+        assert_eq!(records, turns * (calls + 1) + 1);
+        assert!(looked <= 12 * records, "{turns} turns of {calls} calls: {looked} looks at {records} records");
+    }
+}

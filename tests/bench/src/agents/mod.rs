@@ -1,0 +1,156 @@
+//! `cargo xtask bench agents`: what an agent with tools costs: the engine's replay of its journal, and many agents at once beside a
+//! bare loop over the same provider.
+//!
+//! replay; bare loop -> operator, few calls a turn -> operator, more calls a turn -> bare loop
+//!
+//! Must not touch any cluster but its own, nor call anything but the server that it starts on a loopback address of this machine.
+
+mod bare_loop;
+mod run;
+mod server;
+mod tables;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, value_parser};
+use signoff_tests::control_plane::Options;
+use signoff_tests::say;
+
+use self::bare_loop::BareLoop;
+use self::run::Run;
+use self::server::Server;
+use super::engine::{self, AgentReplay};
+use super::harness::{self, Harness};
+use super::{gates, to_its_end};
+
+/// The calls of each turn in the two runs: their difference is the cost of further calls.
+const CALLS: [usize; 2] = [1, 4];
+
+/// Options of `cargo xtask bench agents`.
+#[derive(Debug, Args)]
+pub(crate) struct Agents {
+    /// Agents at once, each in a Workflow of its own; the goals are for 50
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u16).range(1..=200))]
+    agents: u16,
+    /// Turns with calls of each agent; the goals are for 20
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(1..=99))]
+    turns: u16,
+    /// Milliseconds until the provider answers a turn; the goals are for 0
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = value_parser!(u16).range(0..=10_000))]
+    latency: u16,
+    /// Measure the engine alone, no cluster
+    #[arg(long)]
+    only_replay: bool,
+    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is judged
+    #[arg(long)]
+    debug_build: bool,
+}
+
+/// The amount of work of each run.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    agents: usize,
+    turns: usize,
+    latency: Duration,
+}
+
+impl Load {
+    /// Returns the turns with calls of all agents.
+    fn turns(self) -> usize {
+        self.agents * self.turns
+    }
+}
+
+/// All figures.
+struct Measured {
+    is_debug: bool,
+    load: Load,
+    replays: Vec<AgentReplay>,
+    /// With the fewest and with the most calls a turn.
+    runs: Vec<Run>,
+    /// Before and after the runs, with the fewest calls.
+    bare: Vec<BareLoop>,
+}
+
+/// Measures, and prints the tables.
+pub(super) fn run(options: &Agents) -> Result<ExitCode> {
+    let load = Load {
+        agents: options.agents.into(),
+        turns: options.turns.into(),
+        latency: Duration::from_millis(options.latency.into()),
+    };
+    // Builds come first: a build beside a measurement would use its processors.
+    let program = if options.only_replay { None } else { Some(harness::build(options.debug_build)?) };
+    say::step("building the engine as it is shipped, and replaying agents");
+    let replays = engine::agent_replays()?;
+    let mut measured = Measured { is_debug: options.debug_build, load, replays, runs: Vec::new(), bare: Vec::new() };
+    if let Some(program) = &program {
+        to_its_end(measured.measure(program))?;
+    }
+    say::result(&tables::render(&measured));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Measured {
+    async fn measure(&mut self, program: &std::path::Path) -> Result<()> {
+        let load = self.load;
+        say::step("starting a control plane and installing the chart");
+        let harness = Harness::open(Options::default(), program).await?;
+        gates::warm_up(&harness).await?;
+        let [few, _] = CALLS;
+        let server = Server::start(load.turns, few, load.latency).await?;
+        say::step(&format!("a bare loop: {} agents of {} turns", load.agents, load.turns));
+        self.bare.push(BareLoop::measure(&server, load).await?);
+        for calls in CALLS {
+            let server = Server::start(load.turns, calls, load.latency).await?;
+            say::step(&format!("{} agents of {} turns, calls of each turn: {calls}", load.agents, load.turns));
+            self.runs.push(Run::measure(&harness, &server, load, calls).await?);
+        }
+        say::step("the bare loop again");
+        self.bare.push(BareLoop::measure(&server, load).await?);
+        Ok(())
+    }
+
+    /// Returns the turns a second of the operator, by those of the bare loop: the mean of before and after.
+    fn share_of_bare_loop(&self) -> Option<f64> {
+        let run = self.runs.first()?;
+        let bare = self.bare.iter().map(|bare| bare.turns_a_second(self.load)).sum::<f64>() / self.bare.len() as f64;
+        Some(run.turns_a_second(self.load) / bare)
+    }
+
+    /// Returns the operator's processor time of a turn with its first call, and of each further call, in milliseconds.
+    fn operator_ms(&self) -> Option<(f64, f64)> {
+        let [few, many] = self.runs.as_slice() else { return None };
+        let [of_few, of_many] = [few, many].map(|run| run.operator_ms(self.load));
+        Some((of_few, (of_many - of_few) / (CALLS[1] - CALLS[0]) as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::processors::{OPERATOR, Used};
+
+    fn run(took: u64, cpu: u64) -> Run {
+        let (took, cpu) = (Duration::from_secs(took), Duration::from_secs(cpu));
+        Run { calls: 1, took, state_writes: 0.0, reads: 0.0, used: Used::of_one(OPERATOR, cpu) }
+    }
+
+    #[test]
+    fn a_further_call_costs_what_the_run_with_more_calls_takes_longer() {
+        let bare = |seconds| BareLoop { took: Duration::from_secs(seconds), others: 0.0 };
+        let measured = Measured {
+            is_debug: false,
+            load: Load { agents: 50, turns: 20, latency: Duration::ZERO },
+            replays: Vec::new(),
+            runs: vec![run(10, 1), run(20, 4)],
+            bare: vec![bare(1), bare(1)],
+        };
+        let (turn, call) = measured.operator_ms().unwrap();
+        assert!((turn - 1.0).abs() < 1e-9 && (call - 1.0).abs() < 1e-9, "{turn} {call}");
+        assert!((measured.share_of_bare_loop().unwrap() - 0.1).abs() < 1e-9);
+    }
+}

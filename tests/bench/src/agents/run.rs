@@ -1,0 +1,114 @@
+//! Many agents at once by the operator, each in a Workflow of its own.
+//! It must not help the operator: a run that ends otherwise than Succeeded is an error.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures::future::try_join;
+use serde_json::{Value, json};
+
+use super::Load;
+use super::server::{Server, TOOL};
+use crate::counters::Counters;
+use crate::gates::{bounded, ends, watch_ends};
+use crate::harness::Harness;
+use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
+use crate::{crowd, sample};
+
+/// What a run of so many agents took.
+pub(super) struct Run {
+    /// Of each turn.
+    pub(super) calls: usize,
+    /// From the first Workflow sent to the watch event of the last one that ended.
+    pub(super) took: Duration,
+    pub(super) state_writes: f64,
+    pub(super) reads: f64,
+    pub(super) used: Used,
+}
+
+impl Run {
+    pub(super) async fn measure(harness: &Harness, server: &Server, load: Load, calls: usize) -> Result<Self> {
+        // More calls at once than agents: what is measured are turns, not the limits of calls.
+        let arguments = ["--allow-address", "127.0.0.0/8", "--max-calls", "4000"];
+        let operator = harness.operator_with_arguments(&arguments).await?;
+        let namespace = harness.namespace().await?;
+        let workflows = sample::path(&namespace, "workflows");
+        let idle = Counters::at_rest(&operator).await?.requests();
+        let watch = watch_ends(harness, &namespace).await?;
+        let before = Reading::take(harness, Some(&operator))?;
+        let began = Instant::now();
+        let applying = crowd::each(load.agents, load.agents, async |index| {
+            let body = serde_json::to_vec(&workflow(&sample::name(index), server, load.turns, calls))?;
+            crowd::post(&harness.requester, &workflows, body).await.map(drop)
+        });
+        let patience = Duration::from_secs(60) + Duration::from_millis(200) * u32::try_from(load.turns())?;
+        let acting = try_join(ends(watch, load.agents), applying);
+        let (ended, _) = bounded(patience, &operator, "not all agents have answered", acting).await?;
+        let took = ended.values().max().copied().unwrap_or(began) - began;
+        let (rest, after) = Counters::at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
+        let requests = rest.requests() - idle;
+        operator.stop().await?;
+        let used = after.since(&before);
+        Ok(Self { calls, took, state_writes: requests.state_writes(), reads: requests.reads, used })
+    }
+
+    pub(super) fn turns_a_second(&self, load: Load) -> f64 {
+        load.turns() as f64 / self.took.as_secs_f64()
+    }
+
+    /// Returns the operator's processor time a turn, in milliseconds.
+    pub(super) fn operator_ms(&self, load: Load) -> f64 {
+        self.ms(OPERATOR, load)
+    }
+
+    /// Returns the API server's processor time a turn, in milliseconds.
+    pub(super) fn api_server_ms(&self, load: Load) -> f64 {
+        self.ms(API_SERVER, load)
+    }
+
+    fn ms(&self, process: &str, load: Load) -> f64 {
+        self.used.cpu(process).as_secs_f64() * 1000.0 / load.turns() as f64
+    }
+}
+
+/// An agent with one tool that reads, and that nobody is asked about.
+fn workflow(name: &str, server: &Server, turns: usize, calls: usize) -> Value {
+    let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
+    json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": name},
+        "spec": {
+            // Admission stamps the requester, whatever is written here.
+            "requestedBy": "requester",
+            "providers": [{"name": "models", "openai": {"baseURL": server.provider()}}],
+            "agents": [{
+                "name": "clerk", "model": "m", "tools": [TOOL],
+                "limits": {"turns": turns + 1, "calls": turns * calls},
+            }],
+            "tools": [{
+                "name": TOOL, "step": "find", "description": "Finds an order.", "effects": "read", "parameters": parameters,
+            }],
+            "steps": [
+                {"name": "handle", "agent": {"name": "clerk", "input": "help"}},
+                {"name": "find", "http": {"url": format!("{}{{{{ args.id }}}}", server.tool())}},
+            ],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn the_agent_is_a_workflow_that_can_be_planned() {
+        let server = Server::start(99, 4, Duration::ZERO).await.unwrap();
+        let mut object = workflow("w", &server, 99, 4);
+        object["metadata"]["uid"] = json!("u");
+        let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
+        let policies = std::sync::Arc::default();
+        signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();
+    }
+}

@@ -1,0 +1,97 @@
+//! The tables of `cargo xtask bench agents`, and what its goals came to.
+//! Must not measure.
+
+use super::{CALLS, Load, Measured};
+use crate::engine::AgentReplay;
+use crate::table::{hundredths, machine, percent, table, tenths, whole};
+
+/// Processors that others may use while a figure is judged.
+const OTHERS: f64 = 0.2;
+/// The calls of the journal whose replay has a goal.
+const REPLAYED: usize = 200;
+
+pub(super) fn render(measured: &Measured) -> String {
+    let mut parts = vec![machine(), replays(&measured.replays)];
+    if !measured.runs.is_empty() {
+        parts.extend([runs(measured), goals(measured)]);
+    }
+    parts.join("\n\n")
+}
+
+fn replays(replays: &[AgentReplay]) -> String {
+    let head = ["a journal of an agent", "turns", "calls", "records", "replay, ms", "the whole run, ms"];
+    let row = |replay: &AgentReplay| {
+        vec![
+            replay.turns.to_string(),
+            replay.calls.to_string(),
+            replay.records.to_string(),
+            hundredths(replay.replay_ms),
+            tenths(replay.run_ms),
+        ]
+    };
+    table(&head.map(str::to_owned), replays.iter().map(|replay| ("", row(replay))))
+}
+
+fn runs(measured: &Measured) -> String {
+    let load = measured.load;
+    let head =
+        ["", "turns a second", "operator CPU a turn, ms", "API server CPU", "state writes a turn", "reads", "others"];
+    let bare = measured.bare.iter().map(|bare| {
+        let cells = vec![whole(bare.turns_a_second(load)), dash(), dash(), dash(), dash(), hundredths(bare.others)];
+        (format!("a bare loop, {} call a turn", CALLS[0]), cells)
+    });
+    let runs = measured.runs.iter().map(|run| {
+        let cells = vec![
+            whole(run.turns_a_second(load)),
+            hundredths(run.operator_ms(load)),
+            hundredths(run.api_server_ms(load)),
+            hundredths(run.state_writes / load.turns() as f64),
+            hundredths(run.reads / load.turns() as f64),
+            hundredths(run.used.others()),
+        ];
+        (format!("operator, calls of a turn: {}", run.calls), cells)
+    });
+    let rows: Vec<_> = bare.chain(runs).collect();
+    let Load { agents, turns, latency } = load;
+    let title = format!("{agents} agents of {turns} turns, a provider that answers after {} ms", latency.as_millis());
+    format!(
+        "{title}\n{}",
+        table(&head.map(str::to_owned), rows.iter().map(|(name, cells)| (name.as_str(), cells.clone())))
+    )
+}
+
+fn goals(measured: &Measured) -> String {
+    let Load { agents, turns, latency } = measured.load;
+    let is_usual = agents == 50 && turns == 20 && latency.is_zero();
+    let others = measured.runs.iter().map(|run| run.used.others());
+    let others = others.chain(measured.bare.iter().map(|bare| bare.others)).fold(0.0, f64::max);
+    let verdict = |is_met: bool| match () {
+        () if measured.is_debug => "not said: a debug build".to_owned(),
+        () if !is_usual => "not said: the goals are for 50 agents of 20 turns, without latency".to_owned(),
+        () if others > OTHERS => format!("not said: others used {others:.2} processors"),
+        () if is_met => "met".to_owned(),
+        () => "missed".to_owned(),
+    };
+    let mut rows = Vec::new();
+    if let Some(share) = measured.share_of_bare_loop() {
+        rows.push(("rate, of the bare loop's", vec![percent(share), "≥ 40 %".to_owned(), verdict(share >= 0.4)]));
+    }
+    if let Some((turn, call)) = measured.operator_ms() {
+        rows.push((
+            "operator CPU a turn with a call, ms",
+            vec![hundredths(turn), "≤ 2.00".to_owned(), verdict(turn <= 2.0)],
+        ));
+        rows.push((
+            "operator CPU a further call, ms",
+            vec![hundredths(call), "≤ 0.50".to_owned(), verdict(call <= 0.5)],
+        ));
+    }
+    let of_200 = measured.replays.iter().filter(|replay| replay.calls <= REPLAYED);
+    let slowest = of_200.map(|replay| replay.replay_ms).fold(0.0, f64::max);
+    rows.push(("replay of 200 calls, ms", vec![hundredths(slowest), "≤ 10".to_owned(), verdict(slowest <= 10.0)]));
+    table(&["figure", "measured", "goal", ""].map(str::to_owned), rows)
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}

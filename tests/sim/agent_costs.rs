@@ -1,0 +1,238 @@
+//! The state writes of agents that call tools, counted: two a turn, four more a gate, one more for a call that must not be repeated.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_tests::sim::{Answer, Verb, World};
+
+use crate::{
+    ending::list,
+    harness::{Harness, OPERATOR, is_status_write},
+    laws,
+    people::verdict,
+    scenarios::{RUN, chain, gate},
+};
+
+/// A call of a tool: its tool, and the seconds until its server answers.
+type Call = (&'static str, u64);
+
+/// An agent with tools: `find` reads, `put` changes and can be repeated, `pay` and `tell` must not be repeated. People are asked about
+/// `pay` and `put`.
+fn spec() -> Value {
+    let mut spec = chain(json!([
+        {"name": "handle", "agent": {"name": "writer", "input": "Help."}},
+        {"name": "get-order", "timeout": "1h", "http": {"url": "http://orders.test/{{ args.id }}"}},
+        {"name": "put-order", "http": {"method": "PUT", "url": "http://orders.test/{{ args.id }}"}},
+        {"name": "post-refund", "http": {"method": "POST", "url": "http://pay.test/{{ args.id }}"}},
+        {"name": "post-note", "http": {"method": "POST", "url": "http://notes.test/{{ args.id }}"}},
+    ]));
+    let tool = |name: &str, step: &str, effects: &str| json!({"name": name, "step": step, "description": name, "effects": effects, "parameters": {"type": "object"}});
+    spec["agents"][0]["tools"] = json!(["find", "put", "pay", "tell"]);
+    spec["agents"][0]["limits"] = json!({"turns": 100, "calls": 1000});
+    spec["tools"] = json!([
+        tool("find", "get-order", "read"),
+        tool("put", "put-order", "write"),
+        tool("pay", "post-refund", "irreversible"),
+        tool("tell", "post-note", "write"),
+    ]);
+    spec["gates"] = json!([gate("changes", json!({"timeout": {"after": "168h", "action": "Reject"}}))]);
+    spec["gates"][0]["type"] = json!("specificTools");
+    spec["gates"][0]["tools"] = json!(["pay", "put"]);
+    spec
+}
+
+fn step_of(tool: &str) -> &'static str {
+    match tool {
+        "find" => "get-order",
+        "put" => "put-order",
+        "pay" => "post-refund",
+        _ => "post-note",
+    }
+}
+
+/// Lets the model make these calls in each of so many turns, and then answer.
+fn turns(world: &World, turns: usize, calls: &[Call]) {
+    let second = Duration::from_secs(1);
+    for turn in 1..=turns {
+        let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
+        let wanted: Vec<_> = (1..).zip(calls).map(|(at, (tool, _))| json!({"id": format!("{turn}-{at}"), "tool": tool, "arguments": format!("{{\"id\": {at}}}")})).collect();
+        let asked = json!({"text": "", "calls": wanted});
+        world.answers(format!("{RUN}/handle{path}"), Answer::value(asked).after(second));
+        for (at, (tool, seconds)) in (1..).zip(calls) {
+            let path = format!("{RUN}/handle/.turn-{turn}/.call-{at}/{}", step_of(tool));
+            world.answers(path, Answer::value("done").after(second * u32::try_from(*seconds).unwrap()));
+        }
+    }
+    world.answers(format!("{RUN}/handle/.turn-{}", turns + 1), Answer::value("all is done").after(second));
+}
+
+/// The writes of Workflows and Approvals. Long values and segments of a long journal are Blobs, each written once.
+fn state_writes(harness: &Harness) -> usize {
+    harness.server.count(|entry| entry.is_state_write() && entry.resource.plural != "blobs")
+}
+
+/// Runs an agent that nobody is asked about to its end. Returns the state writes, but for those of the beginning and the end.
+async fn writes(count: usize, calls: &[Call]) -> usize {
+    let harness = Harness::new();
+    turns(&harness.world, count, calls);
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    let ended = harness.ended(RUN).await;
+    harness.pass(600).await;
+    assert_eq!(ended["status"]["outputs"], "all is done", "{}", ended["status"]["message"]);
+    assert_eq!(harness.world.effects().len(), count + 1 + count * calls.len());
+    laws::hold(&harness, RUN).unwrap();
+    state_writes(&harness) - 2
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_with_calls_costs_two_state_writes_whenever_they_end() {
+    for calls in
+        [&[("find", 3)][..], &[("find", 1), ("find", 5), ("find", 9)], &[("find", 0), ("find", 0), ("find", 0)]]
+    {
+        for count in [1, 5, 20] {
+            assert_eq!(writes(count, calls).await, 2 * count, "{count} turns, each with {calls:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_that_must_not_be_repeated_is_stored_at_once() {
+    // The last end of a turn is stored with the start of the next turn, whatever the call is.
+    for (calls, more) in [
+        (&[("tell", 3)][..], 0),
+        (&[("tell", 1), ("tell", 5), ("tell", 9)], 2),
+        (&[("find", 1), ("tell", 5), ("find", 9)], 1),
+        (&[("find", 1), ("find", 5), ("tell", 9)], 0),
+    ] {
+        assert_eq!(writes(5, calls).await, 5 * (2 + more), "{calls:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_gate_of_a_turn_costs_at_most_four_state_writes_more() {
+    for (calls, expected) in [
+        (&[("pay", 3)][..], 5),
+        (&[("find", 1), ("find", 9), ("pay", 3)], 6),
+        (&[("pay", 3), ("pay", 3)], 9),
+        (&[("find", 1), ("find", 9), ("pay", 3), ("put", 3)], 10),
+    ] {
+        let gated: Vec<_> = (1..).zip(calls).filter(|(_, (tool, _))| ["pay", "put"].contains(tool)).collect();
+        let harness = Harness::new();
+        turns(&harness.world, 1, calls);
+        harness.apply(RUN, &spec());
+        let _life = harness.begin(OPERATOR);
+        for (at, _) in &gated {
+            // Half a day passes before each decision, and costs nothing.
+            harness.people().asked(&format!("handle/.turn-1/.call-{at}/.gate")).await;
+            harness.pass(60).await;
+            let before = state_writes(&harness);
+            harness.pass(12 * 3600).await;
+            assert_eq!(state_writes(&harness), before, "{}", harness.server.story());
+            harness.people().decides("alice", &format!("handle/.turn-1/.call-{at}/.gate"), 1, verdict("Approve")).await;
+        }
+        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.pass(600).await;
+        let writes = state_writes(&harness) - 2;
+        assert!(writes <= 2 + 4 * gated.len(), "{calls:?}: {writes} writes");
+        assert_eq!(writes, expected, "{calls:?}:\n{}", harness.server.story());
+    }
+}
+
+/// The phases of the calls of the first turn as they are stored, in order.
+fn stored(harness: &Harness) -> Vec<String> {
+    let workflow = harness.workflow(RUN);
+    let calls = list(&workflow["status"]["steps"]).filter(|step| step["kind"] == "http");
+    calls.map(|step| step["phase"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_waits_for_its_siblings_at_most_half_a_minute() {
+    let harness = Harness::new();
+    turns(&harness.world, 1, &[("find", 1), ("find", 3), ("find", 1800)]);
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    harness.pass(15).await;
+    let before = state_writes(&harness);
+    assert_eq!(stored(&harness), ["Started", "Started", "Started"]);
+    harness.pass(30).await;
+    assert_eq!(stored(&harness), ["Succeeded", "Succeeded", "Started"]);
+    harness.pass(1200).await;
+    assert_eq!(state_writes(&harness), before + 1, "one write for both, and none while a call lasts");
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_beside_gates_alone_is_stored_at_once() {
+    let harness = Harness::new();
+    turns(&harness.world, 1, &[("find", 1), ("pay", 1)]);
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    harness.people().asked("handle/.turn-1/.call-2/.gate").await;
+    harness.pass(2).await;
+    assert_eq!(stored(&harness), ["Succeeded"], "a person can take days");
+    assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_results_are_not_kept_in_memory_alone() {
+    let harness = Harness::new();
+    turns(&harness.world, 1, &[("find", 1), ("find", 2), ("find", 20)]);
+    for (at, bytes) in [(1, 200_000), (2, 100_000)] {
+        let answer = Answer::value("x".repeat(bytes)).after(Duration::from_secs(at));
+        harness.world.answers(format!("{RUN}/handle/.turn-1/.call-{at}/get-order"), answer);
+    }
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    harness.pass(10).await;
+    assert_eq!(stored(&harness), ["Succeeded", "Succeeded", "Started"], "both together are too long to wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_is_asked_to_end_stores_what_waits() {
+    let harness = Harness::new();
+    turns(&harness.world, 1, &[("find", 1), ("find", 15)]);
+    harness.apply(RUN, &spec());
+    let life = harness.server.incarnation(OPERATOR);
+    let clock = harness.server.clock();
+    let shutdown = async move { clock.pass(Duration::from_secs(8)).await };
+    let process = tokio::spawn(harness.operator_until(&life, shutdown));
+    harness.pass(7).await;
+    assert_eq!(stored(&harness), ["Started", "Started"]);
+    harness.pass(2).await;
+    assert_eq!(stored(&harness), ["Succeeded", "Started"], "{}", harness.server.story());
+    process.await.unwrap();
+    assert_eq!(stored(&harness), ["Succeeded", "Succeeded"], "{}", harness.server.story());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_was_not_stored_is_repeated_after_a_crash_and_no_other() {
+    let harness = Harness::new();
+    turns(&harness.world, 1, &[("find", 1), ("tell", 2), ("find", 4), ("find", 9)]);
+    harness.apply(RUN, &spec());
+    let life = harness.begin(OPERATOR);
+    harness.pass(8).await;
+    assert_eq!(
+        stored(&harness),
+        ["Succeeded", "Succeeded", "Started", "Started"],
+        "the second end took the first along"
+    );
+    life.crash().await;
+    let _life = harness.begin(OPERATOR);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.pass(600).await;
+    let repeated: Vec<_> = harness.world.repeated().into_keys().map(|key| key.path).collect();
+    assert_eq!(repeated, [3, 4].map(|at| format!("{RUN}/handle/.turn-1/.call-{at}/get-order")));
+    laws::hold(&harness, RUN).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_for_a_turn() {
+    let harness = Harness::new();
+    turns(&harness.world, 5, &[("find", 1), ("find", 5)]);
+    harness.apply(RUN, &spec());
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.ended(RUN).await;
+    assert_eq!(harness.server.count(|entry| entry.verb == Verb::Get), 0, "{}", harness.server.story());
+    assert_eq!(harness.server.count(is_status_write), 12);
+}
