@@ -225,6 +225,8 @@ pub struct ApprovalRequest {
 impl ApprovalRequest {
     /// The largest number of quorums of a request.
     pub const MAX_QUORUMS: usize = 9;
+    /// The largest number of user names that a request excludes.
+    pub const MAX_EXCLUDED: usize = 32;
 
     /// Returns the threshold of the first quorum, or 0 if there is no quorum; such a request cannot be decided.
     #[must_use]

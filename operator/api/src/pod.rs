@@ -108,6 +108,16 @@ impl PodStep {
         self.idempotent.unwrap_or(false)
     }
 
+    /// Returns all images of the Pod: that of the step, and those of the containers and volumes of its `podTemplate`.
+    #[must_use]
+    pub fn images(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::from([self.image.clone()]);
+        for value in self.pod_template.iter().flat_map(|template| template.0.values()) {
+            images_in(value, &mut found);
+        }
+        found
+    }
+
     /// Returns the names of all Secrets in the Pod.
     #[must_use]
     pub fn secrets(&self) -> BTreeSet<String> {
@@ -119,6 +129,20 @@ impl PodStep {
             named_in(value, &mut found);
         }
         found
+    }
+}
+
+/// Collects the images in a part of a Pod: a container has `image`, and an image volume has `image.reference`.
+fn images_in(part: &Value, found: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(fields) => {
+            if let Some(image) = fields.get("image") {
+                found.extend(image.as_str().or_else(|| image["reference"].as_str()).map(str::to_owned));
+            }
+            fields.values().for_each(|value| images_in(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| images_in(item, found)),
+        _ => {}
     }
 }
 

@@ -25,6 +25,13 @@ pub struct Journal {
     changed: bool,
 }
 
+/// Whether a path is this place, one of its visits, or beneath it.
+pub(crate) fn within(path: &str, place: &str) -> bool {
+    let bounded =
+        |rest: &str| place.is_empty() || place.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '#']);
+    path.strip_prefix(place).is_some_and(bounded)
+}
+
 /// A record, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {

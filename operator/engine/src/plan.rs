@@ -47,6 +47,7 @@ use signoff_expr::{Members, Template};
 use step::PlanContext;
 use validated_answers::ValidatedAnswers;
 
+pub(crate) use after_reject::AGENT as TOLD_AGENT;
 pub(crate) use outputs::{PlannedArtifact, safe_path};
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
@@ -147,7 +148,7 @@ impl Plan {
         let gates = Gates::of(spec);
         let plan = PlanContext { spec, agents: &agents, added: &added, gates: &gates };
         let everywhere = Validator::known_everywhere(spec);
-        let tools = validator.tools(&plan, &everywhere);
+        let mut tools = validator.tools(&plan, &everywhere);
         let mut start = validator.policy_gates(&plan, Position::Start, &everywhere);
         let mut pattern = validator.pattern(&plan);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
@@ -161,7 +162,7 @@ impl Plan {
         let revisers = if release.is_some() && revisable { validator.revisers(&plan, &asked) } else { Vec::new() };
         validator.spec_gates(spec, &gates);
         if let Some((pattern, _)) = &mut pattern {
-            validator.after_reject(&mut start, pattern, &mut end);
+            validator.after_reject(&mut start, pattern, &mut end, &mut tools);
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         validator.check_policy_gates(&added, steps.chain(&start).chain(&end));
@@ -219,6 +220,16 @@ impl Plan {
     pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
         let place = without_visits(path);
         self.pattern.steps().iter().position(|step| step.path == place)
+    }
+
+    /// Returns the agents that write a final response again at a place.
+    pub(crate) fn revising_agents(&self, path: &str) -> impl Iterator<Item = &str> {
+        let place = without_visits(path);
+        let here = self.revisers.iter().filter(move |reviser| reviser.path == place);
+        here.filter_map(|reviser| match &reviser.action {
+            Action::Agent(agent) => Some(agent.agent.as_str()),
+            _ => None,
+        })
     }
 
     /// Returns the step by which an agent writes a final response again.

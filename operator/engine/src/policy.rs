@@ -141,9 +141,11 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
     let end = ["{{", "{%", "{#"].iter().filter_map(|mark| template.find(mark)).min();
     let Some(end) = end else { return Some(template) };
     let literal = template.get(..end)?;
-    let (_, authority) = literal.split_once("://")?;
+    let (_, authority) = literal.split_once(':')?;
+    // As URLs are parsed: any number of slashes of either kind may stand before the host.
+    let host = authority.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
     // Only what follows the host's end can still be rendered.
-    authority.contains(['/', '?', '#', '\\']).then_some(literal)
+    host.find(['/', '?', '#', '\\']).is_some_and(|end| end > 0).then_some(literal)
 }
 
 #[cfg(test)]

@@ -138,13 +138,7 @@ async fn perform_as<'a>(
     let mut turn = agent::Turn::first(&path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
-    // So many further attempts before people are asked; one more each time they say so.
-    let usual = match &step.escalation {
-        Some((after, _)) if !step.escalates_unknown_only => {
-            step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1)
-        }
-        _ => step.retry.limit.unwrap_or(0),
-    };
+    let usual = step.usual_retries();
     let mut limit = usual;
     loop {
         let key = ActivityKey { path: turn.path.clone(), attempt, kind: kind(step) };

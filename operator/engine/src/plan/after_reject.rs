@@ -4,12 +4,14 @@
 use signoff_api::{conditions::reason, step::OnError};
 
 use super::{
-    Action, FieldError, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep, Validator,
+    Action, FieldError, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep, PlannedTools, Validator,
     patterns::{PlannedDag, PlannedGraph},
 };
 
 /// The continuation after the last step of a run.
 const END: &str = "the end of the run";
+/// The continuation after a step that a tool runs.
+pub(crate) const AGENT: &str = "the agent, which is told the reason";
 
 impl Validator<'_> {
     /// Writes into every gate of a run where it may go on after a Reject.
@@ -18,7 +20,11 @@ impl Validator<'_> {
         start: &mut [PlannedStep],
         pattern: &mut PlannedPattern,
         end: &mut [PlannedStep],
+        tools: &mut PlannedTools,
     ) {
+        for tool in tools.tools.values_mut() {
+            self.step_after_reject(&mut tool.step, &[AGENT.to_owned()], &[]);
+        }
         self.list_after_reject(start, &first_of(pattern));
         self.pattern_after_reject(pattern, &first_name(end).unwrap_or_else(|| END.to_owned()));
         self.list_after_reject(end, END);

@@ -161,6 +161,16 @@ impl PlannedStep {
         if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
     }
 
+    /// Returns so many further attempts before people are asked; there is one more each time they say so.
+    pub(crate) fn usual_retries(&self) -> i32 {
+        match &self.escalation {
+            Some((after, _)) if !self.escalates_unknown_only => {
+                self.retry.limit.unwrap_or_else(|| self.default_retry_limit()).min(after - 1)
+            }
+            _ => self.retry.limit.unwrap_or(0),
+        }
+    }
+
     /// Whether it asks people and does nothing else.
     pub(crate) fn is_gate(&self) -> bool {
         matches!(self.action, Action::Gate(_))

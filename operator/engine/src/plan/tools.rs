@@ -62,10 +62,13 @@ impl PlannedTool {
     /// Returns what is known of its calls before any is made.
     pub(crate) fn facts(&self) -> CallFacts {
         let of_kind = |kind| CallFacts::of_kind(kind, self.effects);
-        let literal = |source: &str| (!source.contains("{{") && !source.contains("{%")).then(|| source.to_owned());
+        let is_literal = |image: &String| !image.contains("{{") && !image.contains("{%");
         match &self.step.action {
             Action::Agent(_) => of_kind(CallKind::Agent),
-            Action::Pod(pod) => CallFacts { image: literal(&pod.spec.image), ..of_kind(CallKind::Pod) },
+            Action::Pod(pod) => {
+                let images = pod.spec.images();
+                CallFacts { images: images.iter().all(is_literal).then_some(images), ..of_kind(CallKind::Pod) }
+            }
             Action::Http(http) => CallFacts {
                 method: Some(http.spec.method.unwrap_or_default().name().to_owned()),
                 url: policy::fixed_host(&http.spec.url).map(str::to_owned),
@@ -107,14 +110,22 @@ impl CallGate {
         }
     }
 
-    /// Whether it asks about every call of a tool.
+    /// Whether people decide about every call of a tool here.
     fn always_asks(&self, tool: &PlannedTool) -> bool {
         let asks = match &self.rule {
-            CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects).is_some(),
+            CallGateRule::Author(rule) => {
+                rule.reason(&tool.name, tool.effects).is_some() && !approves_unasked(&self.gate)
+            }
             CallGateRule::Policy(rule) => policy::is_meant(rule, &tool.facts()) == Some(true),
         };
         asks && self.condition.is_none()
     }
+}
+
+/// Whether a deadline that passes approves at a gate.
+fn approves_unasked(gate: &PlannedStep) -> bool {
+    let timeout = gate.gate().and_then(|gate| gate.spec.timeout.as_ref());
+    timeout.is_some_and(|timeout| timeout.action == Some(TimeoutAction::Approve))
 }
 
 /// The tools and gates of a plan.
@@ -376,12 +387,12 @@ impl Validator<'_> {
         }
         let is_certain = gates.iter().any(|gate| gate.always_asks(tool))
             || !tool.step.policy_gates.is_empty()
-            || tool.step.start.as_ref().is_some_and(|start| start.only_if.is_none());
+            || tool.step.start.as_ref().is_some_and(|start| start.only_if.is_none() && !approves_unasked(start));
         if facts.changes() && !is_certain {
             let by = self.policies.require_gates().join(" and ");
             let why = (!by.is_empty()).then(|| {
                 format!(
-                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate without a condition asks: add one of the type toolExecution or specificTools; only GET and HEAD requests of tools with `effects: read` need none",
+                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate asks that has neither a condition nor the timeout action Approve: add one of the type toolExecution or specificTools; only GET and HEAD requests of tools with `effects: read` need none",
                     tool.name
                 )
             });

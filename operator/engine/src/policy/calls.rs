@@ -1,5 +1,7 @@
 //! What approval policies say about the calls of tools: which are forbidden, and which tools need a gate.
 
+use std::collections::BTreeSet;
+
 use signoff_api::{
     hosts::HostPattern,
     step::Method,
@@ -19,8 +21,8 @@ pub(crate) struct CallFacts {
     pub(crate) method: Option<String>,
     /// The address of an http request, at least up to the end of its host; `None` where it depends on the call.
     pub(crate) url: Option<String>,
-    /// The image of a container; `None` where it depends on the call.
-    pub(crate) image: Option<String>,
+    /// The images of a Pod; `None` where one depends on the call.
+    pub(crate) images: Option<BTreeSet<String>>,
     /// As the author declares them.
     pub(crate) effects: Option<Effects>,
 }
@@ -28,7 +30,7 @@ pub(crate) struct CallFacts {
 impl CallFacts {
     /// A call that is no http request and no container.
     pub(crate) fn of_kind(kind: CallKind, effects: Option<Effects>) -> Self {
-        Self { kind, method: None, url: None, image: None, effects }
+        Self { kind, method: None, url: None, images: None, effects }
     }
 
     /// A rendered call.
@@ -36,7 +38,7 @@ impl CallFacts {
         let of_kind = |kind| Self::of_kind(kind, effects);
         match call {
             CallContent::Agent(_) => of_kind(CallKind::Agent),
-            CallContent::Pod(pod) => Self { image: Some(pod.spec.image.clone()), ..of_kind(CallKind::Pod) },
+            CallContent::Pod(pod) => Self { images: Some(pod.spec.images()), ..of_kind(CallKind::Pod) },
             CallContent::Http(http) => {
                 Self { method: Some(http.method.clone()), url: Some(http.url.clone()), ..of_kind(CallKind::Http) }
             }
@@ -60,21 +62,19 @@ pub(crate) fn is_meant(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
         (true, true) => known,
     };
     let is_listed = |url: &String| {
-        let url = Url::parse(url).ok();
-        // What cannot be read could be anything.
-        rule.hosts.iter().any(|host| match (HostPattern::parse(host), &url) {
-            (Some(pattern), Some(url)) => pattern.covers(url),
-            _ => true,
-        })
+        let url = Url::parse(url).ok()?;
+        // An entry that cannot be read could mean any host.
+        Some(rule.hosts.iter().any(|host| HostPattern::parse(host).is_none_or(|pattern| pattern.covers(&url))))
     };
-    let is_like_one = |image: &String| rule.images.iter().any(|glob| is_like(glob, image));
+    let is_like_one =
+        |images: &BTreeSet<String>| images.iter().any(|image| rule.images.iter().any(|glob| is_like(glob, image)));
     let has_method = || rule.methods.iter().any(|method| call.method.as_deref() == Some(method.name()));
     let parts = [
         Some(rule.kinds.is_empty() || rule.kinds.contains(&call.kind)),
         Some(rule.changes != Some(true) || call.changes()),
         only(!rule.methods.is_empty(), CallKind::Http, Some(has_method())),
-        only(!rule.hosts.is_empty(), CallKind::Http, call.url.as_ref().map(is_listed)),
-        only(!rule.images.is_empty(), CallKind::Pod, call.image.as_ref().map(is_like_one)),
+        only(!rule.hosts.is_empty(), CallKind::Http, call.url.as_ref().and_then(is_listed)),
+        only(!rule.images.is_empty(), CallKind::Pod, call.images.as_ref().map(is_like_one)),
     ];
     if parts.contains(&Some(false)) { Some(false) } else { (!parts.contains(&None)).then_some(true) }
 }

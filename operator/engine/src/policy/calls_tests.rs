@@ -197,12 +197,57 @@ fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
 fn the_images_of_containers_are_compared_whole_and_one_that_is_not_known_could_be_any() {
     let rule = |images: Value| serde_json::from_value(json!({"images": images})).unwrap();
     let image = |image: Option<&str>| CallFacts {
-        image: image.map(str::to_owned),
+        images: image.map(|image| std::collections::BTreeSet::from([image.to_owned()])),
         ..CallFacts::of_kind(signoff_api::tool_rules::CallKind::Pod, None)
     };
     assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(Some("tools:latest"))), Some(true));
     assert_eq!(is_meant(&rule(json!(["tools"])), &image(Some("tools:latest"))), Some(false));
     assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(None)), None);
+}
+
+#[test]
+fn every_image_of_a_pod_counts_those_of_its_template_too() {
+    let policies = tools(json!({"never": [{"images": ["*kubectl*"]}]}));
+    let with = |template: Value| {
+        let mut spec = spec([None; 3], every_call(json!([])));
+        spec["steps"][3] = json!({"name": "pay", "pod": {"image": "alpine:3", "podTemplate": {"spec": template}}});
+        spec
+    };
+    for template in [
+        json!({"initContainers": [{"name": "x", "image": "bitnami/kubectl"}]}),
+        json!({"containers": [{"name": "x", "image": "bitnami/kubectl:1"}]}),
+        json!({"volumes": [{"name": "x", "image": {"reference": "bitnami/kubectl"}}]}),
+    ] {
+        refused(&policies, with(template), "spec.tools[2]", "of image *kubectl*");
+    }
+    let honest = errors(&policies, with(json!({"initContainers": [{"name": "x", "image": "busybox"}]})));
+    assert!(honest.iter().all(|why| !why.message.contains("forbids")), "{honest:?}");
+}
+
+#[test]
+fn a_host_that_the_call_brings_is_not_certain_however_its_address_is_written() {
+    let policies = cluster(&[(
+        "prod",
+        json!({"tools": {"requireGate": true}, "steps": [{"name": "guard", "hitl": gate(json!({})),
+            "before": {"kinds": ["tool"], "calls": {"hosts": ["bank.example"]}}}]}),
+    )]);
+    for url in ["https:///{{ args.to }}/x", "https://{{ inputs.base }}/x", "https:\\\\{{ args.to }}/x"] {
+        let mut spec = spec([Some("read"), Some("read"), None], json!([]));
+        spec["steps"][3]["http"]["url"] = json!(url);
+        let found = errors(&policies, spec);
+        assert!(
+            found.iter().any(|why| why.field == "spec.tools[2]" || why.message.contains("url")),
+            "{url}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
+    let policies = tools(json!({"requireGate": true}));
+    let own = |action: &str| json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
+    refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
+    assert_eq!(errors(&policies, spec([None; 3], own("Reject"))), []);
 }
 
 #[test]
@@ -300,6 +345,100 @@ fn a_policys_own_gate_is_a_gate_that_always_asks() {
     let by_host = before(json!({"kinds": ["tool"], "calls": {"hosts": ["bank.example"]}}));
     refused(&by_host, bare(), "spec.tools[2]", "requires that people are asked");
     refused(&before(json!({"kinds": ["http"]})), bare(), "spec.tools[0]", "every call of note");
+}
+
+/// A policy with a quorum for every gate.
+fn deciders() -> Policies {
+    cluster(&[(
+        "prod",
+        json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}, "allowContinueAfterReject": true}}),
+    )])
+}
+
+/// Nine gates in front of every call, each with approvers of its own.
+fn nine_gates() -> Value {
+    let one = |at: i32| {
+        let hitl = gate(json!({"approvers": [{"kind": "Group", "name": format!("team-{at}")}]}));
+        json!({"name": format!("g{at}"), "type": "toolExecution", "hitl": hitl})
+    };
+    (1..=9).map(one).collect()
+}
+
+#[test]
+fn an_approval_counts_for_the_gates_that_asked_although_a_policy_changes() {
+    // With the quorum of the policy nine gates are too many for one request.
+    let mut run = called(&deciders(), spec([None; 3], nine_gates()), &["refund"]);
+    assert_eq!(run.asked(GATE).quorums.len(), 9);
+    run.decide(&deciders(), GATE, Verdict::Approve);
+    let second = format!("{GATE}#2");
+    assert_eq!(run.asked(&second).quorums.len(), 2);
+    // Without the policy all nine would be one request; the ninth has not approved.
+    run.take(&none(), Vec::new());
+    assert!(run.calls().is_empty(), "{:?}", run.calls());
+    run.decide(&none(), &second, Verdict::Approve);
+    assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
+}
+
+#[test]
+fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_changes() {
+    let mut run = called(&none(), spec([None; 3], nine_gates()), &["refund"]);
+    run.decide(&none(), GATE, Verdict::Approve);
+    run.take(&deciders(), Vec::new());
+    assert!(run.asks().is_empty());
+    run.reply(&deciders(), "handle/.turn-1/.call-1/pay", "paid");
+    assert_eq!(told(&run), "paid");
+}
+
+#[test]
+fn a_reject_that_the_agent_was_told_does_not_end_the_run_when_a_policy_comes() {
+    let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &["refund"]);
+    run.decide(&none(), GATE, Verdict::Reject);
+    let strict =
+        cluster(&[("prod", json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}}}))]);
+    run.take(&strict, Vec::new());
+    assert_eq!(run.transition.end, None);
+    let mut early = called(&strict, spec([None; 3], every_call(json!([]))), &["refund"]);
+    early.decide(&strict, GATE, Verdict::Reject);
+    assert!(matches!(early.transition.end, Some(crate::End::Rejected(_))), "{:?}", early.transition.end);
+}
+
+#[test]
+fn whoever_edited_the_arguments_does_not_approve_the_request_that_they_become() {
+    let policies = cluster(&[(
+        "prod",
+        json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),
+    )]);
+    let own = json!([{"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": gate(json!({}))}]);
+    let mut run = PolicyRun::of(&policies, spec([None; 3], own));
+    let calls = json!([{"id": "c0", "tool": "refund", "arguments": "{\"to\":\"me\"}"}]);
+    let facts = std::collections::BTreeMap::from([("calls".to_owned(), "1".to_owned())]);
+    let reply = Reply { response: json!({"text": "", "calls": calls}), facts, ..Reply::default() };
+    run.take(
+        &policies,
+        vec![Fact::CallFinished { path: "handle".to_owned(), attempt: 1, result: Ok(reply), at: moment() }],
+    );
+    let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
+    edited.decided_by = vec!["alice".to_owned()];
+    run.outcome(&policies, GATE, edited);
+    assert_eq!(run.asked("handle/.turn-1/.call-1/pay/release-pay").excluded, ["alice"]);
+}
+
+#[test]
+fn a_reject_of_the_answer_of_a_tool_ends_the_run_where_a_policy_says_so() {
+    let strict =
+        cluster(&[("prod", json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}}}))]);
+    let own = json!([
+        {"name": "every", "type": "toolExecution", "hitl": gate(json!({}))},
+        {"name": "answers", "type": "outputValidation", "steps": ["pay"], "hitl": gate(json!({}))},
+    ]);
+    let found = errors(&strict, spec([None; 3], own.clone()));
+    assert!(
+        found.iter().any(|why| why.reason == "PolicyConflict" && why.message.contains("the agent, which is told")),
+        "{found:?}"
+    );
+    let mut stops = spec([None; 3], own);
+    stops["steps"][3]["onError"] = json!("fail");
+    assert_eq!(errors(&strict, stops), []);
 }
 
 #[test]

@@ -10,8 +10,7 @@ use signoff_api::{
     journal::{FACT_CALLS, StepRecord},
 };
 
-use super::{run::Run, scope::within};
-use crate::journal::Journal;
+use crate::journal::{Journal, within};
 
 /// The most calls of one turn that are made; each further one is an error result.
 pub(crate) const MOST_CALLS: usize = 32;
@@ -35,7 +34,7 @@ struct TurnWithCalls {
 }
 
 impl CallHistory {
-    fn of(journal: &Journal) -> Self {
+    pub(crate) fn of(journal: &Journal) -> Self {
         let mut history = Self::default();
         for record in journal.records() {
             if let Some(done) = record.done.filter(|_| record.calls_tools()) {
@@ -85,11 +84,4 @@ impl CallHistory {
 
 fn verdict(record: &StepRecord) -> Option<Verdict> {
     record.decision.as_ref()?.verdict
-}
-
-impl Run<'_> {
-    /// The turns with calls of the run, and its rejections.
-    pub(crate) fn call_history(&self) -> &CallHistory {
-        self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
-    }
 }

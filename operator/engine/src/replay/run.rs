@@ -42,7 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
-    pub(super) call_history: OnceCell<CallHistory>,
+    call_history: OnceCell<CallHistory>,
     /// The starts of each path in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
     /// The path and attempt of the answer that was settled last.
@@ -68,6 +68,11 @@ impl From<LanguageError> for RenderError {
 }
 
 impl<'a> Run<'a> {
+    /// The turns with calls of the run, and its rejections.
+    pub(crate) fn call_history(&self) -> &CallHistory {
+        self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
+    }
+
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
         let state = RefCell::new(TransitionState::new(journal, control.values));
         Self {

@@ -18,7 +18,8 @@ use crate::{
     replay::run::{RenderError, Run},
 };
 
-pub(crate) use step_scope::{RecordNamespace, StepScope, all, within};
+pub(crate) use crate::journal::within;
+pub(crate) use step_scope::{RecordNamespace, StepScope, all};
 pub(crate) use views::{ANSWER, answers, decision, hitl, response, verdict_text, view};
 
 /// A record that a step can see.

@@ -18,6 +18,9 @@ pub(crate) trait Permission {
     fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool;
     /// Whether people were asked. Then another attempt follows only on a known failure.
     fn was_asked(&self) -> bool;
+
+    /// The people who gave the arguments: they do not approve what is rendered from them.
+    fn editors(&self) -> &[String];
 }
 
 /// The invocation of a step: enough to render its input again.

@@ -62,15 +62,15 @@ pub(super) async fn decide<'a>(
     };
     let record = run.state.borrow().journal.get(path, attempt).cloned();
     let is_unknown = record.as_ref().is_some_and(|record| record.phase == StepPhase::Unknown);
+    let is_never_told = step.is_tool() && is_unknown;
+    let unknown = || {
+        EarlyEnd::Failed(format!(
+            "step {name}: {}; the call must not be repeated, and no gate asks people about its outcome: add a gate of the type errorEscalation",
+            error.message
+        ))
+    };
     let Some((_, asked)) = step.escalation.as_ref().filter(|_| is_unknown || !step.escalates_unknown_only) else {
-        if step.is_tool() && is_unknown {
-            let why = format!(
-                "step {name}: {}; the call must not be repeated, and no gate asks people about its outcome: add a gate of the type errorEscalation",
-                error.message
-            );
-            return Err(EarlyEnd::Failed(why));
-        }
-        return by_itself();
+        return if is_never_told { Err(unknown()) } else { by_itself() };
     };
     let code = record.as_ref().and_then(|r| r.facts.get("exitCode")).and_then(|code| code.parse::<i64>().ok());
     let log = record.as_ref().and_then(|r| r.log.as_ref()).map(|log| &log.tail);
@@ -96,7 +96,7 @@ pub(super) async fn decide<'a>(
     };
     // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
-        return by_itself();
+        return if is_never_told { Err(unknown()) } else { by_itself() };
     }
     if decided.verdict == Verdict::Reject {
         return Err(EarlyEnd::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.describe(""))));

@@ -4,13 +4,13 @@
 //! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's Modify
 //! changes it. A change is asked about again at every gate of a policy.
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
-use signoff_api::Verdict;
+use signoff_api::{ApprovalRequest, Verdict};
 
 use super::{EarlyEnd, gate, open_or_skip_attempt, render_input, verdict_or_end};
 use crate::{
-    plan::PlannedStep,
+    plan::{Action, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, input_digest},
         run::{RenderError, Run},
@@ -59,7 +59,9 @@ pub(super) async fn ask<'a>(
     while let Some((gate, path)) = queue.pop_front() {
         let decided = {
             let shown = |seq| shown(run, invocation, seq, key, retries);
-            gate::decide(run, &invocation.step_scope, gate, &path, &shown).await?
+            let editors = invocation.permission.as_ref().map_or(&[][..], |permission| permission.editors());
+            let asked = excluding(gate, editors)?;
+            gate::decide(run, &invocation.step_scope, &asked, &path, &shown).await?
         };
         invocation.first_asked.get_or_insert(decided.record.seq);
         invocation.last_asked.get_or_insert(decided.record.seq);
@@ -88,6 +90,24 @@ pub(super) async fn ask<'a>(
         invocation.approved = None;
     }
     Ok(true)
+}
+
+/// Returns a gate at which the people who gave the arguments of a call do not decide.
+fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Result<Cow<'g, PlannedStep>, EarlyEnd> {
+    let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Ok(Cow::Borrowed(gate)) };
+    let mut asked = asked.clone();
+    asked.spec.excluded.extend(editors.iter().cloned());
+    asked.spec.excluded.sort();
+    asked.spec.excluded.dedup();
+    if asked.spec.excluded.len() > ApprovalRequest::MAX_EXCLUDED {
+        let why = format!(
+            "gate {}: a request can exclude at most {} people, and those whom it excludes and the editors of the call are more",
+            gate.name,
+            ApprovalRequest::MAX_EXCLUDED
+        );
+        return Err(EarlyEnd::Failed(why));
+    }
+    Ok(Cow::Owned(PlannedStep { action: Action::Gate(Box::new(asked)), ..gate.clone() }))
 }
 
 /// The call as people see it, bound by its digest.

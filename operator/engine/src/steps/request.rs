@@ -71,6 +71,14 @@ impl ReviewSubject {
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
 
+    /// The same, with further facts for the record of the gate about a call.
+    pub(crate) fn with_facts(mut self, facts: Vec<(&'static str, String)>) -> Self {
+        if let Some(call) = &mut self.call {
+            call.facts.extend(facts);
+        }
+        self
+    }
+
     /// The same, with what is known of the container that this record is of.
     pub(crate) fn with_facts_of(mut self, record: &StepRecord) -> Self {
         if record.kind != StepKind::Pod {

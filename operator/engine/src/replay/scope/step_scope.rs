@@ -11,6 +11,7 @@ use signoff_expr::Scope;
 use super::{RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
+    journal::within,
     plan::PlannedStep,
     replay::run::{RenderError, Run},
 };
@@ -230,13 +231,6 @@ impl<'a> StepScope<'a> {
             last_attempts.into_values().map(|record| view(run, self, &VisibleRecord { step, record }, seq)).collect();
         all(visits).map(Value::Array)
     }
-}
-
-/// Whether a path is this place, one of its visits, or beneath it.
-pub(crate) fn within(path: &str, place: &str) -> bool {
-    let bounded =
-        |rest: &str| place.is_empty() || place.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '#']);
-    path.strip_prefix(place).is_some_and(bounded)
 }
 
 /// All of them, or what is missing: every one is tried, so that all that is missing is fetched in one go.

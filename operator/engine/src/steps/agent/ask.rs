@@ -13,9 +13,9 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    gating::Gating,
+    gating::{Gating, places},
     merge, shown,
-    site::{Answered, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut},
+    site::{Answered, FACT_GATES, FACT_STOPS, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut},
 };
 use crate::{
     plan::PlannedStep,
@@ -51,19 +51,25 @@ pub(super) async fn ask<'a>(
     gating: &mut Gating<'a>,
     editors: &[String],
 ) -> Result<PeopleSaid, EarlyEnd> {
-    while let Some(group) = gating.next() {
-        let step = match merge::merged(group, editors) {
+    let base = gate_of(&site.path);
+    while let Some(group) = gating.next(recorded_gates(run, &base).as_deref()) {
+        let step = match merge::merged(&group, editors) {
             Ok(step) => step,
             Err(why) => return Ok(PeopleSaid::Answered(not_asked(&why))),
         };
-        let subject = |_| Ok(Some(shown::call(run, turn, at, site, proposal, group)));
-        let base = gate_of(&site.path);
+        let subject = |_| {
+            let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
+            Ok(Some(shown::call(run, turn, at, site, proposal, &group).with_facts(facts)))
+        };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,
             Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
         };
         match decided.verdict {
-            Verdict::Approve => gating.approve(decided.record.input_digest.as_ref()),
+            Verdict::Approve => {
+                let recorded = decided.record.facts.get(FACT_GATES).map(String::as_str);
+                gating.approve(&group, decided.record.input_digest.as_ref(), recorded);
+            }
             Verdict::Modify => {
                 let edited = outcome.parameters.as_ref().and_then(|p| p.0.get("arguments")).and_then(Value::as_object);
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
@@ -103,7 +109,10 @@ pub(super) async fn ask_people<'a>(
         scope.set("agent", json!(agent));
         Ok(())
     });
-    let subject = |_| Ok(Some(shown::question(turn, path, tool, arguments, &asked)));
+    let subject = |_| {
+        let facts = vec![(FACT_STOPS, stops_on_reject(step).to_string())];
+        Ok(Some(shown::question(turn, path, tool, arguments, &asked).with_facts(facts)))
+    };
     loop {
         let (decided, outcome) = match decide_once(run, &scope, step, &gate_of(path), &subject).await? {
             Ok(decided) => decided,
@@ -116,6 +125,15 @@ pub(super) async fn ask_people<'a>(
             return Ok(answered);
         }
     }
+}
+
+fn stops_on_reject(step: &PlannedStep) -> bool {
+    step.gate().is_none_or(|gate| gate.stops_on_reject)
+}
+
+/// Returns the gates that the next request at `base` is of, if it was made already.
+fn recorded_gates(run: &Run<'_>, base: &str) -> Option<String> {
+    run.state.borrow().journal.get(&run.next_visit(base), 1)?.facts.get(FACT_GATES).cloned()
 }
 
 fn gate_of(path: &str) -> String {
@@ -147,7 +165,9 @@ fn instead(
     decided: &DecidedGate,
     outcome: &Outcome,
 ) -> Result<Option<Answered>, EarlyEnd> {
-    let stops = step.gate().is_none_or(|gate| gate.stops_on_reject);
+    // What held when people were asked holds for their decision, whatever policies say since.
+    let recorded = decided.record.facts.get(FACT_STOPS).map(|stops| stops == "true");
+    let stops = recorded.unwrap_or_else(|| stops_on_reject(step));
     Ok(match decided.verdict {
         Verdict::Reject if !stops => Some(Answered::Rejected(denied(outcome))),
         Verdict::Skip => Some(Answered::Result("Skipped by a human".to_owned())),

@@ -243,9 +243,16 @@ fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
 fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
     let steps = path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end));
     let limit_of = |step: &str| {
-        let Action::Agent(agent) = &run.plan.step_of(step)?.action else { return None };
-        let limits = run.plan.agents.get(&agent.agent).and_then(|agent| agent.spec.limits);
-        let limit = limits.and_then(|limits| limits.calls).unwrap_or(CALLS);
+        let limit = |agent: &str| {
+            let limits = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits);
+            limits.and_then(|limits| limits.calls).unwrap_or(CALLS)
+        };
+        let limit = match run.plan.step_of(step).map(|step| &step.action) {
+            Some(Action::Agent(agent)) => limit(&agent.agent),
+            Some(_) => return None,
+            // All agents revise at one place.
+            None => run.plan.revising_agents(step).map(limit).min()?,
+        };
         // The calls of the turn itself are counted by their place.
         Some((limit, run.call_history().calls_within(step, seen - 1)))
     };
@@ -300,7 +307,7 @@ async fn call_tool<'a>(
                 continue;
             }
         }
-        let Some(cleared) = gating.clear(&site, proposal.sends) else {
+        let Some(cleared) = gating.clear(&site, proposal.sends, &editors) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
         let place = step_path(&site);

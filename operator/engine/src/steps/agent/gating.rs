@@ -4,7 +4,6 @@
 //! call at every gate that does. An error while it is decided whether a gate asks means that it asks.
 
 use signoff_api::Digest;
-use signoff_expr::LanguageError;
 
 use super::{
     merge,
@@ -27,6 +26,7 @@ pub(crate) struct Cleared {
     /// The digest of the input of the call, if it can be computed before the call.
     sends: Option<Digest>,
     was_asked: bool,
+    editors: Vec<String>,
 }
 
 impl Permission for Cleared {
@@ -37,20 +37,30 @@ impl Permission for Cleared {
     fn was_asked(&self) -> bool {
         self.was_asked
     }
+
+    fn editors(&self) -> &[String] {
+        &self.editors
+    }
 }
 
 /// A gate that asks about a call.
 #[derive(Clone, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) gate: &'a CallGate,
+    /// Its place among the gates of the plan, which is the same at every replay.
+    place: usize,
     pub(super) because: String,
+}
+
+/// Returns what identifies the gates of a group in the record of their request.
+pub(super) fn places(group: &[Asking<'_>]) -> String {
+    group.iter().map(|asking| asking.place.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// The gates of a call that still have to approve it.
 pub(super) struct Gating<'a> {
-    /// Each group is one Approval.
-    groups: Vec<Vec<Asking<'a>>>,
-    approved: usize,
+    asking: Vec<Asking<'a>>,
+    was_asked: bool,
     /// The digest of the action that is approved.
     action: Digest,
 }
@@ -59,44 +69,50 @@ impl<'a> Gating<'a> {
     /// Finds the gates that ask about a call.
     pub(super) fn of(run: &Run<'a>, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Self, RenderError> {
         let mut asking = Vec::new();
-        for gate in &run.plan.tools.gates {
+        for (place, gate) in run.plan.tools.gates.iter().enumerate() {
             let Some(because) = gate.reason(site.tool, &proposal.facts) else { continue };
-            match condition(run, site, gate) {
+            let because = match condition(run, site, gate) {
                 Err(RenderError::Missing) => return Err(RenderError::Missing),
-                Ok(false) => {}
-                Ok(true) => asking.push(Asking { gate, because }),
-                Err(RenderError::Language(why)) => asking.push(undecided(gate, &because, &why)),
-                Err(RenderError::Invalid(why)) => {
-                    asking.push(Asking { gate, because: format!("{because}; its condition has no value: {why}") });
-                }
-            }
+                Ok(false) => continue,
+                Ok(true) => because,
+                Err(RenderError::Language(why)) => undecided(&because, &why.to_string()),
+                Err(RenderError::Invalid(why)) => undecided(&because, &why),
+            };
+            asking.push(Asking { gate, place, because });
         }
-        Ok(Self { groups: merge::groups(asking), approved: 0, action: proposal.digest.clone() })
+        Ok(Self { was_asked: !asking.is_empty(), asking, action: proposal.digest.clone() })
     }
 
-    /// The gates that are asked next, together; `None` where none is left.
-    pub(super) fn next(&self) -> Option<&[Asking<'a>]> {
-        self.groups.get(self.approved).map(Vec::as_slice)
+    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record is of. Which
+    /// gates can be asked together depends on the policies of now, and what was asked does not.
+    pub(super) fn next(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
+        let of_record = |recorded: &str| {
+            let places: Vec<_> = recorded.split(',').filter_map(|place| place.parse().ok()).collect();
+            let group: Vec<_> = self.asking.iter().filter(|asking| places.contains(&asking.place)).cloned().collect();
+            (!group.is_empty()).then_some(group)
+        };
+        let first = || merge::groups(self.asking.clone()).into_iter().next();
+        recorded.and_then(of_record).or_else(first)
     }
 
-    /// Records that the gates that were asked approved. `bound`: the digest that their record has; an approval of anything else
-    /// counts for nothing, and they are asked again.
-    pub(super) fn approve(&mut self, bound: Option<&Digest>) {
-        if bound == Some(&self.action) {
-            self.approved += 1;
+    /// Takes the approval of a group. `bound`: the digest that their record has, and `recorded`: the gates that it is of; an approval
+    /// of anything else counts for nothing, and they are asked again.
+    pub(super) fn approve(&mut self, group: &[Asking<'_>], bound: Option<&Digest>, recorded: Option<&str>) {
+        let is_of_group = recorded.is_none_or(|recorded| recorded == places(group));
+        if bound == Some(&self.action) && is_of_group {
+            self.asking.retain(|asking| group.iter().all(|approved| approved.place != asking.place));
         }
     }
 
-    /// The permission, once every gate that asks has approved the call.
-    pub(super) fn clear(&self, site: &ToolCallSite<'a>, sends: Option<Digest>) -> Option<Cleared> {
-        let was_asked = !self.groups.is_empty();
-        let step = site.tool.step.path.clone();
-        (self.approved == self.groups.len()).then_some(Cleared { step, sends, was_asked })
+    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments.
+    pub(super) fn clear(&self, site: &ToolCallSite<'a>, sends: Option<Digest>, editors: &[String]) -> Option<Cleared> {
+        let (step, editors) = (site.tool.step.path.clone(), editors.to_vec());
+        self.asking.is_empty().then_some(Cleared { step, sends, was_asked: self.was_asked, editors })
     }
 }
 
-fn undecided<'a>(gate: &'a CallGate, because: &str, why: &LanguageError) -> Asking<'a> {
-    Asking { gate, because: format!("{because}; its condition has no value: {why}") }
+fn undecided(because: &str, why: &str) -> String {
+    format!("{because}; its condition has no value: {why}")
 }
 
 fn condition<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, gate: &CallGate) -> Result<bool, RenderError> {

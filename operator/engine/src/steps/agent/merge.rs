@@ -8,13 +8,12 @@ use signoff_api::{ApprovalRequest, Verdict, approval::RequiredBy, gate::Quorum};
 
 use super::gating::Asking;
 use crate::{
-    plan::{Action, CallGate, PlannedGate, PlannedStep},
+    plan::{Action, CallGate, PlannedGate, PlannedStep, TOLD_AGENT},
     policy::caution_rank,
     steps::request,
 };
 
-/// The largest numbers of a request: excluded names, policies that apply to it, and rules of each policy.
-const MOST_EXCLUDED: usize = 32;
+/// The largest numbers of a request: policies that apply to it, and rules of each policy.
 const MOST_POLICIES: usize = 16;
 const MOST_RULES: usize = 10;
 
@@ -48,7 +47,7 @@ fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
     allowed(gates).iter().any(go_on)
         && quorums(gates).len() <= ApprovalRequest::MAX_QUORUMS
         && forms <= 1
-        && excluded.len() <= MOST_EXCLUDED
+        && excluded.len() <= ApprovalRequest::MAX_EXCLUDED
         && by.len() <= MOST_POLICIES
         && by.iter().all(|by| by.rules.len() <= MOST_RULES)
         && persons.iter().all(|one| Some(one) == persons.first())
@@ -71,7 +70,7 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
     gate.persons = persons.first().map(|persons| (*persons).clone()).unwrap_or_default();
     gate.spec.excluded = excluded.into_iter().collect();
     let fits = gate.policy_quorums.len() < ApprovalRequest::MAX_QUORUMS
-        && gate.spec.excluded.len() <= MOST_EXCLUDED
+        && gate.spec.excluded.len() <= ApprovalRequest::MAX_EXCLUDED
         && gate.required_by.len() <= MOST_POLICIES
         && gate.required_by.iter().all(|by| by.rules.len() <= MOST_RULES)
         && persons.iter().all(|one| Some(one) == persons.first());
@@ -151,14 +150,15 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     gate.spec.excluded.extend(excluded.iter().cloned());
     gate.spec.excluded.sort();
     gate.spec.excluded.dedup();
-    if gate.spec.excluded.len() > MOST_EXCLUDED {
+    if gate.spec.excluded.len() > ApprovalRequest::MAX_EXCLUDED {
         return Err(format!(
-            "a request can exclude at most {MOST_EXCLUDED} people, and the gates and editors of this call are more"
+            "a request can exclude at most {} people, and the gates and editors of this call are more",
+            ApprovalRequest::MAX_EXCLUDED
         ));
     }
     gate.after_reject = match gate.stops_on_reject {
         true => Vec::new(),
-        false => vec!["the agent, which is told the reason".to_owned()],
+        false => vec![TOLD_AGENT.to_owned()],
     };
     Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
 }

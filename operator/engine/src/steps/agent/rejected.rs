@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     plan::{CallGate, PlannedTool},
-    replay::run::Run,
+    replay::{run::Run, scope},
     steps::{EarlyEnd, verdict_or_end},
     tools::arguments::Arguments,
 };
@@ -48,12 +48,19 @@ fn decided<'r>(
     decided.filter(|record| record.facts.get(FACT_TOOL) == Some(&tool.name))
 }
 
-/// The number of rejected calls of a tool since people last said that it goes on. A timeout that asks again does not say so.
+/// The number of rejected calls of a tool since people last said at the gate about failures that it goes on. Who asks another gate again, and a timeout, does not say so.
 fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
-    let by_people = |r: &&StepRecord| r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout);
+    let by_people = |r: &&StepRecord| {
+        let (name, _) = scope::parts(&r.path);
+        name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)
+    };
     let goes_on = decided(run, seen, tool, Verdict::Retry).filter(by_people);
     let last = goes_on.filter_map(|record| record.done).max();
     decided(run, seen, tool, Verdict::Reject).filter(|record| record.done > last).count()
+}
+
+fn is_decided(run: &Run<'_>, base: &str) -> bool {
+    run.state.borrow().journal.get(&run.next_visit(base), 1).is_some_and(|record| record.phase.is_end())
 }
 
 /// Asks people whether a tool that they rejected too often may be asked about once more: at the gate about failures of its step, with
@@ -75,10 +82,13 @@ pub(super) async fn escalate<'a>(
         return result(format!("Refused: {refused}; do not call it again"));
     };
     let facts = tool.facts();
+    let base = format!("{}/{ESCALATION}", site.path);
     let may_have_rejected: Vec<&CallGate> =
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
     let step = match merge::escalation(gate, &may_have_rejected) {
         Ok(step) => step,
+        // It was merged when it was decided, and policies have changed since.
+        Err(_) if is_decided(run, &base) => (**gate).clone(),
         Err(why) => return Ok(Some(not_asked(&why))),
     };
     let asking = AskingGate {
@@ -94,7 +104,6 @@ pub(super) async fn escalate<'a>(
         scope.set("error", error.clone());
         Ok(())
     });
-    let base = format!("{}/{ESCALATION}", site.path);
     loop {
         let (decided, outcome) = match decide_once(run, &scope, &step, &base, &subject).await? {
             Ok(decided) => decided,

@@ -17,6 +17,10 @@ const RESULT: usize = 32 * 1024;
 pub(super) const FACT_TOOL: &str = "tool";
 /// The fact of a gate with the digest of the arguments that it asks about.
 pub(super) const FACT_ARGUMENTS: &str = "arguments";
+/// The fact of a gate with the gates of the plan that ask together.
+pub(super) const FACT_GATES: &str = "gates";
+/// The fact of a gate: whether a Reject ends the run.
+pub(super) const FACT_STOPS: &str = "stopsOnReject";
 
 /// A call of a tool.
 pub(super) struct ToolCallSite<'a> {

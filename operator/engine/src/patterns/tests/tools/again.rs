@@ -71,6 +71,46 @@ fn the_gate_of_a_policy_before_requests_holds_for_requests_of_tools() {
 }
 
 #[test]
+fn an_unknown_outcome_is_not_told_to_the_model_by_a_gate_whose_condition_does_not_hold() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "condition": "error.class == 'Other'", "hitl": gate(json!({}))});
+    let mut run = run(json!([errors]));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.fail(PAY, 1, false, true);
+    assert!(run.failed().contains("must not be repeated"), "{}", run.failed());
+}
+
+#[test]
+fn a_request_says_how_often_a_call_is_made_at_most() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"], "hitl": gate(json!({}))});
+    let mut spec = spec(gates(json!([money(), errors])));
+    spec["steps"][2]["http"]["idempotent"] = json!(true);
+    spec["steps"][2]["onError"] = json!("escalate");
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    assert_eq!(
+        run.asked(GATE).request.action.as_ref().unwrap().attempts,
+        Some(3),
+        "until the gate about failures asks"
+    );
+}
+
+#[test]
+fn the_limit_of_calls_holds_where_a_final_response_is_made_anew() {
+    let mut spec = spec(gates(
+        json!([{"name": "end", "type": "finalResponse", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Defer"]}))}]),
+    ));
+    spec["agents"][0]["limits"] = json!({"calls": 1});
+    let mut run = TestRun::of(spec);
+    run.reply("handle", 1, "done");
+    let mut again = decided(Verdict::Defer);
+    again.guidance = Some("once more".into());
+    run.decide(".final", again);
+    turn(&mut run, ".revision", &[("c1", "lookup", "{}"), ("c2", "lookup", r#"{"name":"b"}"#)]);
+    assert_eq!(result(&run, ".revision/.turn-2", "c1"), "found ");
+    assert!(result(&run, ".revision/.turn-2", "c2").contains("the limit of 1 calls is reached"));
+}
+
+#[test]
 fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_not_run() {
     let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
         "hitl": gate(json!({"prompt": "Pay {{ args.to }}?"}))});

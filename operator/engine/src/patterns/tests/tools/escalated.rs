@@ -128,6 +128,24 @@ fn a_deadline_at_a_gate_of_the_tool_does_not_let_it_go_on() {
 }
 
 #[test]
+fn who_asks_a_gate_again_that_is_overdue_does_not_let_the_tool_go_on() {
+    let overdue = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({"timeout": {"action": "Expire"}}))});
+    let mut run = run(json!([overdue, help(json!({}))]));
+    for number in 1..=3 {
+        call(&mut run, number);
+        let gate = format!("handle/.turn-{number}/.call-1/.gate");
+        if number == 3 {
+            run.decide(&gate, decided(Verdict::Retry));
+            run.decide(&format!("{gate}#2"), decided(Verdict::Reject));
+        } else {
+            run.decide(&gate, decided(Verdict::Reject));
+        }
+    }
+    call(&mut run, 4);
+    assert_eq!(run.open(), [ASKED]);
+}
+
+#[test]
 fn a_call_that_was_rejected_with_these_arguments_is_refused_without_an_escalation() {
     let mut run = rejected_three_times(json!([money(), help(json!({}))]));
     run.decide(ASKED, decided(Verdict::Skip));
