@@ -41,7 +41,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only policies or a decision can bring about.
-const NO_COMPLAINTS: [&str; 33] = [
+const NO_COMPLAINTS: [&str; 34] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
@@ -61,6 +61,7 @@ const NO_COMPLAINTS: [&str; 33] = [
     // What a request says of a Reject.
     "the end of the run",
     "the other workers",
+    "the agent, which is told the reason",
     // What the schema says first, in its own words.
     "a name is needed, and a namespace",
     // What decisions are told.
