@@ -279,7 +279,9 @@ impl Plan {
     /// its step says so.
     fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
         let place = without_visits(path);
-        let of_tool = place.rfind(planned_step::CALL).and_then(|at| place.get(at..))?;
+        let in_call = place.rfind(planned_step::CALL).and_then(|at| place.get(at..))?;
+        // The later turns of an agent, and the question for its answer, stand beneath its step.
+        let of_tool = in_call.split('/').take(2).collect::<Vec<_>>().join("/");
         let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool);
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }

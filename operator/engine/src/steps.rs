@@ -322,7 +322,8 @@ fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &Acti
         RenderError::Invalid(why.to_owned())
     };
     let Start::Call(call) = &opening else {
-        return if invocation.step.is_tool() && invocation.permission.is_none() { Err(changed()) } else { Ok(opening) };
+        let is_call = invocation.step.is_tool() && matches!(opening, Start::Immediate(_));
+        return if is_call && !is_permitted(Err(&String::new())) { Err(changed()) } else { Ok(opening) };
     };
     let input = input_digest(call);
     let approved = match &invocation.approved {

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Decision, JsonObject, Verdict,
-    approval::Answer,
+    approval::{ActionKind, Answer},
     gate::{Form, Question},
 };
 use signoff_expr::{budget, endless, re2, text};
 
-use crate::{gate::parameters::shape, schema::Schema};
+use crate::{gate::parameters::shape, schema::Schema, tools::arguments::Arguments};
 
 /// The payload of a decision in one form, however it was typed. Two votes agree where verdict and
 /// payload are equal.
@@ -58,9 +58,16 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
             signoff_api::digest::canonical(given).map_err(|why| format!("parameters: {why}"))?;
+            if let Some(Value::Object(arguments)) = given.0.get("arguments").filter(|_| is_about_call(request)) {
+                Arguments::of(arguments.clone()).map_err(|why| format!("parameters.arguments: {why}"))?;
+            }
             Ok(Some(given.clone()))
         }
     }
+}
+
+fn is_about_call(request: &ApprovalRequest) -> bool {
+    request.action.as_ref().is_some_and(|action| action.kind == ActionKind::ToolCall)
 }
 
 /// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.

@@ -25,6 +25,9 @@ use crate::{
     schema::Schema,
 };
 
+/// The timeout of a gate in front of a call of a tool without one.
+const CALL_TIMEOUT: Duration = Duration::from_secs(300);
+
 impl Validator<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
     pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
@@ -65,7 +68,8 @@ impl Validator<'_> {
         self.approvers(hitl, field, context.plan.spec);
         self.verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
         self.form(field, form.as_ref());
-        self.timeout(hitl, field, &allowed, form.as_ref());
+        let usual = self.usual_timeout(&subject);
+        self.timeout(hitl, field, &allowed, form.as_ref(), usual);
         if matches!(subject, GateSubject::Failure(_))
             && hitl.timeout.as_ref().is_some_and(|t| t.action == Some(TimeoutAction::Approve))
         {
@@ -76,7 +80,6 @@ impl Validator<'_> {
         }
         let spec = context.plan.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
-        let usual = self.settings.default_gate_timeout;
         let EffectiveGate { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
             self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
         let blocked = self.contradicted(&contradictions, field);
@@ -274,10 +277,16 @@ impl Validator<'_> {
         }
     }
 
-    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>) {
+    /// The timeout of a gate without one. An agent that waits for a call is in the middle of its work, so people have less time there.
+    fn usual_timeout(&self, subject: &GateSubject) -> Duration {
+        let usual = self.settings.default_gate_timeout;
+        if matches!(subject, GateSubject::Call(_)) { usual.min(CALL_TIMEOUT) } else { usual }
+    }
+
+    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {
         let field = format!("{field}.timeout");
         let timeout = hitl.timeout.clone().unwrap_or_default();
-        let (usual, most) = (self.settings.default_gate_timeout, self.settings.max_gate_timeout);
+        let most = self.settings.max_gate_timeout;
         let after = timeout.after.map_or(usual, Span::duration);
         let levels = timeout.escalation.iter().filter_map(|level| level.after).map(Span::duration);
         for length in levels.chain([after]) {

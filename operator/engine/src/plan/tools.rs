@@ -178,7 +178,9 @@ impl Validator<'_> {
             }
         }
         let known = everywhere.clone();
-        let known = ["args", "tool", "effects", "agent"].into_iter().fold(known, |k, name| k.with(name, Members::Open));
+        let known = ["args", "tool", "effects", "agent", "agents"]
+            .into_iter()
+            .fold(known, |k, name| k.with(name, Members::Open));
         let (mut gates, mut question) = (Vec::new(), None);
         if !spec.tools.is_empty() {
             gates = self.policy_call_gates(plan, &format!("{CALL}.gate"), &known);
@@ -278,8 +280,19 @@ impl Validator<'_> {
         let planned =
             self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known.clone(), GateSubject::Call(type_))?;
         let condition = planned.only_if.clone();
+        self.check_condition_on_agent(plan, field, condition.as_ref());
         let rule = CallGateRule::Author(rule);
         Some(CallGate { gate: PlannedStep { only_if: None, ..planned }, type_, rule, condition })
+    }
+
+    /// Warns of a condition that reads who makes a call, where agents call each other.
+    fn check_condition_on_agent(&mut self, plan: &PlanContext<'_>, field: &str, condition: Option<&Condition>) {
+        let reads = |name: &str| condition.is_some_and(|c| c.references().iter().any(|one| one.root == name));
+        let is_agent = |tool: &Tool| plan.spec.steps.iter().any(|step| step.name == tool.step && step.agent.is_some());
+        if reads("agent") && !reads("agents") && plan.spec.tools.iter().any(is_agent) {
+            let message = "the condition reads agent, which is the agent that makes the call, and not those that called that agent: use agents, as in `'NAME' in agents`, where the gate is also meant for calls beneath";
+            self.warn(&format!("{field}.condition"), message);
+        }
     }
 
     fn question_gate(
@@ -292,9 +305,15 @@ impl Validator<'_> {
         if gate.hitl.form.is_some() {
             self.error(format!("{field}.hitl.form"), "the agent asks its own questions: leave form out");
         }
-        if gate.hitl.timeout.as_ref().is_some_and(|timeout| timeout.action == Some(TimeoutAction::Default)) {
-            let message = "the questions of an agent have no default answer: use Skip, Reject or Abort";
-            self.error(format!("{field}.hitl.timeout.action"), message);
+        let refused = match gate.hitl.timeout.as_ref().and_then(|timeout| timeout.action) {
+            Some(TimeoutAction::Default) => {
+                Some("the questions of an agent have no default answer: use Skip, Reject or Abort")
+            }
+            Some(TimeoutAction::Approve) => Some("an answer approves nothing: use Skip, Reject or Abort"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            self.error(format!("{field}.hitl.timeout.action"), why);
         }
         if gate.condition.is_some() {
             self.error(format!("{field}.condition"), "a question is always asked: leave condition out");

@@ -294,6 +294,23 @@ fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
 }
 
 #[test]
+fn a_policy_that_forbids_agents_as_tools_stops_one_that_works_already() {
+    let mut spec = spec([None; 3], json!([]));
+    spec["agents"][0]["tools"] = json!(["sub", "note"]);
+    spec["agents"].as_array_mut().unwrap().push(json!({"name": "helper", "tools": ["note"]}));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "sub", "step": "help", "description": "It helps.",
+        "parameters": {"type": "object"}}));
+    spec["steps"].as_array_mut().unwrap().push(json!({"name": "help", "agent": {"name": "helper", "input": "help"}}));
+    let mut run = called(&none(), spec, &["sub"]);
+    let sub = "handle/.turn-1/.call-1/help";
+    let policies = tools(json!({"never": [{"kinds": ["agent"]}]}));
+    turn(&mut run, &policies, sub, &["note"]);
+    let next = format!("{sub}/.turn-2");
+    assert!(!run.calls().iter().any(|call| call.path == next), "{:?}", run.calls());
+    assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+}
+
+#[test]
 fn a_step_that_no_tool_runs_is_not_forbidden() {
     let steps = json!({"requestedBy": "dana", "steps": [{"name": "pay", "http": {"method": "POST", "url": "https://bank.example/"}}]});
     assert_eq!(PolicyRun::of(&tools(json!({"never": [{"methods": ["POST"]}]})), steps).calls().len(), 1);

@@ -32,8 +32,6 @@ pub(super) use calls::perform_turn;
 pub(crate) use gating::Cleared;
 pub(super) use turn::Turn;
 
-/// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
-const MEMORY: usize = 256 * 1024;
 /// The most feedback in a prompt: decisions, and characters of each text.
 const FEEDBACK: (usize, usize) = (16, 2000);
 
@@ -55,12 +53,12 @@ pub(super) fn call<'a>(
     let mut messages = if planned.fresh {
         Vec::new()
     } else {
-        memory(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
+        memory(run, &past, &decided, turn::MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
     };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
     messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
-    turn::push(&mut messages, &invocation.turns, MEMORY);
+    turn::push(&mut messages, &invocation.turns);
     turn::make_ids_unique(&mut messages);
     Ok(Start::Call(Call {
         path: key.path.clone(),
@@ -149,6 +147,7 @@ fn memory<'a>(
         let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
         let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len() + turn::bytes(&turn.invocation.turns)) else {
+            messages.push(turn::left_out(at + 1));
             break;
         };
         room = left;

@@ -2,6 +2,8 @@
 //!
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
+use std::{future::poll_fn, task::Poll};
+
 use signoff_api::{
     Outcome, Verdict,
     approval::Source,
@@ -24,6 +26,8 @@ use crate::{
 
 /// The most times that a gate asks again, because of people or a timeout.
 pub(crate) const MOST_AGAIN: usize = 3;
+/// The most gates of calls of a run that wait for people at once.
+const MOST_ASKED: usize = 8;
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
@@ -77,6 +81,7 @@ pub(crate) async fn decide<'a>(
     shown: SubjectAt<'_>,
 ) -> Result<DecidedGate, EarlyEnd> {
     loop {
+        room_to_ask(run, base).await;
         let (path, visit) = run.visit(base);
         let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
         let open =
@@ -94,6 +99,26 @@ pub(crate) async fn decide<'a>(
             return Ok(DecidedGate { verdict, gate: step.name.clone(), record });
         }
     }
+}
+
+/// Waits, in front of a gate of a call, until fewer than [`MOST_ASKED`] gates of calls of the run wait for people.
+async fn room_to_ask(run: &Run<'_>, base: &str) {
+    const OF_CALL: &str = "/.call-";
+    if !base.contains(OF_CALL) {
+        return;
+    }
+    let next = run.next_visit(base);
+    poll_fn(|_| {
+        let state = run.state.borrow();
+        let waits = |r: &&StepRecord| r.kind == StepKind::Hitl && !r.phase.is_end() && r.path.contains(OF_CALL);
+        let is_begun = state.journal.get(&next, 1).is_some();
+        if is_begun || state.journal.records().iter().filter(waits).count() < MOST_ASKED {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 fn ask<'a>(

@@ -36,13 +36,14 @@ struct File {
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     ("every Rust file opens by saying what it is", opens_with_its_purpose),
     ("every Go file has a package comment", has_a_package_comment),
     ("no file is too long to read", is_short),
     ("no file names a package registry", names_no_registry),
     ("no file names a folder of one machine", names_no_machine),
     ("every program reaches the API server through signoff-cluster", makes_no_client),
+    ("only the gates of tools permit calls", permits_no_call),
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
 
@@ -136,6 +137,14 @@ fn makes_no_client(file: &File) -> Option<String> {
     };
     let line = first_line(file, makes).filter(|_| product && !own)?;
     Some(format!("{}:{line}: makes a client of the API server; take signoff_cluster::connect", file.path))
+}
+
+fn permits_no_call(file: &File) -> Option<String> {
+    let gates = "operator/engine/src/steps/agent/gating.rs";
+    let mark = concat!("impl Permi", "ssion for");
+    let line =
+        first_line(file, |line| line.contains(mark)).filter(|_| file.path != gates && file.path.ends_with(".rs"))?;
+    Some(format!("{}:{line}: makes a permission to call a tool; only {gates} does", file.path))
 }
 
 fn leaves_nothing_to_do(file: &File) -> Option<String> {

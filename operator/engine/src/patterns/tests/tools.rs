@@ -223,14 +223,14 @@ fn a_reject_ends_the_run_where_the_gate_says_so() {
 #[test]
 fn several_gates_on_one_call_are_one_request_whose_quorums_must_all_be_met() {
     let ops = gate(json!({"approvers": [{"kind": "Group", "name": "ops"}], "threshold": 2,
-        "timeout": {"after": "10m", "action": "Abort"}}));
+        "timeout": {"after": "4m", "action": "Abort"}}));
     let every = json!({"name": "every", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": ops});
     let mut run = run(json!([money(), every]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#), ("c2", "lookup", "{}")]);
     let request = &run.asked(GATE).request;
     let sources: Vec<_> = request.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
     assert_eq!(sources, [("gate every", 2), ("gate money", 1)], "the most careful timeout comes first");
-    assert_eq!(request.timeout.after.unwrap().duration().as_secs(), 600);
+    assert_eq!(request.timeout.after.unwrap().duration().as_secs(), 240);
     assert_eq!(request.action.as_ref().unwrap().siblings.len(), 1);
     assert_eq!(run.open(), [GATE], "the lookup is allowed");
 }
@@ -333,6 +333,17 @@ fn at_most_eight_calls_wait_for_people_at_once() {
 }
 
 #[test]
+fn at_most_eight_gates_before_the_steps_of_tools_wait_for_people_at_once() {
+    let mut run = run(json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]));
+    let all: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
+    let calls: Vec<_> = all.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    turn(&mut run, "handle", &calls);
+    assert_eq!(run.open().len(), 8);
+    run.approve(&format!("{PAY}/.start"));
+    assert_eq!(run.open().len(), 8);
+}
+
+#[test]
 fn equal_calls_of_a_turn_are_asked_about_one_after_the_other_and_each_needs_its_own_approval() {
     let mut run = run(json!([money()]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "refund", r#"{"amount":1}"#)]);
@@ -406,15 +417,54 @@ fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too()
     assert_eq!(run.calls(), [format!("{PAY}@2")]);
 }
 
-#[test]
-fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
-    let mut spec = spec(gates(json!([money()])));
+/// The step `lead` of the agent boss, who delegates to clerk.
+fn with_boss(mut spec: Value) -> Value {
     spec["agents"].as_array_mut().unwrap().push(json!({"name": "boss", "system": "lead", "tools": ["delegate"]}));
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "delegate", "step": "sub", "description": "Delegates.",
         "parameters": {"type": "object", "properties": {"task": {"type": "string"}}}}));
     spec["steps"][0] = agent("lead", "boss", "go");
     spec["steps"].as_array_mut().unwrap().push(agent("sub", "clerk", "{{ args.task }}"));
+    spec
+}
+
+#[test]
+fn a_gate_of_an_agent_asks_about_the_calls_that_are_made_beneath_it() {
+    let own = |condition: &str| {
+        let gate = json!({"name": "own", "type": "specificTools", "tools": ["refund"], "condition": condition, "hitl": gate(json!({}))});
+        with_boss(spec(gates(json!([gate]))))
+    };
+    let open_after = |condition: &str| {
+        let mut run = TestRun::of(own(condition));
+        turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"refund it"}"#)]);
+        turn(&mut run, "lead/.turn-1/.call-1/sub", &[("n1", "refund", r#"{"amount":1}"#)]);
+        (run.open().len(), run.plan.warnings().iter().any(|warning| warning.contains("use agents")))
+    };
+    assert_eq!(open_after("'boss' in agents"), (1, false));
+    assert_eq!(open_after("agents == ['boss', 'clerk']"), (1, false));
+    assert_eq!(open_after("'olga' in agents"), (0, false));
+    assert_eq!(
+        open_after("agent == 'boss'"),
+        (0, true),
+        "the one that makes the call is clerk, and the author is told"
+    );
+}
+
+#[test]
+fn the_limit_of_an_agent_counts_the_calls_beneath_it() {
+    let mut spec = with_boss(spec(gates(json!([]))));
+    spec["agents"][1]["limits"] = json!({"calls": 2});
     let mut run = TestRun::of(spec);
+    turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"look"}"#)]);
+    let sub = "lead/.turn-1/.call-1/sub";
+    turn(&mut run, sub, &[("n1", "lookup", "{}"), ("n2", "lookup", r#"{"name":"b"}"#)]);
+    assert_eq!(result(&run, &format!("{sub}/.turn-2"), "n1"), "found ");
+    let refused = result(&run, &format!("{sub}/.turn-2"), "n2");
+    assert!(refused.contains("the limit of 2 calls is reached"), "{refused}");
+}
+
+#[test]
+fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
+    let mut run = TestRun::of(with_boss(spec(gates(json!([money()])))));
     turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"refund it"}"#)]);
     let sub = "lead/.turn-1/.call-1/sub";
     assert_eq!(told(&run, sub)[0].text, "refund it");

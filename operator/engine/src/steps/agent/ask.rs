@@ -2,20 +2,16 @@
 //!
 //! Whether a gate asks is decided in `gating.rs`.
 
-use std::{future::poll_fn, task::Poll};
-
 use serde_json::{Value, json};
-use signoff_api::{
-    Outcome, Verdict,
-    approval::Source,
-    journal::{StepKind, StepRecord},
-};
+use signoff_api::{Outcome, Verdict, approval::Source};
 use signoff_expr::text;
 
 use super::{
     gating::{Gating, places},
-    merge, shown,
-    site::{Answered, FACT_GATES, FACT_STOPS, FACT_TOOL, Proposal, ToolCallSite, TurnSite, cut},
+    merge,
+    rejected::refused_before,
+    shown,
+    site::{Answered, FACT_GATES, FACT_STOPS, Proposal, ToolCallSite, TurnSite, cut},
 };
 use crate::{
     plan::PlannedStep,
@@ -30,9 +26,6 @@ use crate::{
     },
     tools::{arguments::Arguments, question::Asked},
 };
-
-/// The most calls of a run that wait for people at once.
-const MOST_ASKED: usize = 8;
 
 /// The decision of people about a call.
 pub(super) enum PeopleSaid {
@@ -75,7 +68,8 @@ pub(super) async fn ask<'a>(
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
                 match edited.and_then(|fields| Arguments::of(fields.clone())) {
                     Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome.decided_by)),
-                    Err(why) => return Err(EarlyEnd::Failed(decided.describe(&format!(": {why}")))),
+                    // Such a vote does not count, so only an earlier version of the operator can have counted it.
+                    Err(why) => return Ok(PeopleSaid::Answered(not_run(&why))),
                 }
             }
             Verdict::Respond => return Ok(PeopleSaid::Answered(answered(outcome.response.as_deref()))),
@@ -104,6 +98,9 @@ pub(super) async fn ask_people<'a>(
     let Some(step) = &run.plan.tools.question else {
         return Ok(Answered::Result("Error: no human can be asked in this run".to_owned()));
     };
+    if let Some(why) = refused_before(run, turn.seen, tool, arguments) {
+        return Ok(Answered::Result(why));
+    }
     let agent = turn.agent.to_owned();
     let scope = StepScope::of("", RecordNamespace::Nothing, []).with_vars(move |_, _, _, scope| {
         scope.set("agent", json!(agent));
@@ -149,7 +146,6 @@ pub(super) async fn decide_once<'a>(
     base: &str,
     subject: SubjectAt<'_>,
 ) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
-    room_to_ask(run, base).await;
     let decided = match decide(run, scope, step, base, subject).await {
         Err(EarlyEnd::Failed(why)) => return Ok(Err(not_asked(&why))),
         decided => decided?,
@@ -170,18 +166,26 @@ fn instead(
     let stops = recorded.unwrap_or_else(|| stops_on_reject(step));
     Ok(match decided.verdict {
         Verdict::Reject if !stops => Some(Answered::Rejected(denied(outcome))),
-        Verdict::Skip => Some(Answered::Result("Skipped by a human".to_owned())),
+        Verdict::Skip => Some(skipped(outcome)),
         Verdict::Defer => Some(deferred(outcome)),
-        _ => {
-            verdict_or_end(run, decided, &[Verdict::Retry])?;
-            None
-        }
+        _ => match verdict_or_end(run, decided, &[Verdict::Retry])? {
+            Verdict::Retry => None,
+            _ => return Err(EarlyEnd::Failed(decided.describe(": it has no meaning at this gate"))),
+        },
     })
 }
 
 pub(super) fn deferred(outcome: &Outcome) -> Answered {
     let guidance = outcome.guidance.as_deref().unwrap_or_default();
     Answered::Result(format!("Not now. Try another approach: {guidance}"))
+}
+
+pub(super) fn skipped(outcome: &Outcome) -> Answered {
+    let by = match outcome.source {
+        Source::Timeout => "Skipped: no human decided before the deadline",
+        _ => "Skipped by a human",
+    };
+    Answered::Result(by.to_owned())
 }
 
 pub(super) fn answered(text: Option<&str>) -> Answered {
@@ -192,26 +196,14 @@ pub(super) fn not_asked(why: &str) -> Answered {
     Answered::Result(format!("Error: people cannot be asked about this: {}", text::display(why, 1000)))
 }
 
+fn not_run(why: &str) -> Answered {
+    Answered::Result(format!("Error: a human gave other arguments, which cannot be used: {}", text::display(why, 1000)))
+}
+
 fn denied(outcome: &Outcome) -> String {
     let reason = outcome.reason.as_deref().filter(|reason| !reason.trim().is_empty());
     match outcome.source {
         Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
         _ => format!("Denied by a human: {}", reason.unwrap_or("no reason was given")),
     }
-}
-
-/// Waits until fewer calls of the run than may are waiting for people.
-async fn room_to_ask(run: &Run<'_>, base: &str) {
-    let next = run.next_visit(base);
-    poll_fn(|_| {
-        let state = run.state.borrow();
-        let waits = |r: &&StepRecord| r.kind == StepKind::Hitl && !r.phase.is_end() && r.facts.contains_key(FACT_TOOL);
-        let is_begun = state.journal.get(&next, 1).is_some();
-        if is_begun || state.journal.records().iter().filter(waits).count() < MOST_ASKED {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }

@@ -241,7 +241,6 @@ fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
 /// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made there before
 /// `seen`.
 fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
-    let steps = path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end));
     let limit_of = |step: &str| {
         let limit = |agent: &str| {
             let limits = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits);
@@ -256,7 +255,25 @@ fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
         // The calls of the turn itself are counted by their place.
         Some((limit, run.call_history().calls_within(step, seen - 1)))
     };
-    steps.filter_map(limit_of).collect()
+    steps_around(path).filter_map(limit_of).collect()
+}
+
+/// The path of each step of an agent around a turn, the outermost first; the last is that of the turn itself.
+fn steps_around(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end))
+}
+
+/// The agents around a call, the outermost first: the last makes the call.
+fn agents_around(run: &Run<'_>, turn: &TurnSite<'_, '_>) -> Vec<String> {
+    let mut outer: Vec<&str> = steps_around(&turn.path).collect();
+    outer.pop();
+    let agents_at = |step: &str| match run.plan.step_of(step).map(|step| &step.action) {
+        Some(Action::Agent(agent)) => vec![agent.agent.clone()],
+        Some(_) => Vec::new(),
+        // All agents revise at one place.
+        None => run.plan.revising_agents(step).map(str::to_owned).collect(),
+    };
+    outer.into_iter().flat_map(agents_at).chain([turn.agent.to_owned()]).collect()
 }
 
 /// Makes one call: it is checked, asked about and run, and all of that once more where people changed its arguments or said that it
@@ -279,11 +296,15 @@ async fn call_tool<'a>(
         if let Some(why) = problem(run, &check, tool, &arguments) {
             return result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name));
         }
-        if let Some(why) = refused_before(run, turn.seen, tool, &arguments) {
+        if let Some(why) = refused_before(run, turn.seen, &tool.name, &arguments) {
             return result(why);
         }
-        let site =
-            ToolCallSite { tool, path: path.clone(), scope: scope(turn, tool, &path, &arguments), seen: turn.seen };
+        let site = ToolCallSite {
+            tool,
+            path: path.clone(),
+            scope: scope(run, turn, tool, &path, &arguments),
+            seen: turn.seen,
+        };
         let part = || Part::step(&check, 1);
         let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
             Ok(proposal) => proposal,
@@ -361,8 +382,15 @@ fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments)
 }
 
 /// Returns the scope of the templates of a call.
-fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, arguments: &Arguments) -> StepScope<'a> {
-    let (args, agent) = (Value::Object(arguments.value().clone()), turn.agent.to_owned());
+fn scope<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    tool: &'a PlannedTool,
+    path: &str,
+    arguments: &Arguments,
+) -> StepScope<'a> {
+    let args = Value::Object(arguments.value().clone());
+    let (agent, agents) = (turn.agent.to_owned(), agents_around(run, turn));
     let own = StepScope::of(&format!("{path}/"), RecordNamespace::Nothing, [&tool.step]);
     let limit = turn.invocation.step_scope.limit.clone();
     let scope = StepScope { limit, ..own };
@@ -371,6 +399,7 @@ fn scope<'a>(turn: &TurnSite<'_, 'a>, tool: &'a PlannedTool, path: &str, argumen
         scope.set("tool", json!(tool.name));
         scope.set("effects", json!(tool.effects().name()));
         scope.set("agent", json!(agent));
+        scope.set("agents", json!(agents));
         Ok(())
     })
 }

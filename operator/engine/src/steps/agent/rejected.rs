@@ -9,7 +9,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{answered, decide_once, deferred, not_asked},
+    ask::{answered, decide_once, deferred, not_asked, skipped},
     merge, shown,
     site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
@@ -26,7 +26,7 @@ const MOST_REJECTED: usize = 3;
 const ESCALATION: &str = ".error";
 
 /// Returns the result of a call that people rejected before with the same arguments.
-pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
+pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &str, arguments: &Arguments) -> Option<String> {
     let digest = arguments.digest().to_string();
     let same =
         decided(run, seen, tool, Verdict::Reject).find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
@@ -38,14 +38,9 @@ pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &PlannedTool, argum
 }
 
 /// The decisions of this verdict about calls of a tool, as of a number of the journal.
-fn decided<'r>(
-    run: &'r Run<'_>,
-    seen: i64,
-    tool: &'r PlannedTool,
-    verdict: Verdict,
-) -> impl Iterator<Item = &'r StepRecord> {
+fn decided<'r>(run: &'r Run<'_>, seen: i64, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
     let decided = run.call_history().decided_before(seen, verdict);
-    decided.filter(|record| record.facts.get(FACT_TOOL) == Some(&tool.name))
+    decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
 /// The number of rejected calls of a tool since people last said at the gate about failures that it goes on. Who asks another gate again, and a timeout, does not say so.
@@ -54,9 +49,9 @@ fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
         let (name, _) = scope::parts(&r.path);
         name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)
     };
-    let goes_on = decided(run, seen, tool, Verdict::Retry).filter(by_people);
+    let goes_on = decided(run, seen, &tool.name, Verdict::Retry).filter(by_people);
     let last = goes_on.filter_map(|record| record.done).max();
-    decided(run, seen, tool, Verdict::Reject).filter(|record| record.done > last).count()
+    decided(run, seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count()
 }
 
 fn is_decided(run: &Run<'_>, base: &str) -> bool {
@@ -118,7 +113,7 @@ pub(super) async fn escalate<'a>(
             }
             Verdict::Respond => return Ok(Some(answered(outcome.response.as_deref()))),
             Verdict::Defer => return Ok(Some(deferred(&outcome))),
-            Verdict::Skip => return result("Skipped by a human".to_owned()),
+            Verdict::Skip => return Ok(Some(skipped(&outcome))),
             // Only people say that it goes on.
             Verdict::Retry if outcome.source != Source::Timeout => return Ok(None),
             _ => drop(verdict_or_end(run, &decided, &[Verdict::Retry])?),

@@ -27,7 +27,7 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) tool: &'a PlannedTool,
     /// The path of the call.
     pub(super) path: String,
-    /// Its templates and those of the gates see `args`, `tool`, `effects` and `agent`.
+    /// Its templates and those of the gates see `args`, `tool`, `effects`, `agent` and `agents`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: i64,
 }

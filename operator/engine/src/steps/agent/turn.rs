@@ -15,6 +15,9 @@ use crate::{
     transition::{Message, Role, ToolOffer},
 };
 
+/// The bytes of the earlier conversation that are sent; the oldest turns are dropped first.
+pub(super) const MEMORY: usize = 256 * 1024;
+
 /// One turn of a step.
 #[derive(Clone, Debug)]
 pub(in crate::steps) struct Turn {
@@ -76,10 +79,17 @@ pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
     tools.iter().map(offer).collect()
 }
 
-/// Adds turns to a conversation, the oldest first. Where they have more than `most` bytes, the oldest are left out, and the model is
-/// told how many.
-pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>], most: usize) {
-    let mut room = most;
+/// What the model is told in the place of turns that do not fit its conversation.
+pub(super) fn left_out(turns: usize) -> Message {
+    let note = format!(
+        "[the oldest {turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]"
+    );
+    Message::text(Role::User, note)
+}
+
+/// Adds turns to a conversation, the oldest first. Where they have more than [`MEMORY`] bytes, the oldest are left out.
+pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
+    let mut room = MEMORY;
     let fits = |turn: &&Rc<ToolTurn>| match room.checked_sub(turn.bytes()) {
         Some(left) => {
             room = left;
@@ -91,10 +101,7 @@ pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>], most: us
     let kept = turns.iter().rev().take_while(fits).count().max(1).min(turns.len());
     let dropped = turns.len() - kept;
     if dropped > 0 {
-        let note = format!(
-            "[the oldest {dropped} turns of this conversation are left out, because it has more than {most} bytes]"
-        );
-        messages.push(Message::text(Role::User, note));
+        messages.push(left_out(dropped));
     }
     for turn in turns.iter().skip(dropped) {
         messages.extend(turn.messages());

@@ -121,6 +121,36 @@ fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_
 }
 
 #[test]
+fn the_oldest_turns_are_left_out_whole_where_a_conversation_is_too_long_and_the_model_is_told() {
+    let mut spec = spec(gates(json!([])));
+    spec["steps"][1] = json!({"name": "find", "http": {"url": "https://orders.example/"}});
+    let mut run = TestRun::of(spec);
+    let mut path = "handle".to_owned();
+    for number in 1..=4 {
+        let ids: Vec<_> =
+            (1..=4).map(|call| (format!("t{number}-c{call}"), format!(r#"{{"name":"{call}"}}"#))).collect();
+        let calls: Vec<_> = ids.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
+        turn(&mut run, &path, &calls);
+        for call in 1..=4 {
+            run.reply(&format!("handle/.turn-{number}/.call-{call}/find"), 1, &"x".repeat(30_000));
+        }
+        path = format!("handle/.turn-{}", number + 1);
+    }
+    let told = told(&run, "handle/.turn-5");
+    let called: Vec<_> = told.iter().flat_map(|message| message.calls.iter().map(|call| call.id.clone())).collect();
+    let answered: Vec<_> = told.iter().filter_map(|message| message.answers.clone()).collect();
+    assert_eq!(called, answered, "each call with its result");
+    assert!(called.contains(&"t4-c4".to_owned()) && called.contains(&"t3-c1".to_owned()), "{called:?}");
+    assert!(!called.iter().any(|id| id.starts_with("t1-") || id.starts_with("t2-")), "{called:?}");
+    let note = "[the oldest 2 turns of this conversation are left out, because it has more than 262144 bytes]";
+    assert!(
+        told.iter().any(|message| message.text == note),
+        "{:?}",
+        told.iter().map(|m| m.text.len()).collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn the_newest_turn_is_told_however_long_it_is_and_its_results_are_cut_together() {
     let mut spec = spec(gates(json!([])));
     spec["steps"][1] = json!({"name": "find", "http": {"url": "https://orders.example/"}});

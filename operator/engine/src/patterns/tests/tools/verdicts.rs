@@ -127,6 +127,18 @@ mod of_a_call {
     }
 
     #[test]
+    fn modify_into_arguments_that_a_model_could_not_give_is_no_vote() {
+        let run = call(json!({}));
+        let modify =
+            |amount: Value| ("alice", json!({"verdict": "Modify", "parameters": {"arguments": {"amount": amount}}}));
+        let status = after_votes(&run, &[modify(json!(1e20))]).status.unwrap();
+        assert_eq!(status.outcome, None);
+        assert!(status.invalid["alice"].why.contains("parameters.arguments"), "{:?}", status.invalid);
+        let counted = after_votes(&run, &[modify(json!(42))]).status.unwrap();
+        assert_eq!(counted.outcome.unwrap().verdict, Some(Verdict::Modify));
+    }
+
+    #[test]
     fn modify_into_a_call_that_was_rejected_before_is_refused() {
         let mut run = call(json!({}));
         run.decide(GATE, with_texts(Verdict::Reject));
@@ -250,6 +262,12 @@ mod of_a_question {
         let mut run = question(json!({"allowedVerdicts": ["Respond", "Reject"]}));
         run.decide(GATE, with_texts(Verdict::Reject));
         assert_eq!(heard(&run), "Denied by a human: not this customer");
+        let asks = |question: &str| json!({"questions": [{"question": question}]}).to_string();
+        let (equal, other) = (asks("How much?"), asks("To whom?"));
+        turn(&mut run, "handle/.turn-2", &[("c2", "ask-human", &equal), ("c3", "ask-human", &other)]);
+        assert_eq!(run.open(), ["handle/.turn-2/.call-2/.gate"], "another question is asked");
+        run.decide("handle/.turn-2/.call-2/.gate", decided(Verdict::Skip));
+        assert_eq!(result(&run, "handle/.turn-3", "c2"), "Already refused by a human: not this customer");
     }
 
     #[test]
@@ -303,7 +321,7 @@ mod of_a_deadline {
     fn skip_and_abort_do_as_people_would() {
         let mut run = call(json!({"timeout": {"after": "5m", "action": "Skip"}}));
         run.decide(GATE, expired(Verdict::Skip));
-        assert_eq!(heard(&run), "Skipped by a human");
+        assert_eq!(heard(&run), "Skipped: no human decided before the deadline");
         let mut run = call(json!({"timeout": {"after": "5m", "action": "Abort"}}));
         run.decide(GATE, expired(Verdict::Abort));
         assert!(matches!(run.transition.end, Some(End::Aborted(_))));
@@ -337,6 +355,22 @@ mod of_a_deadline {
         assert_eq!(heard(&run), "the old one");
         let own = json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": timeout}))}]);
         assert!(errors(spec(own)).iter().any(|error| error.contains("have no default answer")));
+    }
+
+    #[test]
+    fn approve_is_refused_for_questions() {
+        let of = |action: &str| json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
+        let found = errors(spec(of("Approve")));
+        assert!(found.iter().any(|error| error.contains("an answer approves nothing")), "{found:?}");
+        assert_eq!(errors(spec(of("Skip"))), [""; 0]);
+    }
+
+    #[test]
+    fn people_have_five_minutes_for_a_call_and_a_day_for_a_question_where_the_gate_names_no_timeout() {
+        let minutes = |run: &TestRun| run.asked(GATE).request.deadline.since(run.clock).as_secs() / 60;
+        let (asked, question) = (call(json!({})), question(json!({})));
+        assert_eq!((minutes(&asked), minutes(&question)), (5, 24 * 60));
+        assert_eq!(minutes(&call(json!({"timeout": {"after": "72h"}}))), 3 * 24 * 60);
     }
 
     #[test]
