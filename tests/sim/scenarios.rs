@@ -337,7 +337,7 @@ pub const CALLS: Scenario = Scenario {
             tool("refund", "pay", "irreversible"),
             tool("mail", "tell", "write")
         ]);
-        spec["gates"] = json!([gate("changes", json!({}))]);
+        spec["gates"] = json!([gate("changes", json!({"timeout": {"after": "24h"}}))]);
         spec["gates"][0]["type"] = json!("destructiveActions");
         spec
     },

@@ -246,7 +246,8 @@ fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<()
             let expected = match (text_of(outcome, "verdict"), text_of(outcome, "source")) {
                 ("Reject", "Human") => "Denied by a human: ".to_owned(),
                 ("Reject", "Timeout") => "Denied: no human decided before the deadline".to_owned(),
-                ("Skip", _) => "Skipped by a human".to_owned(),
+                ("Skip", "Human") => "Skipped by a human".to_owned(),
+                ("Skip", "Timeout") => "Skipped: no human decided before the deadline".to_owned(),
                 ("Defer", _) => format!("Not now. Try another approach: {}", text_of(outcome, "guidance")),
                 ("Respond", _) if action(newest)["kind"] == "toolCall" => text_of(outcome, "response").to_owned(),
                 _ => continue,
