@@ -340,7 +340,7 @@ impl TimeoutAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quorum {
-    /// The origin of the quorum: `gate <name>`, or the kind and name of a policy.
+    /// The origin of the quorum: `gate <name>`, `gate <name> of` the policy that added the gate, or the kind and name of a policy.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
     /// The users, groups and service accounts that can decide.

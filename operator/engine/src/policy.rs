@@ -149,6 +149,9 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
+#[path = "policy/authors_tests.rs"]
+mod authors_tests;
+#[cfg(test)]
 #[path = "policy/bypass_tests.rs"]
 mod bypass_tests;
 #[cfg(test)]

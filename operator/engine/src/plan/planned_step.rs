@@ -49,6 +49,8 @@ pub(crate) struct PlannedStep {
     pub(crate) start: Option<Box<PlannedStep>>,
     /// Gates that policies put before it: nothing runs that they did not approve.
     pub(crate) policy_gates: Vec<PlannedStep>,
+    /// Whether it is the step of a tool, and a gate of a policy can ask about calls of it.
+    pub(crate) has_policy_call_gate: bool,
 }
 
 /// The action of a step.
@@ -124,6 +126,7 @@ impl PlannedStep {
             added_by: None,
             start: None,
             policy_gates: Vec::new(),
+            has_policy_call_gate: false,
         }
     }
 
@@ -144,13 +147,14 @@ impl PlannedStep {
         }
     }
 
-    /// Whether running it twice does no harm. Behind a gate of a policy the kind and the method say so, and not the
-    /// author.
+    /// Whether running it twice does no harm. Behind a gate of a policy, before the step or before calls of its tool, the author alone
+    /// cannot say so: the kind and the method must.
     pub(crate) fn is_idempotent(&self) -> bool {
-        let author_says = self.policy_gates.is_empty();
+        let author_says = self.policy_gates.is_empty() && !self.has_policy_call_gate;
         match &self.action {
-            Action::Http(http) if author_says => http.spec.is_idempotent(),
-            Action::Http(http) => http.spec.method.unwrap_or_default().is_idempotent(),
+            Action::Http(http) => {
+                http.spec.is_idempotent() && (author_says || http.spec.method.unwrap_or_default().is_idempotent())
+            }
             Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }

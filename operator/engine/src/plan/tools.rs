@@ -185,6 +185,10 @@ impl Validator<'_> {
         if !spec.tools.is_empty() {
             gates = self.policy_call_gates(plan, &format!("{CALL}.gate"), &known);
         }
+        for tool in tools.values_mut() {
+            let can_ask = gates.iter().any(|gate| gate.reason(tool, &tool.facts()).is_some());
+            tool.step.has_policy_call_gate = can_ask;
+        }
         for (field, gate) in plan.gates.of_calls() {
             gates.extend(self.call_gate(plan, field, gate, &known));
         }

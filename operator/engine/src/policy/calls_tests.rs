@@ -1,12 +1,10 @@
-//! Policies for the tools of agents: gates that they add, calls that they forbid, gates that they require; and authors who try to
-//! get round them.
+//! Policies for the tools of agents: gates that they add, calls that they forbid, gates that they require.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
 
-use proptest::prelude::*;
 use serde_json::{Value, json};
-use signoff_api::{ApprovalRequest, Verdict, journal::StepPhase};
+use signoff_api::{ApprovalRequest, Verdict};
 
 use super::{
     run_tests::{PolicyRun, gate, moment, none},
@@ -20,10 +18,10 @@ use crate::{
 };
 
 const SOURCE: &str = "ClusterApprovalPolicy prod";
-const GATE: &str = "handle/.turn-1/.call-1/.gate";
+pub(super) const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
 /// A run whose agent has three tools: a text, a GET and a POST. `effects`: of each, in that order.
-fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
+pub(super) fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
     let tool = |name: &str, step: &str, effects: Option<&str>| {
         let mut tool = json!({"name": name, "step": step, "description": "It helps.",
                               "parameters": {"type": "object", "properties": {"to": {"type": "string"}}}});
@@ -49,9 +47,14 @@ fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
 }
 
 /// A policy with a gate before these calls of tools.
-fn asks_about(calls: Value) -> Policies {
+pub(super) fn asks_about(calls: Value) -> Policies {
+    asks_as(calls, json!({}))
+}
+
+/// The same, with more in its gate.
+pub(super) fn asks_as(calls: Value, hitl: Value) -> Policies {
     let before = json!({"kinds": ["tool"], "calls": calls});
-    cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}))])
+    cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(hitl)}]}))])
 }
 
 /// A policy with these requirements for tools.
@@ -60,15 +63,17 @@ fn tools(rules: Value) -> Policies {
 }
 
 /// A run whose agent has called these tools at once.
-fn called(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
+pub(super) fn called(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
-    turn(&mut run, policies, "handle", names);
+    let calls: Vec<_> = names.iter().map(|name| (*name, "{}")).collect();
+    turn(&mut run, policies, "handle", &calls);
     run
 }
 
-fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, names: &[&str]) {
-    let call = |(at, name): (usize, &&str)| json!({"id": format!("c{at}"), "tool": name, "arguments": "{}"});
-    let calls: Vec<_> = names.iter().enumerate().map(call).collect();
+/// A turn that calls: each call is a tool and arguments.
+pub(super) fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, calls: &[(&str, &str)]) {
+    let call = |(at, (tool, arguments)): (usize, &(&str, &str))| json!({"id": format!("c{at}"), "tool": tool, "arguments": arguments});
+    let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
     let facts = std::collections::BTreeMap::from([("calls".to_owned(), calls.len().to_string())]);
     let reply = Reply { response: json!({"text": "", "calls": calls}), facts, ..Reply::default() };
     let path = path.to_owned();
@@ -76,18 +81,18 @@ fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, names: &[&str]) {
 }
 
 /// Whether a gate of the policy is among those that ask in a request.
-fn is_of_policy(request: &ApprovalRequest) -> bool {
+pub(super) fn is_of_policy(request: &ApprovalRequest) -> bool {
     request.action.iter().flat_map(|action| &action.gates).any(|gate| gate.source.as_deref() == Some(SOURCE))
 }
 
 /// The result that the agent is told in its second turn.
-fn told(run: &PolicyRun) -> String {
+pub(super) fn told(run: &PolicyRun) -> String {
     let next = run.calls().into_iter().find(|call| call.path == "handle/.turn-2").expect("the next turn begins");
     let CallContent::Agent(agent) = &next.content else { panic!("no turn of an agent") };
     agent.messages.iter().rev().find(|message| message.answers.is_some()).expect("a result").text.clone()
 }
 
-fn errors(policies: &Policies, spec: Value) -> Vec<FieldError> {
+pub(super) fn errors(policies: &Policies, spec: Value) -> Vec<FieldError> {
     Plan::of(&workflow(spec), &Settings::default(), &Arc::new(policies.clone())).err().unwrap_or_default()
 }
 
@@ -99,7 +104,7 @@ fn refused(policies: &Policies, spec: Value, field: &str, words: &str) {
     assert!(found.iter().any(fits), "no error at {field} with `{words}` in {found:#?}");
 }
 
-fn every_call(allowed: Value) -> Value {
+pub(super) fn every_call(allowed: Value) -> Value {
     json!([{"name": "own", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}])
 }
 
@@ -127,7 +132,7 @@ fn a_policy_and_the_author_ask_in_one_request_whose_quorums_must_all_be_met() {
     let asked = run.asked(GATE);
     assert_eq!(asked.action.as_ref().unwrap().gates.len(), 2);
     let thresholds: Vec<_> = asked.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
-    assert_eq!(thresholds, [("gate guard", 1), ("gate own", 2)]);
+    assert_eq!(thresholds, [("gate guard of ClusterApprovalPolicy prod", 1), ("gate own", 2)]);
 }
 
 #[test]
@@ -365,7 +370,7 @@ fn a_policys_own_gate_is_a_gate_that_always_asks() {
 }
 
 /// A policy with a quorum for every gate.
-fn deciders() -> Policies {
+pub(super) fn deciders() -> Policies {
     cluster(&[(
         "prod",
         json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}, "allowContinueAfterReject": true}}),
@@ -373,7 +378,7 @@ fn deciders() -> Policies {
 }
 
 /// Nine gates in front of every call, each with approvers of its own.
-fn nine_gates() -> Value {
+pub(super) fn nine_gates() -> Value {
     let one = |at: i32| {
         let hitl = gate(json!({"approvers": [{"kind": "Group", "name": format!("team-{at}")}]}));
         json!({"name": format!("g{at}"), "type": "toolExecution", "hitl": hitl})
@@ -427,13 +432,7 @@ fn whoever_edited_the_arguments_does_not_approve_the_request_that_they_become() 
     )]);
     let own = json!([{"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": gate(json!({}))}]);
     let mut run = PolicyRun::of(&policies, spec([None; 3], own));
-    let calls = json!([{"id": "c0", "tool": "refund", "arguments": "{\"to\":\"me\"}"}]);
-    let facts = std::collections::BTreeMap::from([("calls".to_owned(), "1".to_owned())]);
-    let reply = Reply { response: json!({"text": "", "calls": calls}), facts, ..Reply::default() };
-    run.take(
-        &policies,
-        vec![Fact::CallFinished { path: "handle".to_owned(), attempt: 1, result: Ok(reply), at: moment() }],
-    );
+    turn(&mut run, &policies, "handle", &[("refund", r#"{"to":"me"}"#)]);
     let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
     edited.decided_by = vec!["alice".to_owned()];
     run.outcome(&policies, GATE, edited);
@@ -463,86 +462,4 @@ fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
     run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
     assert_eq!(told(&run), "noted ");
-}
-
-/// One thing that an author may add to a Workflow, or declare.
-fn addition() -> impl Strategy<Value = (usize, usize, bool)> {
-    (0_usize..9, 0_usize..3, any::<bool>())
-}
-
-/// A Workflow with an addition.
-fn add(spec: &mut Value, (what, tool, flag): (usize, usize, bool), number: usize) {
-    let names = ["note", "lookup", "refund"];
-    let steps = ["write-note", "find", "pay"];
-    let name = format!("own-{number}");
-    let allowed = if flag { json!(["*"]) } else { json!([names[tool]]) };
-    let condition = if flag { "false" } else { "args.to == 'me'" };
-    let hitl =
-        if flag { gate(json!({"onReject": "continue"})) } else { gate(json!({"timeout": {"action": "Approve"}})) };
-    let gates = |spec: &mut Value, gate: Value| spec["gates"].as_array_mut().unwrap().push(gate);
-    match what {
-        0 => gates(spec, json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": hitl})),
-        1 => gates(spec, json!({"name": name, "type": "custom", "condition": condition, "hitl": hitl})),
-        2 => gates(spec, json!({"name": name, "type": "destructiveActions", "allowedTools": allowed, "hitl": hitl})),
-        3 => gates(spec, json!({"name": name, "preset": "standard", "allowedTools": allowed, "hitl": hitl})),
-        4 => spec["tools"][tool]["effects"] = json!("read"),
-        5 => spec["steps"][tool + 1]["retry"] = json!({"limit": 2}),
-        6 => spec["steps"][tool + 1]["onError"] = json!("continue"),
-        7 => {
-            let other = json!({"name": name, "step": steps[tool], "description": "The same.", "effects": "read"});
-            spec["tools"].as_array_mut().unwrap().push(other);
-        }
-        _ => gates(spec, json!({"name": name, "type": "specificTools", "tools": [names[tool]], "hitl": hitl})),
-    }
-}
-
-/// Calls every tool in one turn, approves everything, and returns the first call that ran without the policy's people.
-fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
-    let names: Vec<String> =
-        spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
-    let mut run = called(policies, spec, &names.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut approved = std::collections::BTreeSet::new();
-    for _ in 0..30 {
-        let asks: Vec<(String, bool)> =
-            run.asks().into_iter().map(|ask| (ask.gate.path.clone(), is_of_policy(ask))).collect();
-        for record in run.journal.records().iter().filter(|record| record.phase != StepPhase::Waiting) {
-            let Some((call, step)) = record.path.rsplit_once('/').filter(|(call, _)| call.contains("/.call-")) else {
-                continue;
-            };
-            if !step.starts_with('.') && is_meant(step) && !approved.contains(call) {
-                return Some(record.path.clone());
-            }
-        }
-        let (path, of_policy) = asks.into_iter().next()?;
-        if of_policy {
-            approved.insert(path.rsplit_once("/.gate").unwrap().0.to_owned());
-        }
-        run.decide(policies, &path, Verdict::Approve);
-    }
-    None
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn nothing_that_an_author_adds_removes_a_policys_ask(additions in proptest::collection::vec(addition(), 0..6)) {
-        println!("tried: 1 property cases");
-        let mut spec = spec([None; 3], json!([]));
-        for (number, one) in additions.into_iter().enumerate() {
-            add(&mut spec, one, number);
-        }
-        let found = errors(&none(), spec.clone());
-        prop_assume!(found.is_empty());
-        prop_assert_eq!(unasked(&asks_about(json!({})), spec.clone(), |_| true), None);
-        prop_assert_eq!(unasked(&asks_about(json!({"changes": true})), spec.clone(), |step| step != "find"), None);
-        prop_assert_eq!(unasked(&asks_about(json!({"hosts": ["bank.example"]})), spec, |step| step == "pay"), None);
-    }
-}
-
-#[test]
-fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
-    let mut spec = spec([None; 3], json!([]));
-    add(&mut spec, (0, 2, true), 0);
-    assert!(unasked(&none(), spec, |_| true).is_some());
 }

@@ -183,7 +183,7 @@ pub(crate) fn ask<'a>(
         },
         after_reject: gate.after_reject.clone(),
         require_reason: spec.require_reason,
-        quorums: quorums(facts.name, gate),
+        quorums: quorums(step, gate),
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
         excluded: spec.excluded.clone(),
@@ -212,10 +212,12 @@ fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> R
     Ok(texts.join("\n\n"))
 }
 
-/// Returns the gate's own quorum, and after it those of policies.
-pub(super) fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
+/// Returns the gate's own quorum, and after it those of policies. A gate that a policy added names it: the author may give a gate the
+/// same name, and neither stands for the other.
+pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
+    let name = format!("gate {}", step.name);
     let own = Quorum {
-        source: format!("gate {name}"),
+        source: step.added_by.iter().fold(name, |name, policy| format!("{name} of {policy}")),
         approvers: gate.spec.approvers.clone(),
         threshold: gate.spec.threshold.unwrap_or(1),
         required_from: gate.spec.required_from.clone(),

@@ -87,10 +87,11 @@ fn allowed(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
     first.allowed.iter().filter(all).copied().collect()
 }
 
-/// The quorums of all of them, each once.
+/// The quorums of all of them, each once. **Invariant:** the first is widened by an escalation, so it stands for no gate of a policy but
+/// that one.
 fn quorums(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Quorum> {
     let mut all: Vec<Quorum> = Vec::new();
-    for quorum in gates.iter().flat_map(|(step, gate)| request::quorums(&step.name, gate)) {
+    for quorum in gates.iter().flat_map(|(step, gate)| request::quorums(step, gate)) {
         if !all.contains(&quorum) {
             all.push(quorum);
         }

@@ -1,0 +1,265 @@
+//! Authors who try to answer a policy's gate about calls of tools, or to get round it: nothing runs that the people of the policy did
+//! not approve.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use signoff_api::{Approval, ApprovalRequest, Verdict, journal::StepPhase};
+
+use super::{
+    calls_tests::{GATE, asks_about, asks_as, called, errors, is_of_policy, spec, turn},
+    run_tests::{PolicyRun, gate, moment, none},
+    *,
+};
+use crate::{
+    Now,
+    approval::{
+        OwnerState,
+        eligibility::{Voter, ineligible},
+        tally,
+    },
+};
+
+/// The gate of the policy is called `guard` and is decided by the group finance. These people vote wherever they are let. One of
+/// finance only asks for more people, the others are people of the author.
+const VOTERS: [(&str, &[&str], Verdict); 4] = [
+    ("fred", &["finance"], Verdict::Escalate),
+    ("erin", &[], Verdict::Escalate),
+    ("olga", &[], Verdict::Approve),
+    ("owen", &[], Verdict::Approve),
+];
+
+/// Whether deadlines and people of the author approve a request alone.
+fn is_approved_without_finance(request: &ApprovalRequest) -> bool {
+    let mut approval: Approval = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a", "generation": 1},
+        "spec": {"request": request},
+    }))
+    .unwrap();
+    let mut now = Now { at: moment(), guard_epoch: "epoch".into() };
+    for _ in 0..32 {
+        for (user, groups, verdict) in VOTERS {
+            let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+            let is_offered = approval.spec.request.allowed_verdicts.contains(&verdict);
+            if is_offered && ineligible(&approval, &Voter::new(user, &groups), now.at).is_none() {
+                let decision = serde_json::from_value(json!({"verdict": verdict, "groups": groups})).unwrap();
+                approval.spec.decisions.insert(user.to_owned(), decision);
+            }
+        }
+        let result = tally(&approval, OwnerState::Live, &now);
+        if let Some(outcome) = &result.status.outcome {
+            return outcome.verdict == Some(Verdict::Approve);
+        }
+        approval.status = Some(result.status);
+        let Some(next) = result.wake_at else { return false };
+        now.at = next;
+    }
+    false
+}
+
+/// Gates of an author that let other people decide, or deadlines.
+fn hitl(how: usize) -> Value {
+    let escalates = json!(["Approve", "Reject", "Escalate", "Abort"]);
+    let to = |name: &str| json!([{"kind": "User", "name": name}]);
+    gate(match how {
+        0 => json!({"onReject": "continue"}),
+        1 => json!({"timeout": {"after": "1s", "action": "Approve"}}),
+        2 => {
+            json!({"timeout": {"after": "1s", "action": "Escalate", "escalation": [{"to": to("olga")}, {"to": to("owen")}]}})
+        }
+        3 => {
+            json!({"allowedVerdicts": escalates, "escalateTo": to("olga"), "timeout": {"after": "9h", "action": "Abort"}})
+        }
+        4 => json!({"approvers": to("olga"), "timeout": {"after": "1s", "action": "Retry"}}),
+        _ => json!({"allowedVerdicts": escalates, "approvers": to("erin"), "escalateTo": to("owen"),
+                    "timeout": {"after": "1s", "action": "Escalate", "escalation": [{"to": to("olga")}]}}),
+    })
+}
+
+/// What the policy says about its own gate.
+fn of_policy(how: usize) -> Value {
+    let boss = json!([{"kind": "User", "name": "boss"}]);
+    match how {
+        0 => json!({}),
+        1 => json!({"timeout": {"action": "Skip"}}),
+        2 => json!({"allowedVerdicts": ["Approve", "Reject", "Escalate"], "escalateTo": boss}),
+        _ => json!({"timeout": {"after": "1h", "action": "Escalate", "escalation": [{"to": boss}]}}),
+    }
+}
+
+/// A gate of the author with the name of the policy's.
+fn namesake(how: usize) -> Value {
+    json!([{"name": "guard", "type": "toolExecution", "hitl": hitl(how)}])
+}
+
+#[test]
+fn an_escalation_of_the_author_does_not_answer_an_equal_gate_of_a_policy() {
+    for own in 0..6 {
+        for how in 0..4 {
+            let policies = asks_as(json!({}), of_policy(how));
+            let run = called(&policies, spec([None; 3], namesake(own)), &["refund"]);
+            let asked = run.asked(GATE);
+            assert!(!is_approved_without_finance(asked), "{own} against {how}: {:?}", asked.quorums);
+        }
+    }
+}
+
+#[test]
+fn an_escalation_of_the_author_answers_a_gate_of_the_author() {
+    let run = called(&none(), spec([None; 3], namesake(2)), &["refund"]);
+    assert!(is_approved_without_finance(run.asked(GATE)));
+    let run = called(&none(), spec([None; 3], namesake(3)), &["refund"]);
+    assert!(is_approved_without_finance(run.asked(GATE)), "fred asks for olga");
+}
+
+#[test]
+fn an_escalation_of_one_policy_does_not_answer_an_equal_gate_of_another() {
+    let step = |hitl: Value| json!({"steps": [{"name": "guard", "before": {"kinds": ["tool"]}, "hitl": hitl}]});
+    let policies = super::tests::cluster(&[("one", step(gate(of_policy(1)))), ("two", step(hitl(2)))]);
+    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    assert!(!is_approved_without_finance(run.asked(GATE)));
+    let sources: Vec<_> = run.asked(GATE).quorums.iter().map(|quorum| quorum.source.as_str()).collect();
+    assert_eq!(sources, ["gate guard of ClusterApprovalPolicy two", "gate guard of ClusterApprovalPolicy one"]);
+}
+
+#[test]
+fn the_gate_about_failures_of_a_tool_needs_an_equal_gate_of_a_policy_too() {
+    let mut own = hitl(2);
+    own["allowedVerdicts"] = json!(["Retry", "Skip", "Reject", "Abort"]);
+    let own = json!([{"name": "guard", "type": "errorEscalation", "hitl": own}]);
+    let policies = asks_about(json!({}));
+    let mut run = PolicyRun::of(&policies, spec([None; 3], own));
+    for number in 1..=4 {
+        let place = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
+        turn(&mut run, &policies, &place, &[("refund", &format!(r#"{{"to":"{number}"}}"#))]);
+        if number < 4 {
+            run.decide(&policies, &format!("handle/.turn-{number}/.call-1/.gate"), Verdict::Reject);
+        }
+    }
+    let asked = run.asked("handle/.turn-4/.call-1/.error");
+    let sources: Vec<_> = asked.quorums.iter().map(|quorum| quorum.source.as_str()).collect();
+    assert_eq!(sources, ["gate guard", "gate guard of ClusterApprovalPolicy prod"]);
+}
+
+/// Whether the call of `pay` may be sent twice, by this policy and this step of a tool.
+fn is_repeatable(policies: &Policies, step: Value) -> bool {
+    let mut spec = spec([None; 3], json!([]));
+    for (field, value) in step.as_object().unwrap() {
+        spec["steps"][3]["http"][field] = value.clone();
+    }
+    let mut run = called(policies, spec, &["refund"]);
+    if !run.asks().is_empty() {
+        run.decide(policies, GATE, Verdict::Approve);
+    }
+    let [call] = run.calls()[..] else { panic!("{:?}", run.asks()) };
+    let plan = super::run_tests::plan(&run.workflow, policies);
+    let planned = plan.step_of(&call.path).unwrap().is_idempotent();
+    assert_eq!(call.idempotent, planned, "the call and what is recorded of it agree");
+    planned
+}
+
+#[test]
+fn behind_a_policys_gate_about_calls_the_author_alone_does_not_say_that_one_may_be_repeated() {
+    let says = || json!({"idempotent": true});
+    assert!(is_repeatable(&none(), says()), "without a policy the author may say so");
+    assert!(!is_repeatable(&asks_about(json!({})), says()));
+    assert!(!is_repeatable(&asks_about(json!({"methods": ["POST"]})), says()));
+    // The host is known only when the call is made: before that, the gate can ask about it.
+    assert!(!is_repeatable(&asks_about(json!({"hosts": ["other.example"]})), says()));
+    assert!(is_repeatable(&asks_about(json!({"kinds": ["pod"]})), says()), "the gate never asks about it");
+    assert!(is_repeatable(&asks_about(json!({})), json!({"method": "PUT"})), "the method says so");
+    assert!(!is_repeatable(&asks_about(json!({})), json!({"method": "PUT", "idempotent": false})));
+}
+
+/// One thing that an author may add to a Workflow, or declare: what, of which tool, and how it is decided. `.3`: whether it has the
+/// name of the policy's gate.
+fn addition() -> impl Strategy<Value = (usize, usize, usize, bool)> {
+    (0_usize..10, 0_usize..3, 0_usize..6, any::<bool>())
+}
+
+/// A Workflow with an addition.
+fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, bool), number: usize) {
+    let names = ["note", "lookup", "refund"];
+    let steps = ["write-note", "find", "pay"];
+    let is_taken = spec["gates"].as_array().unwrap().iter().any(|gate| gate["name"] == "guard");
+    let name = if is_namesake && !is_taken { "guard".to_owned() } else { format!("own-{number}") };
+    let flag = how % 2 == 0;
+    let allowed = if flag { json!(["*"]) } else { json!([names[tool]]) };
+    let condition = if flag { "false" } else { "args.to == 'me'" };
+    let hitl = hitl(how);
+    let gates = |spec: &mut Value, gate: Value| spec["gates"].as_array_mut().unwrap().push(gate);
+    match what {
+        0 => gates(spec, json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": hitl})),
+        1 => gates(spec, json!({"name": name, "type": "custom", "condition": condition, "hitl": hitl})),
+        2 => gates(spec, json!({"name": name, "type": "destructiveActions", "allowedTools": allowed, "hitl": hitl})),
+        3 => gates(spec, json!({"name": name, "preset": "standard", "allowedTools": allowed, "hitl": hitl})),
+        4 => spec["tools"][tool]["effects"] = json!("read"),
+        5 => spec["steps"][tool + 1]["retry"] = json!({"limit": 2}),
+        6 => spec["steps"][tool + 1]["onError"] = json!("continue"),
+        7 => {
+            let other = json!({"name": name, "step": steps[tool], "description": "The same.", "effects": "read"});
+            spec["tools"].as_array_mut().unwrap().push(other);
+        }
+        8 => {
+            let hitl = gate(json!({"timeout": {"after": "1s", "action": "Retry"}}));
+            gates(spec, json!({"name": name, "type": "errorEscalation", "hitl": hitl}));
+        }
+        _ => gates(spec, json!({"name": name, "type": "specificTools", "tools": [names[tool]], "hitl": hitl})),
+    }
+}
+
+/// Calls every tool in one turn, approves everything, and returns the first call that ran, or could have been approved, without the
+/// policy's people.
+fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
+    let names: Vec<String> =
+        spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+    let mut run = called(policies, spec, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut approved = std::collections::BTreeSet::new();
+    for _ in 0..30 {
+        let weak = |ask: &&ApprovalRequest| is_of_policy(ask) && is_approved_without_finance(ask);
+        if let Some(ask) = run.asks().into_iter().find(weak) {
+            return Some(ask.gate.path.clone());
+        }
+        let asks: Vec<(String, bool)> =
+            run.asks().into_iter().map(|ask| (ask.gate.path.clone(), is_of_policy(ask))).collect();
+        for record in run.journal.records().iter().filter(|record| record.phase != StepPhase::Waiting) {
+            let Some((call, step)) = record.path.rsplit_once('/').filter(|(call, _)| call.contains("/.call-")) else {
+                continue;
+            };
+            if !step.starts_with('.') && is_meant(step) && !approved.contains(call) {
+                return Some(record.path.clone());
+            }
+        }
+        let (path, of_policy) = asks.into_iter().next()?;
+        if of_policy {
+            approved.insert(path.rsplit_once("/.gate").unwrap().0.to_owned());
+        }
+        run.decide(policies, &path, Verdict::Approve);
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_an_author_adds_removes_a_policys_ask(additions in proptest::collection::vec(addition(), 0..6), how in 0_usize..4) {
+        println!("tried: 1 property cases");
+        let mut spec = spec([None; 3], json!([]));
+        for (number, one) in additions.into_iter().enumerate() {
+            add(&mut spec, one, number);
+        }
+        let found = errors(&none(), spec.clone());
+        prop_assume!(found.is_empty());
+        prop_assert_eq!(unasked(&asks_as(json!({}), of_policy(how)), spec.clone(), |_| true), None);
+        prop_assert_eq!(unasked(&asks_as(json!({"changes": true}), of_policy(how)), spec.clone(), |step| step != "find"), None);
+        prop_assert_eq!(unasked(&asks_as(json!({"hosts": ["bank.example"]}), of_policy(how)), spec, |step| step == "pay"), None);
+    }
+}
+
+#[test]
+fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
+    let mut spec = spec([None; 3], json!([]));
+    add(&mut spec, (0, 2, 0, false), 0);
+    assert!(unasked(&none(), spec, |_| true).is_some());
+}
