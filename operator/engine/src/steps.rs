@@ -94,7 +94,7 @@ pub(crate) async fn perform<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
-    match perform_as(run, StepInvocation::new(step_scope, step, &path), base, 1, parser).await? {
+    match perform_as(run, StepInvocation::new(step_scope, step, &path), base, Attempts::first(step), parser).await? {
         Performed::Ended(result) => Ok(result),
         Performed::AskAgain(_) => Err(EarlyEnd::Failed(format!(
             "internal error; report this as a bug: step {} is no call of a tool",
@@ -106,31 +106,46 @@ pub(crate) async fn perform<'a>(
 /// The end of a step, or the request for a further approval.
 pub(crate) enum Performed {
     Ended(StepResult),
-    /// The call of a tool shall be made once more, as this attempt, if the gates in front of it allow that.
-    AskAgain(i32),
+    /// The call of a tool shall be made once more, if the gates in front of it allow that.
+    AskAgain(Attempts),
 }
 
-/// Performs the step of a tool for one call at `path`, from an attempt on. `seen`: the number before which everything is known that
+/// The attempts that may be made at a step before people are asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempts {
+    /// The number of the next one, from 1.
+    pub(crate) next: i32,
+    /// How many may follow it.
+    pub(crate) further: i32,
+}
+
+impl Attempts {
+    pub(crate) fn first(step: &PlannedStep) -> Self {
+        Self { next: 1, further: step.usual_retries() }
+    }
+}
+
+/// Performs the step of a tool for one call at `path`. `seen`: the number before which everything is known that
 /// its templates see.
 pub(crate) async fn perform_call<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
-    (path, attempt): (&str, i32),
+    (path, attempts): (&str, Attempts),
     seen: i64,
     cleared: Cleared,
 ) -> Result<Performed, EarlyEnd> {
     let mut invocation = StepInvocation::new(step_scope, step, path);
     invocation.first_asked = Some(seen);
     invocation.permission = Some(Rc::new(cleared));
-    perform_as(run, invocation, path, attempt, None).await
+    perform_as(run, invocation, path, attempts, None).await
 }
 
 async fn perform_as<'a>(
     run: &Run<'a>,
     mut invocation: StepInvocation<'a>,
     base: &str,
-    mut attempt: i32,
+    attempts: Attempts,
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<Performed, EarlyEnd> {
     let (step, step_scope, path) = (invocation.step, invocation.step_scope.clone(), invocation.base.clone());
@@ -138,8 +153,7 @@ async fn perform_as<'a>(
     let mut turn = agent::Turn::first(&path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
-    let usual = step.usual_retries();
-    let mut limit = usual;
+    let Attempts { next: mut attempt, further: mut limit } = attempts;
     loop {
         let key = ActivityKey { path: turn.path.clone(), attempt, kind: kind(step) };
         if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
@@ -153,7 +167,7 @@ async fn perform_as<'a>(
         if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, so a further one needs a further approval.
             if !step.is_agent() && invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
-                return Ok(Performed::AskAgain(attempt + 1));
+                return Ok(Performed::AskAgain(Attempts { next: attempt + 1, further: limit - 1 }));
             }
             if !policy_gates.is_empty() {
                 (attempt, limit) = (attempt + 1, limit - 1);
@@ -168,7 +182,7 @@ async fn perform_as<'a>(
                     Ok(done) => {
                         invocation.continue_with(done, record.seq);
                         turn = turn.next(run, &path, attempt);
-                        (attempt, limit) = (1, usual);
+                        Attempts { next: attempt, further: limit } = Attempts::first(step);
                         gates = policy_gates.clone();
                         continue;
                     }
@@ -179,7 +193,7 @@ async fn perform_as<'a>(
                 match output::process_answer(run, &invocation, &policy_gates, (&turn, attempt), parser).await? {
                     output::AnswerResult::Accepted(text) => return Ok(Performed::Ended(StepResult::Answered(text))),
                     output::AnswerResult::Again if invocation.permission.is_some() => {
-                        return Ok(Performed::AskAgain(turn.attempt_after(attempt)));
+                        return Ok(Performed::AskAgain(Attempts { next: turn.attempt_after(attempt), further: 0 }));
                     }
                     output::AnswerResult::Again => {
                         attempt = turn.attempt_after(attempt);
@@ -197,7 +211,7 @@ async fn perform_as<'a>(
         };
         match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
             failure::FailureAction::Again(_) if invocation.permission.is_some() => {
-                return Ok(Performed::AskAgain(turn.attempt_after(attempt)));
+                return Ok(Performed::AskAgain(Attempts { next: turn.attempt_after(attempt), further: 0 }));
             }
             failure::FailureAction::Again(change) => {
                 gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use signoff_api::{ApprovalRequest, Verdict};
+use signoff_api::{ApprovalRequest, Verdict, journal::StepPhase};
 
 use super::{
     run_tests::{PolicyRun, gate, moment, none},
@@ -462,4 +462,125 @@ fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
     run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
     assert_eq!(told(&run), "noted ");
+}
+
+/// Eight gates in front of every call and one about failures, which together have as many quorums as a request can have.
+fn with_help() -> Value {
+    let mut gates = nine_gates();
+    gates.as_array_mut().unwrap().truncate(8);
+    let verdicts = json!(["Retry", "Skip", "Reject", "Abort"]);
+    let help = gate(json!({"allowedVerdicts": verdicts, "approvers": [{"kind": "User", "name": "olga"}]}));
+    gates.as_array_mut().unwrap().push(json!({"name": "help", "type": "errorEscalation", "hitl": help}));
+    gates
+}
+
+/// A run whose fourth call of a tool was made under `policies`, after three that people rejected.
+fn escalated(policies: &Policies) -> PolicyRun {
+    let mut run = PolicyRun::of(&none(), spec([None; 3], with_help()));
+    for number in 1..=4 {
+        let place = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
+        let (now, arguments) = (if number < 4 { none() } else { policies.clone() }, format!(r#"{{"to":"{number}"}}"#));
+        turn(&mut run, &now, &place, &[("refund", &arguments)]);
+        if number < 4 {
+            run.decide(&none(), &format!("handle/.turn-{number}/.call-1/.gate"), Verdict::Reject);
+        }
+    }
+    run
+}
+
+const ESCALATION: &str = "handle/.turn-4/.call-1/.error";
+
+#[test]
+fn an_escalation_that_could_not_be_asked_is_not_asked_when_a_policy_goes() {
+    let mut run = escalated(&deciders());
+    assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
+    assert_eq!(run.record(ESCALATION).phase, StepPhase::Failed, "with the quorum of the policy they are ten");
+    let told = run.calls()[0].content.clone();
+    run.take(&none(), Vec::new());
+    assert_eq!(
+        (run.asks().len(), &run.calls()[0].content),
+        (0, &told),
+        "the agent was told an error, and is told it again"
+    );
+}
+
+#[test]
+fn an_escalation_that_was_asked_stands_when_a_policy_comes() {
+    let mut run = escalated(&none());
+    assert_eq!(run.asked(ESCALATION).quorums.len(), ApprovalRequest::MAX_QUORUMS);
+    run.take(&deciders(), Vec::new());
+    assert_eq!((run.record(ESCALATION).phase, run.calls().len()), (StepPhase::Waiting, 0));
+    run.decide(&deciders(), ESCALATION, Verdict::Retry);
+    run.asked("handle/.turn-4/.call-1/.gate");
+}
+
+#[test]
+fn an_escalation_whose_request_is_gone_is_not_asked_with_fewer_quorums() {
+    let mut run = escalated(&none());
+    run.take(&deciders(), vec![Fact::ApprovalMissing { path: ESCALATION.to_owned() }]);
+    assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
+}
+
+#[test]
+fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
+    let mut gates = nine_gates();
+    let names = |from: usize, to: usize| (from..to).map(|n| format!("user-{n}")).collect::<Vec<_>>();
+    (gates[0]["hitl"]["excluded"], gates[8]["hitl"]["excluded"]) = (json!(names(0, 20)), json!(names(20, 32)));
+    let mut run = called(&none(), spec([None; 3], gates), &["refund"]);
+    let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
+    edited.decided_by = vec!["alice".to_owned()];
+    run.outcome(&none(), GATE, edited);
+    assert!(
+        told(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        "{}",
+        told(&run)
+    );
+    // With the quorum of the policy the last gate asks apart from the others, and whom they exclude is not too many.
+    run.take(&deciders(), Vec::new());
+    assert_eq!(run.asks().len(), 0);
+    assert!(
+        told(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        "{}",
+        told(&run)
+    );
+}
+
+#[test]
+fn a_call_that_people_edit_into_a_forbidden_one_is_not_sent_although_people_approve_it() {
+    let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
+    for (host, is_sent) in [("bank.example", false), ("other.example", true)] {
+        let mut spec = spec([None; 3], every_call(json!([])));
+        spec["steps"][3]["http"]["url"] = json!("https://{{ args.to }}/refunds");
+        let mut run = PolicyRun::of(&policies, spec);
+        turn(&mut run, &policies, "handle", &[("refund", r#"{"to":"crm.example"}"#)]);
+        let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": host}}));
+        edited.decided_by = vec!["alice".to_owned()];
+        run.outcome(&policies, GATE, edited);
+        run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
+        let sent = run.calls().iter().any(|call| call.path.ends_with("/pay"));
+        assert_eq!(sent, is_sent, "{host}");
+        if !is_sent {
+            assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+        }
+    }
+}
+
+#[test]
+fn gates_whose_persons_are_told_apart_otherwise_ask_one_after_the_other() {
+    let of = |types: Value, pattern: &str| json!({"match": {"gateTypes": types}, "identities": [{"pattern": pattern, "person": "$1"}]});
+    let one = of(json!(["toolExecution"]), "([a-z]+)@one.example");
+    let own = |type_: &str| json!({"name": type_.to_lowercase(), "type": type_, "tools": if type_ == "specificTools" { json!(["refund"]) } else { json!([]) }, "hitl": gate(json!({}))});
+    let gates = json!([own("toolExecution"), own("specificTools")]);
+    // One gate has rules for persons: they hold for all of the request.
+    let run = called(&cluster(&[("one", one.clone())]), spec([None; 3], gates.clone()), &["refund"]);
+    assert_eq!((run.asked(GATE).quorums.len(), run.asked(GATE).persons.len()), (2, 1));
+    // Both have, and other ones.
+    let two = of(json!(["specificTools"]), "([a-z]+)@two.example");
+    let policies = cluster(&[("one", one), ("two", two)]);
+    let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
+    let first = run.asked(GATE).persons.clone();
+    assert_eq!((run.asked(GATE).quorums.len(), first.len()), (1, 1));
+    run.decide(&policies, GATE, Verdict::Approve);
+    let second = run.asked(&format!("{GATE}#2"));
+    assert!(second.persons.len() == 1 && second.persons != first, "{:?}", second.persons);
 }

@@ -5,6 +5,7 @@ mod again;
 mod escalated;
 mod gate_types;
 mod merge;
+mod replayed;
 mod stored;
 mod verdicts;
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     plan::PlannedStep,
     replay::{
-        run::Run,
+        run::{RenderError, Run},
         scope::{RecordNamespace, StepScope},
     },
     steps::{
@@ -46,11 +46,9 @@ pub(super) async fn ask<'a>(
 ) -> Result<PeopleSaid, EarlyEnd> {
     let base = gate_of(&site.path);
     while let Some(group) = gating.next(recorded_gates(run, &base).as_deref()) {
-        let step = match merge::merged(&group, editors) {
-            Ok(step) => step,
-            Err(why) => return Ok(PeopleSaid::Answered(not_asked(&why))),
-        };
+        let step = merge::merged(&group, editors).map_err(EarlyEnd::Failed)?;
         let subject = |_| {
+            merge::check_excluded(&step).map_err(RenderError::Invalid)?;
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
             Ok(Some(shown::call(run, turn, at, site, proposal, &group).with_facts(facts)))
         };
@@ -59,6 +57,10 @@ pub(super) async fn ask<'a>(
             Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
         };
         match decided.verdict {
+            Verdict::Approve if site.attempts.next > 1 && outcome.source == Source::Timeout => {
+                let why = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
+                return Ok(PeopleSaid::Answered(Answered::Result(why.to_owned())));
+            }
             Verdict::Approve => {
                 let recorded = decided.record.facts.get(FACT_GATES).map(String::as_str);
                 gating.approve(&group, decided.record.input_digest.as_ref(), recorded);
@@ -133,7 +135,8 @@ fn recorded_gates(run: &Run<'_>, base: &str) -> Option<String> {
     run.state.borrow().journal.get(&run.next_visit(base), 1)?.facts.get(FACT_GATES).cloned()
 }
 
-fn gate_of(path: &str) -> String {
+/// Where the records of the gates in front of a call stand.
+pub(super) fn gate_of(path: &str) -> String {
     format!("{path}/.gate")
 }
 
@@ -147,7 +150,10 @@ pub(super) async fn decide_once<'a>(
     subject: SubjectAt<'_>,
 ) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
     let decided = match decide(run, scope, step, base, subject).await {
-        Err(EarlyEnd::Failed(why)) => return Ok(Err(not_asked(&why))),
+        Err(EarlyEnd::Failed(why)) => {
+            // Without the name of the gate: which of several asks for all of them depends on the policies of now.
+            return Ok(Err(not_asked(why.split_once(": ").map_or(why.as_str(), |(_, why)| why))));
+        }
         decided => decided?,
     };
     let outcome = decided.full_outcome(run).await?;

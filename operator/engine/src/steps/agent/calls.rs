@@ -15,9 +15,9 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{PeopleSaid, ask, ask_people},
+    ask::{PeopleSaid, ask, ask_people, gate_of},
     gating::Gating,
-    rejected::{escalate, refused_before},
+    rejected::{escalate, escalation_of, refused_before},
     site::{Answered, Proposal, ToolCallSite, TurnSite, cut, cut_at},
     turn::Turn,
 };
@@ -35,8 +35,9 @@ use crate::{
     },
     schema::Schema,
     steps::{
-        self, EarlyEnd, Performed, StepResult,
+        self, Attempts, EarlyEnd, Performed, StepResult,
         failure::StepFailure,
+        gate_before,
         join::{Member, join_all},
     },
     tools::{arguments::Arguments, names},
@@ -89,10 +90,13 @@ pub(crate) async fn perform_turn<'a>(
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
     let seen = record.done.unwrap_or(record.seq) + 1;
+    let next = run.next_visit(&format!("{}/.turn-{}", invocation.base, turn.number + 1));
+    let is_answered = run.state.borrow().journal.get(&next, 1).is_some();
     let site = TurnSite {
         invocation,
         agent,
         seen,
+        is_answered,
         limits: limits(run, &path, seen),
         says: text::clean(&reply.text),
         truncated: reply.truncated,
@@ -287,10 +291,12 @@ async fn call_tool<'a>(
     mut arguments: Arguments,
 ) -> Result<Answered, EarlyEnd> {
     let result = |text: String| Ok(Answered::Result(text));
-    let (mut editors, mut note, mut attempt, mut is_escalated) = (Vec::new(), String::new(), 1, false);
+    let (mut editors, mut note, mut is_escalated) = (Vec::new(), String::new(), false);
+    let mut attempts = Attempts::first(&tool.step);
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
-        if let Some(why) = too_costly(run, turn, &check).await {
+        let was_checked = turn.is_answered || was_checked(run, tool, &path, attempts.next);
+        if let Some(why) = too_costly(run, turn, &check, was_checked).await {
             return result(format!("Error: the arguments cost too much to check: {why}"));
         }
         if let Some(why) = problem(run, &check, tool, &arguments) {
@@ -299,12 +305,8 @@ async fn call_tool<'a>(
         if let Some(why) = refused_before(run, turn.seen, &tool.name, &arguments) {
             return result(why);
         }
-        let site = ToolCallSite {
-            tool,
-            path: path.clone(),
-            scope: scope(run, turn, tool, &path, &arguments),
-            seen: turn.seen,
-        };
+        let scope = scope(run, turn, tool, &path, &arguments);
+        let site = ToolCallSite { tool, path: path.clone(), scope, seen: turn.seen, attempts };
         let part = || Part::step(&check, 1);
         let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
             Ok(proposal) => proposal,
@@ -331,8 +333,8 @@ async fn call_tool<'a>(
         let Some(cleared) = gating.clear(&site, proposal.sends, &editors) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
-        let place = step_path(&site);
-        let performed = steps::perform_call(run, &site.scope, &tool.step, (&place, attempt), site.seen, cleared);
+        let place = step_path(&path, tool);
+        let performed = steps::perform_call(run, &site.scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
             Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
             Performed::Ended(StepResult::Skipped) => return result(format!("{note}Skipped: the tool was left out")),
@@ -340,17 +342,28 @@ async fn call_tool<'a>(
                 return result(format!("{note}Error: {}", text::display(&why, 2000)));
             }
             // Every gate that asks about the call is asked again.
-            Performed::AskAgain(next) => attempt = next,
+            Performed::AskAgain(next) => attempts = next,
         }
     }
 }
 
+/// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record already.
+fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
+    let (step, place) = (&tool.step, step_path(path, tool));
+    let of_step = gate_before::own_gate(step, &place).into_iter().chain(gate_before::policy_gates(step, &place));
+    let mut gates = [gate_of(path), escalation_of(path)].into_iter().chain(of_step.map(|(_, gate)| gate));
+    let state = run.state.borrow();
+    gates.any(|gate| state.journal.get(&run.next_visit(&gate), 1).is_some())
+        || state.journal.get(&place, attempt).is_some()
+}
+
 /// Returns why the arguments of a call are not evaluated, if an earlier evaluation of them was stopped. The stop is recorded, so that
-/// every replay agrees.
-async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str) -> Option<String> {
+/// every replay agrees. It is no stop of arguments that were evaluated before: what followed from them stands.
+async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str, was_checked: bool) -> Option<String> {
     let was_stopped = {
         let state = run.state.borrow();
-        state.journal.get(check, 1).is_some() || state.costly.contains_key(&(check.to_owned(), 1))
+        let is_stopped = || state.costly.contains_key(&(check.to_owned(), 1));
+        state.journal.get(check, 1).is_some() || (!was_checked && is_stopped())
     };
     if !was_stopped {
         return None;
@@ -422,7 +435,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFa
     if let Action::Agent(agent) = &step.action {
         return Ok((format!("agent {}", agent.agent), site.tool.facts(), None));
     }
-    let path = step_path(site);
+    let path = step_path(&site.path, site.tool);
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
     let key = ActivityKey { path, attempt: 1, kind: steps::kind(step) };
@@ -440,6 +453,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFa
     }
 }
 
-fn step_path(site: &ToolCallSite<'_>) -> String {
-    format!("{}/{}", site.path, site.tool.step.name)
+/// The path of the step of a tool, for the call at `path`.
+fn step_path(path: &str, tool: &PlannedTool) -> String {
+    format!("{path}/{}", tool.step.name)
 }

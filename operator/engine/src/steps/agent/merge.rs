@@ -117,7 +117,7 @@ fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
 /// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the gates.
 ///
 /// # Errors
-/// More excluded people than a request can name.
+/// The group is empty.
 pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     // The one whose timeout is the most careful comes first: its levels are those of an escalation.
@@ -151,17 +151,22 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     gate.spec.excluded.extend(excluded.iter().cloned());
     gate.spec.excluded.sort();
     gate.spec.excluded.dedup();
-    if gate.spec.excluded.len() > ApprovalRequest::MAX_EXCLUDED {
-        return Err(format!(
-            "a request can exclude at most {} people, and the gates and editors of this call are more",
-            ApprovalRequest::MAX_EXCLUDED
-        ));
-    }
     gate.after_reject = match gate.stops_on_reject {
         true => Vec::new(),
         false => vec![TOLD_AGENT.to_owned()],
     };
     Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
+}
+
+/// Checks that a request can name the people whom a merged gate excludes.
+pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
+    if step.gate().is_some_and(|gate| gate.spec.excluded.len() > ApprovalRequest::MAX_EXCLUDED) {
+        return Err(format!(
+            "a request can exclude at most {} people, and the gates and editors of this call are more",
+            ApprovalRequest::MAX_EXCLUDED
+        ));
+    }
+    Ok(())
 }
 
 fn action(gate: &PlannedGate) -> signoff_api::gate::TimeoutAction {

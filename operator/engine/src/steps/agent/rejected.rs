@@ -9,13 +9,16 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{answered, decide_once, deferred, not_asked, skipped},
+    ask::{answered, decide_once, deferred, skipped},
     merge, shown,
     site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::{CallGate, PlannedTool},
-    replay::{run::Run, scope},
+    replay::{
+        run::{RenderError, Run},
+        scope,
+    },
     steps::{EarlyEnd, verdict_or_end},
     tools::arguments::Arguments,
 };
@@ -54,8 +57,9 @@ fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
     decided(run, seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count()
 }
 
-fn is_decided(run: &Run<'_>, base: &str) -> bool {
-    run.state.borrow().journal.get(&run.next_visit(base), 1).is_some_and(|record| record.phase.is_end())
+/// Where the records of the escalation of a call stand.
+pub(super) fn escalation_of(path: &str) -> String {
+    format!("{path}/{ESCALATION}")
 }
 
 /// Asks people whether a tool that they rejected too often may be asked about once more: at the gate about failures of its step, with
@@ -77,14 +81,14 @@ pub(super) async fn escalate<'a>(
         return result(format!("Refused: {refused}; do not call it again"));
     };
     let facts = tool.facts();
-    let base = format!("{}/{ESCALATION}", site.path);
+    let base = escalation_of(&site.path);
     let may_have_rejected: Vec<&CallGate> =
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
-    let step = match merge::escalation(gate, &may_have_rejected) {
-        Ok(step) => step,
-        // It was merged when it was decided, and policies have changed since.
-        Err(_) if is_decided(run, &base) => (**gate).clone(),
-        Err(why) => return Ok(Some(not_asked(&why))),
+    // Whether they fit into one request depends on the policies of now. A request that cannot be made is recorded as failed, and one
+    // that was made stands.
+    let (step, fits) = match merge::escalation(gate, &may_have_rejected) {
+        Ok(step) => (step, Ok(())),
+        Err(why) => ((**gate).clone(), Err(why)),
     };
     let asking = AskingGate {
         name: step.name.clone(),
@@ -92,7 +96,10 @@ pub(super) async fn escalate<'a>(
         source: None,
         because: refused.clone(),
     };
-    let subject = |_| Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone())));
+    let subject = |_| {
+        fits.clone().map_err(RenderError::Invalid)?;
+        Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone())))
+    };
     let error =
         serde_json::json!({"class": "Rejected", "message": refused, "attempt": 1, "exitCode": null, "log": null});
     let scope = site.scope.with_vars(move |_, _, _, scope| {

@@ -54,7 +54,7 @@ pub(super) fn call<'a>(
         effects: tool.effects,
         target: Some(proposal.target.clone()),
         definition: Some(tool.definition.clone()),
-        attempts: Some(tool.step.usual_retries() + 1),
+        attempts: Some(site.attempts.further + 1),
         gates: gates.collect(),
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
         done: done(run, site.seen),

@@ -7,6 +7,7 @@ use crate::{
     plan::PlannedTool,
     policy::CallFacts,
     replay::{scope::StepScope, step_invocation::StepInvocation},
+    steps::Attempts,
     tools::arguments::Arguments,
 };
 
@@ -30,6 +31,8 @@ pub(super) struct ToolCallSite<'a> {
     /// Its templates and those of the gates see `args`, `tool`, `effects`, `agent` and `agents`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: i64,
+    /// Those that its gates are asked about.
+    pub(super) attempts: Attempts,
 }
 
 /// A rendered call, for which people are asked.
@@ -53,6 +56,8 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) path: String,
     /// The number before which everything is known that decides about the calls.
     pub(super) seen: i64,
+    /// Whether all its calls have results: the next turn has begun.
+    pub(super) is_answered: bool,
     /// The limit of calls of each agent around the turn, and the calls that were made there in earlier turns.
     pub(super) limits: Vec<(i32, usize)>,
     /// The text of the model beside its calls.

@@ -27,17 +27,78 @@ fn no_answer() -> Failure {
 
 #[test]
 fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
-    let mut spec = spec(gates(json!([money()])));
-    spec["steps"][2]["retry"] = json!({"limit": 2});
-    spec["steps"][2]["http"]["idempotent"] = json!(true);
-    let mut run = TestRun::of(spec);
-    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    let mut run = with_retries(2, money());
     assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().attempts, Some(3));
     run.approve(GATE);
     // No answer came: nothing says that the first attempt did nothing.
-    let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(no_answer()), at }]);
+    unanswered(&mut run, 1);
     assert_eq!(run.open(), [format!("{GATE}#2")]);
+}
+
+/// A run in which a tool was called whose step may be repeated, behind a gate.
+fn with_retries(limit: i32, gate: serde_json::Value) -> TestRun {
+    let mut spec = spec(gates(json!([gate])));
+    spec["steps"][2]["retry"] = json!({"limit": limit});
+    spec["steps"][2]["http"]["idempotent"] = json!(true);
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run
+}
+
+fn unanswered(run: &mut TestRun, attempt: i32) {
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt, result: Err(no_answer()), at }]);
+}
+
+#[test]
+fn the_limit_of_retries_does_not_begin_anew_with_a_further_approval() {
+    let mut run = with_retries(2, money());
+    for (attempt, visit, attempts) in [(1, "", 3), (2, "#2", 2), (3, "#3", 1)] {
+        let gate = format!("{GATE}{visit}");
+        assert_eq!(run.asked(&gate).request.action.as_ref().unwrap().attempts, Some(attempts));
+        run.approve(&gate);
+        assert_eq!(run.calls(), [format!("{PAY}@{attempt}")]);
+        unanswered(&mut run, attempt);
+    }
+    assert_eq!((run.open().len(), result(&run, "handle/.turn-2", "c1")), (0, "Error: no answer".to_owned()));
+}
+
+#[test]
+fn an_attempt_that_people_order_is_one_attempt() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "afterAttempts": 3, "steps": ["pay"], "hitl": gate(json!({}))});
+    let mut spec = spec(gates(json!([money(), errors])));
+    spec["steps"][2]["onError"] = json!("escalate");
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    run.fail(PAY, 1, false, false);
+    run.decide(&format!("{PAY}/.error"), decided(Verdict::Retry));
+    assert_eq!(run.asked(&format!("{GATE}#2")).request.action.as_ref().unwrap().attempts, Some(1));
+}
+
+#[test]
+fn a_deadline_that_approves_approves_no_further_attempt() {
+    let approves = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+        "hitl": gate(json!({"timeout": {"after": "1m", "action": "Approve"}}))});
+    let by_timeout = || signoff_api::Outcome {
+        source: signoff_api::approval::Source::Timeout,
+        decided_by: Vec::new(),
+        ..decided(Verdict::Approve)
+    };
+    let mut run = with_retries(1, approves.clone());
+    run.decide(GATE, by_timeout());
+    assert_eq!(run.calls(), [format!("{PAY}@1")], "it approves the first attempt");
+    unanswered(&mut run, 1);
+    run.decide(&format!("{GATE}#2"), by_timeout());
+    assert_eq!(run.calls(), ["handle/.turn-2@1"]);
+    let told = result(&run, "handle/.turn-2", "c1");
+    assert!(told.starts_with("Error: no human approved another attempt at this call"), "{told}");
+
+    let mut honest = with_retries(1, approves);
+    honest.decide(GATE, by_timeout());
+    unanswered(&mut honest, 1);
+    honest.approve(&format!("{GATE}#2"));
+    assert_eq!(honest.calls(), [format!("{PAY}@2")]);
 }
 
 #[test]
