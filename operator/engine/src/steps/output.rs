@@ -217,6 +217,10 @@ async fn ask_about_answer<'a>(
     match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
+        // The agent reads nothing but the result of its call.
+        Verdict::Respond if gate.is_tool() => {
+            Ok(AnswerResult::Accepted(decided.full_outcome(run).await?.response.unwrap_or_default()))
+        }
         _ => Ok(AnswerResult::Accepted(answer)),
     }
 }

@@ -1,7 +1,9 @@
 //! Agents that call tools: gates, verdicts, results, limits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod after;
 mod again;
+mod bound;
 mod escalated;
 mod gate_types;
 mod merge;

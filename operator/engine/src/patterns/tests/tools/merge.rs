@@ -242,3 +242,13 @@ fn edits_are_not_offered_where_the_schema_is_too_long_for_a_request() {
     assert_eq!((request.allowed_verdicts.contains(&Verdict::Modify), &request.parameters), (false, &None));
     assert!(request.allowed_verdicts.contains(&Verdict::Approve));
 }
+
+#[test]
+fn the_groups_that_one_gate_requires_are_required_in_its_quorum_only() {
+    let groups = json!([{"kind": "Group", "name": "finance"}, {"kind": "Group", "name": "legal"}]);
+    let from = |group: &str| json!({"approvers": groups, "requiredFrom": [{"group": group, "min": 1}]});
+    let request = request(from("finance"), from("legal"));
+    let required: Vec<_> =
+        request.quorums.iter().map(|q| (q.source.as_str(), q.required_from[0].group.as_str())).collect();
+    assert_eq!(required, [("gate one", "finance"), ("gate two", "legal")]);
+}

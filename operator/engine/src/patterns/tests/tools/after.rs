@@ -1,0 +1,131 @@
+//! The gates after a call, about a failure of the step of its tool and about its output: one line for each verdict.
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict};
+
+use super::{GATE, PAY, gates, money, result, spec, turn};
+use crate::{
+    End,
+    tests::test_run::{TestRun, decided, gate},
+};
+
+/// What follows from a verdict.
+#[derive(Debug, PartialEq)]
+enum Follows {
+    /// The agent is told this in its second turn, and nothing runs again.
+    Told(&'static str),
+    /// The gates in front of the tool ask again, and nothing runs before that.
+    AskedAgain,
+    Failed,
+    Rejected,
+    Aborted,
+}
+
+fn own(type_: &str, verdicts: Value) -> Value {
+    json!({"name": "after", "type": type_, "steps": ["pay"], "hitl": gate(json!({"allowedVerdicts": verdicts}))})
+}
+
+/// An outcome of people who wrote these texts.
+fn said(verdict: Verdict) -> Outcome {
+    let text = |is: bool, text: &str| is.then(|| text.to_owned());
+    let replaced = json!({"response": "a receipt"});
+    Outcome {
+        response: text(verdict == Verdict::Respond, "ask the bank"),
+        guidance: text(verdict == Verdict::Defer, "once more"),
+        parameters: (verdict == Verdict::Modify).then(|| serde_json::from_value(replaced).unwrap()),
+        ..decided(verdict)
+    }
+}
+
+fn follows(run: &TestRun) -> Follows {
+    match &run.transition.end {
+        Some(End::Failed(_)) => return Follows::Failed,
+        Some(End::Rejected(_)) => return Follows::Rejected,
+        Some(End::Aborted(_)) => return Follows::Aborted,
+        Some(other) => panic!("{other:?}"),
+        None => {}
+    }
+    if run.open() == [format!("{GATE}#2")] {
+        assert!(run.calls().is_empty(), "{:?}", run.calls());
+        return Follows::AskedAgain;
+    }
+    assert_eq!((run.open(), run.calls()), (Vec::new(), vec!["handle/.turn-2@1".to_owned()]));
+    Follows::Told(result(run, "handle/.turn-2", "c1").leak())
+}
+
+/// A run whose approved call waits at the gate after it.
+fn after(gate: Value, ended: impl Fn(&mut TestRun)) -> TestRun {
+    let mut spec = spec(gates(json!([money(), gate.clone()])));
+    if gate["type"] == "errorEscalation" {
+        spec["steps"][2]["onError"] = json!("escalate");
+    }
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    ended(&mut run);
+    assert_eq!((run.open().len(), run.calls()), (1, Vec::new()));
+    run
+}
+
+#[test]
+fn each_verdict_on_a_failed_or_unknown_call() {
+    let verdicts = json!(["Retry", "Defer", "Respond", "Skip", "Reject", "Abort"]);
+    for is_unknown in [true, false] {
+        for (verdict, wanted) in [
+            (Verdict::Retry, Follows::AskedAgain),
+            (Verdict::Defer, Follows::AskedAgain),
+            (Verdict::Respond, Follows::AskedAgain),
+            (Verdict::Skip, Follows::Told("Skipped: the tool was left out")),
+            (Verdict::Reject, Follows::Failed),
+            (Verdict::Abort, Follows::Aborted),
+        ] {
+            let mut run = after(own("errorEscalation", verdicts.clone()), |run| {
+                run.fail(PAY, 1, false, is_unknown);
+            });
+            run.decide(&format!("{PAY}/.error"), said(verdict));
+            assert_eq!(follows(&run), wanted, "{verdict:?}, unknown: {is_unknown}");
+        }
+    }
+}
+
+#[test]
+fn each_verdict_on_the_output_of_a_call() {
+    let verdicts = json!(["Approve", "Modify", "Respond", "Skip", "Retry", "Defer", "Reject", "Abort"]);
+    for (verdict, wanted) in [
+        (Verdict::Approve, Follows::Told("paid")),
+        (Verdict::Modify, Follows::Told("a receipt")),
+        (Verdict::Respond, Follows::Told("ask the bank")),
+        (Verdict::Retry, Follows::AskedAgain),
+        (Verdict::Defer, Follows::AskedAgain),
+        (Verdict::Abort, Follows::Aborted),
+    ] {
+        let mut run = after(own("outputValidation", verdicts.clone()), |run| {
+            run.reply(PAY, 1, "paid");
+        });
+        run.decide(&format!("{PAY}/.output"), said(verdict));
+        assert_eq!(follows(&run), wanted, "{verdict:?}");
+    }
+}
+
+#[test]
+fn what_people_discard_of_the_output_of_a_call_is_not_told() {
+    let mut run = TestRun::of(spec(gates(json!([money(), own("outputValidation", json!(["Approve", "Reject"]))]))));
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    run.reply(PAY, 1, "a secret");
+    run.decide(&format!("{PAY}/.output"), said(Verdict::Reject));
+    let told = result(&run, "handle/.turn-2", "c1");
+    assert!(told.starts_with("Error: ") && !told.contains("a secret"), "{told}");
+}
+
+#[test]
+fn what_people_change_of_a_failed_call_is_not_what_runs() {
+    let mut run = after(own("errorEscalation", json!(["Modify", "Retry"])), |run| {
+        run.fail(PAY, 1, false, true);
+    });
+    run.modify(&format!("{PAY}/.error"), json!({"url": "https://other.example/", "body": "999"}));
+    assert_eq!(follows(&run), Follows::AskedAgain);
+    assert_eq!(run.asked(&format!("{GATE}#2")).request.reviews.as_ref().unwrap().response, r#"{"amount":1}"#);
+    run.approve(&format!("{GATE}#2"));
+    assert_eq!((run.calls(), run.prompt()), (vec![format!("{PAY}@2")], "1".to_owned()));
+}
