@@ -319,7 +319,7 @@ pub const PODS: Scenario = Scenario {
 pub const IDEMPOTENT_PODS: Scenario =
     Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
 
-/// An agent that calls three tools at once: one that reads, and two that people are asked about.
+/// An agent that calls three tools at once: one that reads, and two that people are asked about and that must not be repeated.
 pub const CALLS: Scenario = Scenario {
     name: "an agent with three parallel calls, two of them gated",
     spec: || {
@@ -327,7 +327,7 @@ pub const CALLS: Scenario = Scenario {
             {"name": "handle", "agent": {"name": "writer", "input": "Refund 42 EUR."}},
             {"name": "find", "http": {"url": "http://orders.test/{{ args.id }}"}},
             {"name": "pay", "http": {"method": "POST", "url": "http://pay.test/", "body": "{{ args.amount }}"}},
-            {"name": "tell", "http": {"method": "PUT", "url": "http://mail.test/", "body": "{{ args.text }}"}},
+            {"name": "tell", "http": {"method": "POST", "url": "http://mail.test/", "body": "{{ args.text }}"}},
         ]));
         let parameters = json!({"type": "object"});
         let tool = |name: &str, step: &str, effects: &str| json!({"name": name, "step": step, "description": name, "effects": effects, "parameters": parameters});
@@ -370,6 +370,7 @@ pub const CALLS_AT_ONCE: Scenario = Scenario {
     spec: || {
         let mut spec = (CALLS.spec)();
         spec["gates"] = json!([]);
+        spec["steps"][3]["http"]["method"] = json!("PUT");
         spec
     },
     world: |world| {

@@ -18,6 +18,11 @@ pub struct Made {
 pub fn make(dice: &mut Dice) -> Made {
     let policies = policies(dice);
     let mut gates = gates(dice);
+    // A gate with the name and the people of one that a policy adds, and deadlines of its own.
+    let is_added = json!(policies).to_string().contains(r#""name":"calls""#);
+    if let Some(gate) = gates.iter_mut().find(|gate| is_added && gate["preset"].is_null()) {
+        (gate["name"], gate["hitl"]["approvers"]) = (json!("calls"), json!(of_policies()));
+    }
     if json!(policies).to_string().contains("requireGate") {
         gates.push(json!({"name": "every", "type": "toolExecution", "hitl": hitl(dice, &[json!([])])}));
     }
@@ -239,9 +244,13 @@ fn hitl_once(dice: &mut Dice, verdicts: &[Value]) -> Value {
     hitl
 }
 
+fn of_policies() -> Vec<Value> {
+    OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect()
+}
+
 /// What an administrator demands: gates of their own people before steps or calls, their people at every gate, or rules for tools.
 fn policies(dice: &mut Dice) -> Vec<Value> {
-    let people: Vec<_> = OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect();
+    let people = of_policies();
     let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});
     let kinds = *dice.pick(&["http", "http", "agent", "egress"]);
     let release = hitl(json!(["Approve", "Skip", "Reject", "Retry"]));

@@ -9,7 +9,8 @@ use serde_json::Value;
 use signoff_tests::sim::{Effect, Verb};
 
 use super::{
-    asking, status_in,
+    asking::{self, AskingGate},
+    status_in,
     witness::{Ran, Witness, action, call_of, decided_at, is_turn, kept, path, text, text_of, without_visit},
 };
 use crate::{
@@ -67,7 +68,7 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
                 && list(&request["action"]["gates"])
                     .any(|one| one["name"] == gate.name && one["source"] == *gate.source)
                 && decided_at(approval).is_some_and(|at| at <= ran.at)
-                && are_enough(gate.hitl, &gate.name, approval)
+                && are_enough(&gate, approval)
         };
         let found = witness.asked(&ran.call).filter(approves).count();
         if found < ran.approvals {
@@ -99,10 +100,15 @@ fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Resu
     }
 }
 
-/// Whether the people who decided are enough for a gate, by what its author wrote.
-fn are_enough(hitl: &Value, gate: &str, approval: &Value) -> bool {
-    let escalated =
-        list(&approval["status"]["approvers"]).filter(|_| approval["spec"]["request"]["gate"]["name"] == gate);
+/// Whether the people who decided are enough for a gate, by what its author wrote. An escalation adds people to the gate that declares
+/// it, and to no other of that name.
+fn are_enough(gate: &AskingGate<'_>, approval: &Value) -> bool {
+    let (hitl, first) = (gate.hitl, &approval["spec"]["request"]["quorums"][0]["source"]);
+    let source = match gate.source.as_str() {
+        Some(policy) => format!("gate {} of {policy}", gate.name),
+        None => format!("gate {}", gate.name),
+    };
+    let escalated = list(&approval["status"]["approvers"]).filter(|_| *first == source);
     let listed: BTreeSet<_> =
         list(&hitl["approvers"]).chain(escalated).map(|subject| &subject["name"]).map(text).collect();
     let deciders = list(&approval["status"]["outcome"]["decidedBy"]).map(text).collect::<BTreeSet<_>>();

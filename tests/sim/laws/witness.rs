@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use signoff_api::{ClusterApprovalPolicy, digest::canonical};
 use signoff_tests::sim::{Effect, Resource};
 
@@ -22,9 +22,9 @@ const WHOLE: &str = "{{ args }}";
 /// What is known of a run from the outside.
 pub struct Witness {
     pub spec: Value,
-    /// The gates that policies added.
+    /// The gates that the policies add to runs, as the status of a run has them.
     pub added: Value,
-    /// The policies as they are.
+    /// The policies as they are. They must not change during a run with tools.
     pub policies: Vec<Value>,
     /// The records of the journal.
     pub records: Value,
@@ -68,12 +68,13 @@ impl Witness {
             Some(effect)
         };
         let asks = |approval: &Value| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"];
+        let policies = harness.server.values(&Resource::of::<ClusterApprovalPolicy>(), None);
         Self {
             effects: harness.world.effects().into_iter().filter_map(own).collect(),
             approvals: harness.approvals().into_iter().filter(asks).collect(),
             records: records(harness, &workflow["status"]),
-            policies: harness.server.values(&Resource::of::<ClusterApprovalPolicy>(), None),
-            added: workflow["status"]["addedSteps"].clone(),
+            added: added(&policies),
+            policies,
             spec: workflow["spec"].clone(),
         }
     }
@@ -223,6 +224,16 @@ impl Witness {
         }
         all
     }
+}
+
+/// The gates that policies add to runs. The operator's own list of them is no witness.
+fn added(policies: &[Value]) -> Value {
+    let of_policy = |policy: &Value| {
+        let source = format!("ClusterApprovalPolicy {}", text_of(&policy["metadata"], "name"));
+        let steps = list(&policy["spec"]["steps"]).map(|step| json!({"source": source, "step": step}));
+        steps.collect::<Vec<_>>()
+    };
+    policies.iter().flat_map(of_policy).collect()
 }
 
 /// Arguments that no tool may run with: they can be read in two ways, or not at all.
