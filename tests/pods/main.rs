@@ -11,5 +11,6 @@ mod steps;
 #[expect(dead_code, reason = "the examples without containers are run by other suites")]
 #[path = "../story.rs"]
 mod story;
+mod tools;
 mod tutorial;
 mod witness;

@@ -443,7 +443,12 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFa
         Start::Call(call) => {
             let target = match &call.content {
                 CallContent::Http(http) => format!("{} {}", http.method, http.url),
-                CallContent::Pod(pod) => format!("image {}", pod.spec.image),
+                CallContent::Pod(pod) => {
+                    let mut others = pod.spec.images();
+                    others.remove(&pod.spec.image);
+                    let all: Vec<_> = [pod.spec.image.clone()].into_iter().chain(others).collect();
+                    format!("image {}", all.join(", "))
+                }
                 CallContent::Agent(agent) => format!("agent {}", agent.agent),
             };
             let facts = CallFacts::of(&call.content, site.tool.effects);
