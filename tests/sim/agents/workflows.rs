@@ -7,6 +7,8 @@ use crate::dice::Dice;
 /// The people of a Workflow, and those of policies.
 pub const PEOPLE: [&str; 3] = ["alice", "bob", "carol"];
 pub const OF_POLICIES: [&str; 2] = ["pam", "paul"];
+/// The image of the tool that is a container.
+const IMAGE: &str = "tool@sha256:1";
 
 /// A Workflow, and the policies that apply to it.
 pub struct Made {
@@ -38,9 +40,9 @@ pub fn make(dice: &mut Dice) -> Made {
     }
     if dice.one_in(4) {
         let all = [json!(["Approve", "Reject"]), json!(["Approve", "Skip", "Retry", "Reject"])];
-        gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell"])], "hitl": hitl_once(dice, &all)}));
+        gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell", "scan"])], "hitl": hitl_once(dice, &all)}));
     }
-    let names = ["lookup", "fetch", "pay", "mail", "note"];
+    let names = ["lookup", "fetch", "pay", "mail", "note", "scan"];
     let mut own = |extra: &[&str]| {
         let mut tools = match dice.below(4) {
             0 => vec!["*".to_owned()],
@@ -113,6 +115,7 @@ fn steps_of_tools(dice: &mut Dice) -> Vec<Value> {
         json!({"name": "pay", "http": {"method": "POST", "url": "http://pay.test/", "body": "{{ args }}"}}),
         json!({"name": "tell", "http": {"method": "PUT", "url": "http://mail.test/", "body": "{{ args }}"}}),
         json!({"name": "jot", "set": {"value": "noted {{ args }}"}}),
+        json!({"name": "scan", "pod": {"image": IMAGE, "command": ["tool"], "env": [{"name": "ARGUMENTS", "value": "{{ args }}"}]}}),
         json!({"name": "sub", "agent": {"name": "clerk", "input": "{{ args }}"}}),
         json!({"name": "team", "agent": {"name": "boss", "input": "{{ args }}"}}),
     ];
@@ -120,8 +123,10 @@ fn steps_of_tools(dice: &mut Dice) -> Vec<Value> {
         if dice.one_in(2) {
             step["retry"] = json!({"limit": 1 + dice.below(2), "backoff": {"base": "1s"}});
         }
-        if step["http"].is_object() && dice.one_in(3) {
-            step["http"]["idempotent"] = json!(dice.one_in(2));
+        for kind in ["http", "pod"] {
+            if step[kind].is_object() && dice.one_in(3) {
+                step[kind]["idempotent"] = json!(dice.one_in(2));
+            }
         }
     }
     all
@@ -145,6 +150,7 @@ fn tools(dice: &mut Dice) -> Value {
         tool("pay", "pay", &amount, &["irreversible", ""]),
         tool("mail", "tell", &any, &["write", "read"]),
         tool("note", "jot", &any, &["", "read"]),
+        tool("scan", "scan", &any, &["write", "read", ""]),
         tool("delegate", "sub", &any, &["", "write"]),
         tool("manage", "team", &any, &["", "read"]),
     ])
@@ -252,7 +258,7 @@ fn of_policies() -> Vec<Value> {
 fn policies(dice: &mut Dice) -> Vec<Value> {
     let people = of_policies();
     let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});
-    let kinds = *dice.pick(&["http", "http", "agent", "egress"]);
+    let kinds = *dice.pick(&["http", "http", "agent", "egress", "pod"]);
     let release = hitl(json!(["Approve", "Skip", "Reject", "Retry"]));
     let release = json!({"steps": [{"name": "release", "before": {"kinds": [kinds]}, "hitl": release}]});
     let meant = [
@@ -261,6 +267,7 @@ fn policies(dice: &mut Dice) -> Vec<Value> {
         json!({"methods": ["POST", "PUT"]}),
         json!({"hosts": ["mail.test", "one.test"]}),
         json!({"kinds": ["agent", "set"]}),
+        json!({"images": ["*@sha256:1"]}),
     ];
     let mut before = json!({"kinds": ["tool"]});
     if let calls @ Value::Object(_) = dice.pick(&meant) {

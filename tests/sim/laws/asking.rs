@@ -40,17 +40,24 @@ pub fn gates<'a>(spec: &'a Value, added: &'a Value, call: &ToolCall<'_>) -> Vec<
     list(&spec["gates"]).flat_map(of_entry).chain(list(added).filter_map(of_policy)).collect()
 }
 
-/// Whether a rule of a policy is about a call: by its kind, method and host, and by what it can change.
+/// Whether a rule of a policy is about a call: by its kind, method, host and image, and by what it can change.
 pub fn is_meant(rule: &Value, call: &ToolCall<'_>) -> bool {
     let step = call.step;
-    let kind = ["http", "agent", "set"].into_iter().find(|kind| step[*kind].is_object()).unwrap_or_default();
+    let kind = ["http", "pod", "agent", "set"].into_iter().find(|kind| step[*kind].is_object()).unwrap_or_default();
     let method = if kind == "http" { step["http"]["method"].as_str().unwrap_or("GET") } else { "" };
     let url = step["http"]["url"].as_str().unwrap_or_default();
     let url = url.replace("{{ args.host }}", call.arguments["host"].as_str().unwrap_or_default());
     let host = url.split('/').nth(2).unwrap_or_default();
     let reads = matches!(method, "GET" | "HEAD") && call.tool["effects"] == "read";
     let one = |field: &str, found: &str| rule[field].is_null() || list(&rule[field]).any(|entry| entry == found);
-    one("kinds", kind) && one("methods", method) && one("hosts", host) && !(rule["changes"] == true && reads)
+    let image = step["pod"]["image"].as_str();
+    let globs = || list(&rule["images"]).filter_map(Value::as_str);
+    let of_image = rule["images"].is_null() || image.is_some_and(|image| globs().any(|glob| matches(glob, image)));
+    one("kinds", kind)
+        && one("methods", method)
+        && one("hosts", host)
+        && of_image
+        && !(rule["changes"] == true && reads)
 }
 
 /// One gate: an entry of the spec, or a part of its preset.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use signoff_api::{ClusterApprovalPolicy, digest::canonical};
-use signoff_tests::sim::{Effect, Resource};
+use signoff_tests::sim::{Effect, KUBELET, Resource};
 
 use super::asking::{self, ToolCall};
 use crate::{
@@ -185,6 +185,7 @@ impl Witness {
             (&step["http"]["body"], text(&what["body"])),
             (&step["http"]["headers"]["X-Arguments"], text(&what["headers"]["X-Arguments"])),
             (&step["agent"]["input"], message),
+            (&step["pod"]["env"][0]["value"], text(&what[0]["env"][0]["value"])),
         ];
         let other = sent.into_iter().find(|(template, sent)| **template == WHOLE && *sent != arguments);
         other.map(|(_, sent)| sent.to_owned())
@@ -255,9 +256,10 @@ pub fn is_turn(effect: &Effect) -> bool {
     effect.input["what"]["messages"].is_array()
 }
 
-/// Whether the other side itself said that it did nothing.
+/// Whether the other side itself said that it did nothing, or a container ended with a failure.
 pub fn failed_for_certain(effect: &Effect) -> bool {
-    effect.answer.as_ref().is_err_and(|failure| failure.class.starts_with("Status") && failure.class != "Status504")
+    let is_certain = |class: &str| class.starts_with("Status") && class != "Status504";
+    effect.answer.as_ref().is_err_and(|failure| effect.actor == KUBELET || is_certain(&failure.class))
 }
 
 /// The call that a path stands directly beneath, and what is there: its gate, or the step of its tool.

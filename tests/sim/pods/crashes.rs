@@ -29,7 +29,7 @@ const DEATHS: [Death; 7] = [
 ];
 
 /// Tells a scenario once for every death of the first who operates, until there is none left to die.
-async fn through_every_death(
+pub(super) async fn through_every_death(
     scenario: &Scenario,
     telling: Telling,
     disturbance: Disturbance,
@@ -79,7 +79,7 @@ fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<S
 }
 
 /// As in peace; or a container's end is not known, and it was not begun. Returns whether it is not known.
-fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, calm: &Ending) -> bool {
+pub(super) fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, calm: &Ending) -> bool {
     let Some(path) = is_as_in_peace_or_unknown(what, told, calm) else { return false };
     let late = matches!(death, Death::Write(Crash::AppliedAfter(_)));
     assert!(late || starts(&told.harness, &path, 1) == 0, "{what}: {path} was begun, and its end is known");

@@ -6,6 +6,7 @@ mod crashes;
 mod endings;
 mod failures;
 mod queue;
+mod tool;
 
 use serde_json::Value;
 use signoff_tests::sim::EffectKey;

@@ -196,9 +196,9 @@ impl Faults {
                 Fault::LoseResponse => plan.lose_response = true,
                 Fault::Reset => plan.stop = plan.stop.or(Some(Stop::Reset)),
                 Fault::Refuse(refusal) => plan.stop = plan.stop.or_else(|| Some(Stop::Refuse(refusal.clone()))),
-                // A creation has no version that could be stale.
-                Fault::Conflict if request.verb != Verb::Create => plan.stop = plan.stop.or(Some(Stop::Conflict)),
-                Fault::Conflict => {}
+                // A creation has no version that could be stale, and a deletion names none.
+                Fault::Conflict if matches!(request.verb, Verb::Create | Verb::Delete) => {}
+                Fault::Conflict => plan.stop = plan.stop.or(Some(Stop::Conflict)),
                 Fault::LabelEdit => plan.label_edit = true,
                 Fault::Before(hook) => plan.before.push(hook.clone()),
                 Fault::SlowResponse(delay) => plan.slow_response = plan.slow_response.max(*delay),

@@ -1,0 +1,62 @@
+//! A tool of an agent that is a container, behind a gate: approved once, it runs once or never, wherever the operator dies.
+
+use std::{cell::Cell, time::Duration};
+
+use futures::FutureExt;
+use serde_json::json;
+use signoff_tests::sim::Answer;
+
+use super::{
+    crashes::{is_unknown_only_if_it_was_never_made, through_every_death},
+    starts,
+};
+use crate::{
+    disturbances, laws,
+    people::verdict,
+    scenario_runner::{ALONE, Told, tell},
+    scenarios::{RUN, Scenario, chain, gate, pod},
+};
+
+const GATE: &str = "handle/.turn-1/.call-1/.gate";
+const CALL: &str = "handle/.turn-1/.call-1/scan";
+
+const POD_CALL: Scenario = Scenario {
+    name: "an agent with a gated tool that is a container",
+    spec: || {
+        let mut spec = chain(json!([
+            {"name": "handle", "agent": {"name": "writer", "input": "Is it healthy?"}},
+            pod("scan", json!({"env": [{"name": "VOLUME", "value": "{{ args.volume }}"}]})),
+        ]));
+        spec["agents"][0]["tools"] = json!(["scan"]);
+        let parameters = json!({"type": "object"});
+        spec["tools"] = json!([{"name": "scan", "step": "scan", "description": "scan", "effects": "read", "parameters": parameters}]);
+        spec["gates"] = json!([gate("every", json!({}))]);
+        spec["gates"][0]["type"] = json!("toolExecution");
+        spec
+    },
+    world: |world| {
+        let after = |answer: Answer, seconds| answer.after(Duration::from_secs(seconds));
+        let calls = json!([{"id": "c1", "tool": "scan", "arguments": r#"{"volume": "data-7"}"#}]);
+        world.answers("refund/handle", after(Answer::value(json!({"text": "", "calls": calls})), 1));
+        world.answers(format!("refund/{CALL}"), after(Answer::value("it is healthy"), 20));
+        world.answers("refund/handle/.turn-2", after(Answer::value("all is well"), 1));
+    },
+    people: |people| async move { people.decides("alice", GATE, 60, verdict("Approve")).await }.boxed(),
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_a_container_runs_once_after_its_approval_or_is_unknown_if_it_was_never_made() {
+    let told = tell(&POD_CALL, ALONE, |_| {}).await;
+    laws::hold(&told.harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", told.harness.server.story()));
+    assert_eq!((&told.ending.0["phase"], &told.ending.0["outputs"]), (&json!("Succeeded"), &json!("all is well")));
+    assert_eq!(starts(&told.harness, CALL, 1), 1);
+    let heard = told.harness.world.effects().pop().unwrap().input["what"]["messages"].to_string();
+    assert!(heard.contains("it is healthy"), "{heard}");
+    let (calm, unknown) = (told.ending, Cell::new(0));
+    let check = async |what: &str, told: Told, death| {
+        unknown.set(unknown.get() + usize::from(is_unknown_only_if_it_was_never_made(what, &told, death, &calm)));
+    };
+    through_every_death(&POD_CALL, ALONE, disturbances::NONE, check).await;
+    // Between the commit that says that it begins and the creation of its Pod, in each of two ways to die there.
+    assert!(unknown.get() >= 2, "only {} ended as not known", unknown.get());
+}
