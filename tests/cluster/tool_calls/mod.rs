@@ -86,12 +86,20 @@ const RUN: &str = "refund";
 impl Story {
     /// Begins the run. `gate`: the fields of the gate in front of refunds besides its approvers, the group finance.
     async fn begin(prefix: &str, calls: Vec<Value>, gate: Value) -> Self {
+        Self::begin_with(prefix, calls, gate, json!({})).await
+    }
+
+    /// The same. `questions`: the fields of the gate for questions besides its approvers, the group finance.
+    async fn begin_with(prefix: &str, calls: Vec<Value>, gate: Value, questions: Value) -> Self {
         let last = json!({"role": "assistant", "content": "I am done."});
         let first = json!({"role": "assistant", "content": "I look after it.", "tool_calls": calls});
         let servers = Servers::start(vec![first, last]).await;
         let runs = Runs::on(Cluster::operated().unwrap(), prefix).await;
-        let mut money = json!({"prompt": "May this be paid?", "approvers": [{"kind": "Group", "name": "finance"}]});
-        gate.as_object().unwrap().iter().for_each(|(field, value)| money[field] = value.clone());
+        let finance = |prompt: &str, fields: Value| {
+            let mut hitl = json!({"prompt": prompt, "approvers": [{"kind": "Group", "name": "finance"}]});
+            fields.as_object().unwrap().iter().for_each(|(field, value)| hitl[field] = value.clone());
+            hitl
+        };
         let sre = json!({"prompt": "May this be sent?", "approvers": [{"kind": "Group", "name": "sre"}]});
         let parameters = json!({
             "type": "object", "required": ["amount", "customer"], "additionalProperties": false,
@@ -111,10 +119,10 @@ impl Story {
                         "parameters": {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}},
                 ],
                 "gates": [
-                    {"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": money},
+                    {"name": "money", "type": "specificTools", "tools": ["refund"],
+                        "hitl": finance("May this be paid?", gate)},
                     {"name": "post", "type": "specificTools", "tools": ["letter"], "hitl": sre},
-                    {"name": "questions", "type": "question", "hitl": {"prompt": "The clerk asks.",
-                        "approvers": [{"kind": "Group", "name": "finance"}]}},
+                    {"name": "questions", "type": "question", "hitl": finance("The clerk asks.", questions)},
                 ],
                 "steps": [
                     {"name": "handle", "agent": {"name": "clerk", "input": "ACME wants its money back."}},

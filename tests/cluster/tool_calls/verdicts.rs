@@ -221,3 +221,31 @@ async fn a_skipped_question_has_no_answer_and_an_aborted_one_ends_the_run() {
     assert_eq!(story.ends().await, WorkflowPhase::Aborted);
     assert!(story.told().is_empty());
 }
+
+#[tokio::test]
+async fn an_escalated_question_is_answered_by_the_next_level() {
+    let gate = json!({"allowedVerdicts": ["Respond", "Escalate"], "escalateTo": [{"kind": "Group", "name": "sre"}]});
+    let story = Story::begin_with("asked-on", question(), json!({}), gate).await;
+    let approval = story.asked("1").await;
+    let answer = ["--choose", "q1=o2"];
+    assert!(refused(&story.says("erin", "respond", &approval, &answer).await).contains("not an approver"));
+    let escalated = story.says("bob", "escalate", &approval, &[]).await.ok().unwrap();
+    assert!(escalated.contains("escalated; approvers now: group finance, group sre"), "{escalated}");
+    story.says("erin", "respond", &approval, &answer).await.ok().unwrap();
+    story.ends_told("By phone").await;
+}
+
+#[tokio::test]
+async fn a_rejected_question_is_told_to_the_agent_with_the_reason_or_ends_the_run() {
+    let gate = json!({"allowedVerdicts": ["Respond", "Reject"]});
+    let story = Story::begin_with("not-asked", question(), json!({}), gate).await;
+    let rejected =
+        story.says("bob", "reject", &story.asked("1").await, &["--reason", "ask nobody"]).await.ok().unwrap();
+    assert!(rejected.contains(" rejected"), "{rejected}");
+    story.ends_told("Denied by a human: ask nobody").await;
+    let gate = json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"});
+    let story = Story::begin_with("stopped", question(), json!({}), gate).await;
+    story.says("bob", "reject", &story.asked("1").await, &["--reason", "ask nobody"]).await.ok().unwrap();
+    assert_eq!(story.ends().await, WorkflowPhase::Rejected);
+    assert!(story.told().is_empty());
+}
