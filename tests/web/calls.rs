@@ -8,6 +8,7 @@ use signoff_tests::browser::{Look, Page, css, label, role, text};
 
 use crate::harness::Harness;
 use crate::looks::every_look;
+use crate::refusals::forced;
 use crate::runs::{Runs, path, user};
 
 /// The notice above every question.
@@ -39,6 +40,13 @@ pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
             {"name": "send-letter", "set": {"value": "sent to {{ args.to }}"}},
         ],
     })
+}
+
+/// The same run, whose gate for questions has these fields besides.
+fn with_questions(mut spec: Value, fields: &Value) -> Value {
+    let hitl = &mut spec["gates"].as_array_mut().unwrap().last_mut().unwrap()["hitl"];
+    fields.as_object().unwrap().iter().for_each(|(field, value)| hitl[field] = value.clone());
+    spec
 }
 
 /// The same run, in which a refund is sent to a bank. Nothing is sent unless it is approved.
@@ -144,6 +152,71 @@ async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
 }
 
 #[tokio::test]
+async fn whoever_edited_a_call_that_still_meets_a_gate_does_not_approve_it_and_another_approver_does() {
+    let (harness, [runs]) = Harness::with_runs(["edited-again"]).await.unwrap();
+    let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
+    let told = "This ran: {\"amount\":300}\nrefunded 300";
+    let mut gates = money(&json!(["Approve", "Modify", "Reject"]));
+    gates[0]["hitl"]["approvers"] = json!([user("alice"), user("bob")]);
+    let (page, asked) = asks(&harness, &runs, "edited", agent(&calls, &gates, &[told])).await;
+    page.click(text("Modify: change the arguments; the gates of the new call ask")).await.unwrap();
+    page.fill(css("#modify-arguments"), "{\"amount\": 300}").await.unwrap();
+    page.click(role("button", "See the difference")).await.unwrap();
+    confirms(&page, "Modify", REFUND).await;
+    let again = runs.asked_again("edited", &asked).await;
+    assert_eq!(again.spec.request.reviews.as_ref().unwrap().response, r#"{"amount":300}"#);
+    page.goto(&harness.at(&path(&again))).await.unwrap();
+    page.wait(text("cannot decide")).await.unwrap();
+    assert!(!page.visible(role("button", "Approve")).await.unwrap(), "the editor is no approver of the edited call");
+    let answer = forced(&page, &again, "Approve").await;
+    assert!(answer.contains("excluded from deciding this gate (spec.request.excluded)"), "{answer}");
+    page.close().await.unwrap();
+    let page = harness.signed_in("bob", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&again))).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    confirms(&page, "Approve", REFUND).await;
+    assert_eq!(runs.result("edited").await, format!("told: {told}"));
+    assert_eq!(runs.decision(&again, "alice").await, Value::Null);
+}
+
+#[tokio::test]
+async fn an_escalated_call_and_an_escalated_question_are_decided_by_who_was_asked_then() {
+    let (harness, [runs]) = Harness::with_runs(["escalated"]).await.unwrap();
+    let further = json!([{"kind": "Group", "name": "sre"}, user("bob")]);
+    let mut gates = money(&json!(["Approve", "Escalate"]));
+    gates[0]["hitl"]["escalateTo"] = further.clone();
+    let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
+    let call = agent(&calls, &gates, &["refunded 420"]);
+    let fields = json!({"allowedVerdicts": ["Respond", "Escalate"], "escalateTo": further});
+    let question = with_questions(agent(&when(), &json!([]), &["on Monday"]), &fields);
+    let bob = harness.signed_in("bob", &Look::default()).await.unwrap();
+    for (name, spec, target, verdict, told) in [
+        ("call", call, REFUND, "Approve", "told: refunded 420"),
+        ("question", question, "the question of clerk", "Respond", "told: on Monday"),
+    ] {
+        let (page, asked) = asks(&harness, &runs, name, spec).await;
+        bob.goto(&harness.at(&path(&asked))).await.unwrap();
+        bob.wait(text("cannot decide")).await.unwrap();
+        assert!(!bob.visible(role("button", verdict)).await.unwrap(), "{name}: he was not asked yet");
+        page.click(text("Escalate: ask further people")).await.unwrap();
+        page.check(label("bob@example.com"), true).await.unwrap();
+        page.click(role("button", "Escalate")).await.unwrap();
+        confirms(&page, "Escalate", target).await;
+        let decision = runs.decision(&asked, "alice").await;
+        assert_eq!((&decision["verdict"], &decision["escalateTo"]), (&json!("Escalate"), &json!([user("bob")])));
+        page.wait(text("alice@example.com, bob@example.com")).await.unwrap();
+        page.close().await.unwrap();
+        bob.goto(&harness.at(&path(&asked))).await.unwrap();
+        if verdict == "Respond" {
+            bob.fill(label("Question: text"), "on Monday").await.unwrap();
+        }
+        bob.click(role("button", verdict)).await.unwrap();
+        confirms(&bob, verdict, target).await;
+        assert_eq!(runs.result(name).await, told);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_in_the_place_of_a_call_is_its_result() {
     let (harness, [runs]) = Harness::with_runs(["instead"]).await.unwrap();
     let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
@@ -164,6 +237,11 @@ fn channel() -> Value {
         {"id": "channel", "question": "How shall I tell ACME?", "options": [{"label": "By mail"}, {"label": "By phone"}]},
         {"id": "when", "question": "When?", "allowSkip": true},
     ]}}])
+}
+
+/// A question of an agent that takes a text.
+fn when() -> Value {
+    json!([{"tool": "ask-human", "arguments": {"questions": [{"question": "When?"}]}}])
 }
 
 #[tokio::test]
@@ -196,6 +274,20 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
     page.click(role("button", "Abort the run")).await.unwrap();
     confirms(&page, "Abort", "the question of clerk").await;
     assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);
+}
+
+#[tokio::test]
+async fn a_rejected_question_is_told_to_the_model_with_the_reason() {
+    let (harness, [runs]) = Harness::with_runs(["not-asked"]).await.unwrap();
+    let told = "Denied by a human: ask nobody";
+    let fields = json!({"allowedVerdicts": ["Respond", "Reject"]});
+    let spec = with_questions(agent(&channel(), &json!([]), &[told]), &fields);
+    let (page, asked) = asks(&harness, &runs, "rejected", spec).await;
+    page.fill(css("#reason"), "ask nobody").await.unwrap();
+    page.click(role("button", "Reject")).await.unwrap();
+    confirms(&page, "Reject", "the question of clerk").await;
+    assert_eq!(runs.decision(&asked, "alice").await["verdict"], "Reject");
+    assert_eq!(runs.result("rejected").await, format!("told: {told}"));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn sent(harness: &Harness) -> usize {
 }
 
 /// Sends a form as the page would, whatever the page shows; returns what is said instead of a decision.
-async fn forced(page: &Page, asked: &Approval, verdict: &str) -> String {
+pub(crate) async fn forced(page: &Page, asked: &Approval, verdict: &str) -> String {
     let digest = asked.spec.request.digest.to_string();
     let fields = json!({"verdict": verdict, "digest": digest, "confirmed": "yes"});
     let action = format!("{}/decide", path(asked));

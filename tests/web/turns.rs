@@ -27,12 +27,13 @@ fn gates() -> Value {
 }
 
 /// A run with three calls that wait, in the order of the model.
-async fn waits(runs: &Runs, name: &str, told: &[&str]) -> Vec<Approval> {
+pub(crate) async fn waits(runs: &Runs, name: &str, told: &[&str]) -> Vec<Approval> {
     runs.start_as("dana", name, agent(&calls(), &gates(), told)).await;
     runs.asks_all(name, 3).await
 }
 
-fn turn(asked: &Approval) -> String {
+/// The path of the page of a turn.
+pub(crate) fn turn(asked: &Approval) -> String {
     let request = &asked.spec.request;
     format!("/n/{}/t/{}", asked.metadata.namespace.as_deref().unwrap(), request.turn().unwrap())
 }

@@ -2,13 +2,15 @@
 //! They must not use a right of the page that a request did not need.
 
 use serde_json::json;
-use signoff_tests::browser::{Look, Page, css, label, role};
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, Page, css, label, role, text};
 use signoff_tests::cargo::root;
 use signoff_tests::control_plane::{Cluster, Seen, Witness, named};
 
 use super::visitor::{Visitor, asked, only_reads};
 use crate::harness::Harness;
 use crate::runs::{Runs, path, user};
+use crate::turns::{turn, waits};
 
 /// A page that impersonates with an administrator's token: what it does not send is not for want of a right.
 async fn impersonating(prefix: &str) -> (Harness, Runs, String) {
@@ -99,6 +101,40 @@ async fn an_impersonating_page_sends_the_names_of_exactly_one_session_whatever_a
     assert_eq!(runs.stored(&approval).await.spec.decisions.len(), 2);
 }
 
+/// Approves the three calls of a turn together, and confirms it. Each vote is of the person who signed in, and came through the page.
+async fn approves_the_turn(harness: &Harness, runs: &Runs, page: &Page, calls: &[Approval]) {
+    page.goto(&harness.at(&turn(&calls[0]))).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Approve: 3 of 3 calls?")).await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Approve: 3 of 3 calls recorded")).await.unwrap();
+    for call in calls {
+        let vote = json!({"verdict": "Approve", "channel": "web", "requestDigest": call.spec.request.digest});
+        assert_eq!(runs.decision(call, "alice").await, vote);
+        assert_eq!(runs.stored(call).await.spec.decisions.len(), 1, "nobody else voted");
+    }
+}
+
+#[tokio::test]
+async fn an_impersonating_page_decides_the_calls_of_a_turn_as_the_person_who_signed_in() {
+    let (harness, runs, own) = impersonating("turn-as").await;
+    let calls = waits(&runs, "turn", &["refunded 17"]).await;
+    let erin = at_the_issuer(&harness, "erin@example.com", "").await;
+    erin.goto(&harness.at(&turn(&calls[0]))).await.unwrap();
+    erin.wait(text("You cannot decide it.").nth(0)).await.unwrap();
+    assert!(!erin.visible(role("button", "Approve")).await.unwrap(), "whom the gate does not list decides nothing");
+    erin.close().await.unwrap();
+    let page = at_the_issuer(&harness, "alice@example.com", "").await;
+    harness.witness.forget();
+    approves_the_turn(&harness, &runs, &page, &calls).await;
+    let seen = asked(&harness.witness);
+    seen.iter().for_each(|seen| is_as(seen, &own, "alice"));
+    let sent = seen.iter().filter(|seen| seen.method == http::Method::PATCH && !seen.path.contains("dryRun=All"));
+    assert_eq!(sent.count(), 3, "one vote for each call");
+    assert_eq!(runs.result("turn").await, "told: refunded 17");
+    page.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_impersonating_page_speaks_for_no_agent_and_nobody_of_the_system_and_takes_no_pasted_token() {
     let (harness, runs, own) = impersonating("refuses").await;
@@ -168,5 +204,8 @@ async fn with_the_rights_of_the_chart_alone_the_page_decides_as_its_user_and_the
     page.goto(&harness.at(&path(&approval))).await.unwrap();
     page.wait(css("ul.votes li.mine")).await.unwrap();
     assert!(page.text(css("ul.votes li.mine")).await.unwrap().contains("by web"), "the API server vouches for the way");
+    let calls = waits(&runs, "turn", &["refunded 17"]).await;
+    approves_the_turn(&harness, &runs, &page, &calls).await;
+    assert_eq!(runs.result("turn").await, "told: refunded 17");
     page.close().await.unwrap();
 }
