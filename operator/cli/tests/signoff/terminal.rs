@@ -24,6 +24,9 @@ fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySes
 /// An agent whose refunds people approve.
 const REFUND: &str = include_str!("../../../../examples/tools/refund.yaml");
 
+/// An agent that asks a person by which way it shall answer a customer.
+const ASK: &str = include_str!("../../../../examples/tools/ask-human.yaml");
+
 /// The rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
@@ -121,6 +124,59 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     person.send_line("2").unwrap();
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: Porto"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_question_of_an_agent_is_shown_with_its_options_and_the_answer_goes_to_the_agent() {
+    let home = Home::new();
+    home.file("ask.yaml", ASK);
+    let mut person = at_terminal(&home, &["run", "ask.yaml"], None);
+    let shown = person.exp_string("A number or a word").unwrap();
+    let page = shown.split("\r\nAn agent asks:\r\n").nth(1).unwrap_or_else(|| panic!("{shown}"));
+    let expected = [
+        "  | This answers the agent; it approves nothing. Do not enter secrets.\r\n",
+        "  | The clerk asks\r\n",
+        "Agent:        clerk\r\n",
+        "Tool:         ask-human\r\n",
+        "Question q1 (text of a model: no fact, not checked):\r\n  | How shall I tell ACME?\r\n",
+        "Asks group finance. ",
+        "   1  o1          By mail\r\n   2  o2          By phone\r\n   3  skip        go on without an answer\r\n",
+    ];
+    let mut rest = page;
+    for part in expected {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is not where it belongs in {page}")).1;
+    }
+    person.exp_string("> ").unwrap();
+    person.send_line("approve").unwrap();
+    person.exp_string("enter a number from 1 to 4").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("1").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("I write a mail."), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers_none() {
+    let home = Home::new();
+    let two = ASK.replace(
+        r#"question: "How shall I tell ACME?"}]"#,
+        r#"question: "How shall I tell ACME?"}, {question: "When?"}]"#,
+    );
+    assert_ne!(two, ASK);
+    home.file(
+        "ask.yaml",
+        &two.replace("{contains: By mail, text: I write a mail.}", "{contains: Skipped by a human, text: I wait.}"),
+    );
+    let mut person = at_terminal(&home, &["run", "ask.yaml"], None);
+    let shown = person.exp_string("(ctrl-D leaves it for later)").unwrap();
+    let (first, second) = (shown.find("  | How shall I tell ACME?"), shown.find("  | When?"));
+    assert!(first.is_some() && second > first, "{shown}");
+    person.exp_string("> ").unwrap();
+    person.send_line("skip").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("I wait."), "{rest}");
     assert_eq!(code, 0);
 }
 

@@ -1,4 +1,4 @@
-//! What `signoff validate` looks at in a folder, and what it leaves to others.
+//! What `signoff validate` looks at in a folder, what it leaves to others, and what it and `signoff plan` warn of.
 //! They must not read anything but what the program prints.
 
 use std::fs;
@@ -20,4 +20,29 @@ fn a_file_of_a_folder_is_left_to_others_only_where_none_of_its_documents_is_ours
     home.file("all/two.yaml", &format!("review: approve\n---\n{broken}"));
     let ended = home.run(&["validate", "all"]).with(3);
     assert!(ended.out.contains("two.yaml") && ended.out.contains("promt"), "{ended:?}");
+}
+
+#[test]
+fn a_tool_that_can_change_something_and_that_no_gate_asks_about_is_a_warning_of_plan_and_validate() {
+    let home = Home::new();
+    let refund = include_str!("../../../../examples/tools/refund.yaml");
+    let (before, gates) = refund.split_once("  gates:\n").unwrap();
+    let (_, steps) = gates.split_once("  steps:\n").unwrap();
+    let open = format!("{before}  steps:\n{steps}");
+    home.file("gated.yaml", refund);
+    home.file("open.yaml", &open);
+    home.file("reads.yaml", &open.replace("effects: irreversible", "effects: read"));
+    let warning = "calls of refund can change something, and no gate asks about them";
+    let planned = home.run(&["plan", "open.yaml"]).with(0);
+    let line = format!("open.yaml:18:5: warning[Suspicious]: spec.tools[0]: {warning}\n");
+    assert_eq!(planned.err, line, "{planned:?}");
+    assert!(planned.out.contains("    no gate of this Workflow asks\n"), "{planned:?}");
+    let validated = home.run(&["validate", "open.yaml"]).with(0);
+    assert!(validated.out.contains(&format!("warning[Suspicious]: {warning}\n")), "{validated:?}");
+    for honest in ["gated.yaml", "reads.yaml"] {
+        for command in ["plan", "validate"] {
+            let ended = home.run(&[command, honest]).with(0);
+            assert!(!format!("{ended:?}").contains("warning"), "{command} {honest}: {ended:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 
 use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment,
-    gate::{Subject, TimeoutAction},
+    gate::{Question, Subject, TimeoutAction},
 };
 use signoff_cli::{
     facts,
@@ -45,8 +45,20 @@ pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, 
     if let Some(words) = action::says(request) {
         page += &section(action::SAYS, words);
     }
+    page += &questions(request);
     page += &format!("\n{}\n", terms(approval, now));
     page
+}
+
+/// Returns what each question asks. The options of a question are shown where it is answered.
+fn questions(request: &ApprovalRequest) -> String {
+    let from = if is_question(request) { " (text of a model: no fact, not checked)" } else { "" };
+    let one = |question: &Question| {
+        let id =
+            if question.id == Question::PLAIN { String::new() } else { format!(" {}", one_line(&question.id, 63)) };
+        question.question.as_ref().map(|text| section(&format!("Question{id}{from}"), text))
+    };
+    request.form.iter().flat_map(|form| &form.questions).filter_map(one).collect()
 }
 
 /// Returns the text that is reviewed; the arguments of a call are indented.
