@@ -158,7 +158,7 @@ async fn votes_of_several_people_and_what_is_still_needed_are_told() {
     let approve = page.text(css(".verdict").nth(0)).await.unwrap();
     assert!(approve.contains("1 of 2") && approve.contains("others must still decide"), "{approve}");
     let reject = page.text(css(".verdict").nth(1)).await.unwrap();
-    assert!(reject.contains("decides it: the run ends"), "{reject}");
+    assert!(reject.contains("your decision is enough: the run ends"), "{reject}");
     page.screenshot("quorum").await.unwrap();
 }
 

@@ -312,7 +312,7 @@ pub struct HitlStep {
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
     /// The verdicts that are allowed. Default: Approve, Reject and Abort; also Respond if one person decides or there are
-    /// options, and Modify if a step is reviewed.
+    /// options, and Modify if a step is reviewed. Gates of `spec.gates` about tools, questions, starts and failures have other defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -331,7 +331,8 @@ pub struct HitlStep {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
-    /// The consequence of Reject. Default: stop, the run ends as Rejected.
+    /// The consequence of Reject. Default: stop, the run ends as Rejected; at gates in front of tools and of questions: continue, and
+    /// the agent is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_reject: Option<OnReject>,
     /// The value of `hitl_response` after Approve. Default: approved.

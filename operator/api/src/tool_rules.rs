@@ -1,7 +1,7 @@
 //! The requirements of approval policies for the tools of agents, and which calls they are about.
 //!
-//! **Invariant:** calls are told apart only by what a model does not choose and an author cannot merely name: the kind of the step, and
-//! the host, method or image of what runs. What an author declares can only add a call.
+//! **Invariant:** rules match what runs, never names: the kind of the step, and the host, method or image. A declared effect can only make
+//! a rule match more calls.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::step::Method;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRules {
-    /// Whether a Workflow is refused if an agent has a tool that can change something and no gate always asks about its calls.
+    /// Whether a Workflow is refused if one of its tools can change something and no gate always asks about the calls of that tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_gate: Option<bool>,
-    /// The calls that no agent may make, whoever would approve them.
+    /// The calls that no agent may make, even if people would approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(
@@ -88,7 +88,7 @@ impl CallKind {
     }
 }
 
-/// Writes the calls that are meant: `calls of tools that are http steps, with POST, to bank.example, that can change something`.
+/// Writes the calls that match: `calls of tools that are http steps, with POST, to bank.example, that can change something`.
 impl fmt::Display for CallMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let any = |f: &mut fmt::Formatter<'_>, before: &str, names: &[&str], after: &str| match names {

@@ -349,7 +349,8 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20))]
     pub after_attempts: Option<i32>,
-    /// The request of the gate. Its templates can read everything that the step can read, and `error` or `output`.
+    /// The request of the gate. Its templates can read everything that the step can read, and `error` or `output`; those of a gate in
+    /// front of tools read `args`, `tool`, `effects`, `agent`, `inputs` and `run`.
     pub hitl: HitlStep,
 }
 
@@ -374,7 +375,7 @@ pub enum SpecGateType {
     SpecificTools,
     /// The calls of tools that are not known to change nothing.
     DestructiveActions,
-    /// The calls of tools for which the condition of the gate holds.
+    /// The calls of tools for which the condition of the gate is true or cannot be evaluated.
     Custom,
     /// The questions of agents: calls of `ask-human`.
     Question,

@@ -16,7 +16,7 @@ use signoff_api::{
 };
 use url::Url;
 
-pub(crate) use calls::{CallFacts, is_meant};
+pub(crate) use calls::{CallFacts, matches};
 pub(crate) use gate::{Contradiction, EffectiveGate, Requester, caution_rank};
 
 /// The largest number of gates that policies add to a run, before they are copied to each step they guard.

@@ -53,8 +53,8 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
     facts
 }
 
-/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the calls before it, and the
-/// gates that ask. A question has the calls only.
+/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the earlier calls of the run, and
+/// the gates that ask. A question has the calls only.
 pub fn facts_after(action: &Action) -> Vec<Fact> {
     let mut facts = effects_of(action);
     let is_call = action.kind == ActionKind::ToolCall;
@@ -65,7 +65,7 @@ pub fn facts_after(action: &Action) -> Vec<Fact> {
     }
     if is_call || !action.done.is_empty() {
         let done = action.done.iter().map(|one| one_line(one, 256)).collect();
-        facts.push(("Before it", or_none(done, "no calls of tools in this run")));
+        facts.push(("Earlier", or_none(done, "no calls of tools in this run")));
     }
     facts.extend(asked_by(action));
     facts
@@ -118,7 +118,7 @@ pub fn says(request: &ApprovalRequest) -> Option<&str> {
 
 fn effects(effects: Option<Effects>) -> &'static str {
     match effects {
-        Some(Effects::Read) => "read: by its author's word it changes nothing",
+        Some(Effects::Read) => "read: it changes nothing, as the author of the Workflow declares",
         Some(Effects::Write) => "write: it changes something",
         Some(Effects::Irreversible) => "irreversible: what it changes cannot be taken back",
         None => "unknown, which counts as irreversible",

@@ -11,7 +11,7 @@ use signoff_executor::{Evaluator, EvaluatorSettings, Stopped, Subject};
 
 use crate::{
     entry::Entry,
-    outcome::{conditions, done, on_behalf},
+    outcome::{conditions, done, needed, on_behalf},
     text::one_line,
 };
 
@@ -37,7 +37,7 @@ pub struct Counter {
 pub enum Reached {
     /// The gate is decided as the decision says.
     Decided,
-    /// The gate is decided by another decision, which goes before this one.
+    /// The gate is decided by another decision, which takes precedence.
     Behind {
         /// The verdict of the other.
         verdict: Option<Verdict>,
@@ -119,11 +119,7 @@ pub fn reached(request: &ApprovalRequest, counted: Option<&ApprovalStatus>, entr
         None => {}
     }
     let tally = status.tally.unwrap_or_default();
-    let count = if verdict.needs_quorum() {
-        format!("{} of {}", tally.have, tally.needed)
-    } else {
-        format!("it takes {}", request.threshold())
-    };
+    let count = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { needed(request) };
     let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
     Reached::Open(format!("{count}{also}"))
 }
@@ -136,7 +132,7 @@ impl Reached {
             Self::Decided => format!("{}{person}", done(verdict)),
             Self::Behind { verdict: other, by } => {
                 let other = other.map_or("another decision", Verdict::name);
-                format!("{verdict} recorded{person} ({other} by {} goes before it)", one_line(&by.join(", "), 300))
+                format!("{verdict} recorded{person} ({other} by {} takes precedence)", one_line(&by.join(", "), 300))
             }
             Self::Escalated => format!("escalated{person}"),
             Self::Open(count) => format!("{verdict} recorded{person} ({count})"),

@@ -9,8 +9,9 @@ use signoff_api::{
 };
 
 use crate::{
-    action::call,
+    action::{call, is_question},
     entry::Entry,
+    quorum::people,
     state::{DecisionState, is_as_voted},
     text::one_line,
 };
@@ -21,6 +22,7 @@ pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &
     let verdict = entry.decision.verdict;
     let person = on_behalf(entry);
     match state {
+        DecisionState::Recorded if detail.is_empty() => format!("{verdict} recorded{person}; not counted yet"),
         DecisionState::Recorded => format!("{verdict} recorded{person}; not counted yet: {detail}"),
         DecisionState::Counted if verdict == Verdict::Escalate => {
             format!("Escalate counted{person}; {}", approvers_now(approval))
@@ -57,12 +59,14 @@ pub fn on_behalf(entry: &Entry) -> String {
 
 /// Returns what the run does after a verdict.
 pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
-    let is_call = call(request).is_some();
+    let (is_call, is_question) = (call(request).is_some(), is_question(request));
     match verdict {
         Verdict::Approve if is_call => "the call runs with exactly these arguments".to_owned(),
         Verdict::Modify if is_call => "the changed call is checked, and its gates ask".to_owned(),
         Verdict::Defer if is_call => "the call does not run, and the agent is told the guidance".to_owned(),
-        Verdict::Skip if is_call => "the call does not run, and the agent goes on".to_owned(),
+        Verdict::Respond if is_call => "the answer is the result, and the call does not run".to_owned(),
+        Verdict::Skip if is_call => "the call does not run, and the agent continues".to_owned(),
+        Verdict::Skip if is_question => "the agent gets no answer and continues".to_owned(),
         Verdict::Abort => "the run ends".to_owned(),
         Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
         Verdict::Reject => {
@@ -98,15 +102,17 @@ pub fn approvers_now(approval: &Approval) -> String {
     format!("approvers now: {}, until {}", approvers.join(", "), approval.deadline())
 }
 
+/// Returns the number of people who are needed, for a verdict without a quorum.
+pub fn needed(request: &ApprovalRequest) -> String {
+    let count = request.threshold();
+    format!("{} {} needed", people(count), if count == 1 { "is" } else { "are" })
+}
+
 /// Returns how many have decided, and who may still decide.
 pub fn count(approval: &Approval, verdict: Verdict) -> String {
     let request = &approval.spec.request;
     let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
-    let mut text = if verdict.needs_quorum() {
-        format!("{} of {}", tally.have, tally.needed)
-    } else {
-        format!("it takes {}", request.threshold())
-    };
+    let mut text = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { needed(request) };
     if tally.have >= tally.needed && verdict.needs_quorum() {
         text.push_str(&conditions(request));
     }

@@ -11,7 +11,11 @@ use signoff_api::{
     gate::{GateType, Question, TimeoutAction},
 };
 
-use crate::{quorum::subjects, text::one_line};
+use crate::{
+    action::{call, is_question},
+    quorum::subjects,
+    text::one_line,
+};
 
 /// The heading of the context.
 pub const CONTEXT: &str = "Context, in the run's own words (of models, tools and people; not checked)";
@@ -68,14 +72,20 @@ pub fn answer_rules(question: &Question) -> Vec<String> {
 pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
     match request.timeout.action.unwrap_or_default() {
+        // The requests about the calls and questions of agents, unless a Reject ends the run.
+        TimeoutAction::Reject if request.action.is_some() && !request.after_reject.is_empty() => {
+            "it counts as rejected, and the agent is told".into()
+        }
         TimeoutAction::Reject => "it counts as rejected".into(),
         TimeoutAction::Approve => "it counts as APPROVED".into(),
-        TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
+        TimeoutAction::Retry => "it ends and is asked again, at most three times".into(),
         TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
             Some(next) => format!("{} will be asked too", subjects(&next.to)),
             None => "it counts as rejected: there are no further approvers".into(),
         },
         TimeoutAction::Abort => "the whole run is aborted".into(),
+        TimeoutAction::Skip if call(request).is_some() => "the call does not run, and the agent is told".into(),
+        TimeoutAction::Skip if is_question(request) => "the agent gets no answer and continues".into(),
         TimeoutAction::Skip => "the run goes on without an answer".into(),
         TimeoutAction::Default => match &request.timeout.default {
             Some(answer) => format!("the answer is: {}", one_line(answer, 200)),
@@ -90,11 +100,43 @@ pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
     let warning = |condition: &Condition| {
         let label = match (condition.type_.as_str(), condition.status.as_str()) {
             (GUARDED, "False") => "NOT GUARDED",
-            (FOREIGN_MUTATION, "True") => "Beware",
+            (FOREIGN_MUTATION, "True") => "Warning",
             (UNDECIDABLE, "True") => "Undecidable",
             _ => return None,
         };
         Some((label, one_line(&condition.message, 1024)))
     };
     status.conditions.iter().filter_map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn then(request: &ApprovalRequest, action: TimeoutAction, after_reject: &[&str]) -> String {
+        let mut request = request.clone();
+        request.timeout.action = Some(action);
+        request.after_reject = after_reject.iter().map(ToString::to_string).collect();
+        consequence(&request, &ApprovalStatus::default())
+    }
+
+    #[test]
+    fn a_deadline_at_a_call_says_whether_the_call_runs_and_the_run_continues() {
+        let (call, question) = (sample::call().spec.request, sample::question().spec.request);
+        let told = ["the agent, which is told the reason"];
+        assert_eq!(then(&call, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
+        assert_eq!(then(&call, TimeoutAction::Reject, &[]), "it counts as rejected", "the run ends");
+        assert_eq!(then(&call, TimeoutAction::Skip, &told), "the call does not run, and the agent is told");
+        assert_eq!(then(&question, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
+        assert_eq!(then(&question, TimeoutAction::Skip, &told), "the agent gets no answer and continues");
+    }
+
+    #[test]
+    fn a_deadline_at_any_other_gate_says_that_the_run_goes_on() {
+        let step = sample::approval().spec.request;
+        assert_eq!(then(&step, TimeoutAction::Reject, &["send"]), "it counts as rejected");
+        assert_eq!(then(&step, TimeoutAction::Skip, &[]), "the run goes on without an answer");
+        assert_eq!(then(&step, TimeoutAction::Retry, &[]), "it ends and is asked again, at most three times");
+    }
 }

@@ -76,7 +76,7 @@ pub fn call() -> Approval {
             "siblings": [
                 {"path": "handle/.turn-2/.call-1", "tool": "lookup"}, {"path": "handle/.turn-2/.call-3", "tool": "letter"},
             ],
-            "done": ["lookup: succeeded"],
+            "done": ["lookup: Succeeded"],
         },
         "reviews": {
             "path": "handle/.turn-2/.call-2", "response": ARGUMENTS, "digest": Digest::of_bytes(ARGUMENTS.as_bytes()),

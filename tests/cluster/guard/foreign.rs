@@ -61,7 +61,7 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let plugin = crate::asked::plugin();
     let words = ["approve", "show", name, "--namespace", &harness.namespace.name];
     let shown = harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
-    assert!(shown.stdout.contains("Beware:"), "{}{}", shown.stdout, shown.stderr);
+    assert!(shown.stdout.contains("Warning:"), "{}{}", shown.stdout, shown.stderr);
     take_away(&harness).await;
     harness.says_no_more("run", "ForeignMutation").await;
 }

@@ -25,6 +25,9 @@ impl Validator<'_> {
         for tool in tools.tools.values_mut() {
             self.step_after_reject(&mut tool.step, &[AGENT.to_owned()], &[]);
         }
+        if let Some(question) = &mut tools.question {
+            self.step_after_reject(question, &[AGENT.to_owned()], &[]);
+        }
         self.list_after_reject(start, &first_of(pattern));
         self.pattern_after_reject(pattern, &first_name(end).unwrap_or_else(|| END.to_owned()));
         self.list_after_reject(end, END);

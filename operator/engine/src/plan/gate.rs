@@ -92,7 +92,7 @@ impl Validator<'_> {
             form,
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
             stops_on_reject: match subject {
-                // The agent is told, and goes on.
+                // The agent is told, and continues.
                 GateSubject::Call(_) | GateSubject::Question => {
                     hitl.on_reject == Some(OnReject::Stop) || !ends_on_reject.is_empty()
                 }

@@ -136,15 +136,15 @@ impl Validator<'_> {
             match type_ {
                 SpecGateType::OutputValidation if unmet => self.error(
                     format!("{field}.steps"),
-                    "the gate would never open, because no step has an outputSchema: list steps, or give a step an outputSchema",
+                    "the gate would never ask, because no step has an outputSchema: list steps, or give a step an outputSchema",
                 ),
                 SpecGateType::ErrorEscalation if unmet => self.error(
                     format!("{field}.steps"),
-                    "the gate would never open, because no step has `onError: escalate`: list steps, or set it at a step",
+                    "the gate would never ask, because no step has `onError: escalate`: list steps, or set it at a step",
                 ),
                 SpecGateType::StepStart if unmet => self.error(
                     format!("{field}.steps"),
-                    "the gate would never open, because no step is a pod or an http request: leave the gate out, or use a hitl step",
+                    "the gate would never ask, because no step is a pod or an http request: leave the gate out, or use a hitl step",
                 ),
                 _ => {}
             }
@@ -286,7 +286,7 @@ impl Validator<'_> {
             return None;
         };
         if gate.type_.is_some() {
-            let message = format!("gate {name} has a type, so it opens by itself: name a gate without a type");
+            let message = format!("gate {name} has a type, so it asks by itself: name a gate without a type");
             self.error(field, message);
             return None;
         }
@@ -317,7 +317,7 @@ impl Validator<'_> {
     fn untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
         if !gates.named.borrow().contains_key(&gate.name) {
             let message = format!(
-                "gate {} would never open: it has no type, and the pattern does not name it: give it a type, or name it in the pattern",
+                "gate {} would never ask: it has no type, and the pattern does not name it: give it a type, or name it in the pattern",
                 gate.name
             );
             self.error(field, message);

@@ -103,9 +103,9 @@ impl CallGate {
     pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
         match &self.rule {
             CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects),
-            // What is not known could be meant.
+            // An unknown value counts as a match.
             CallGateRule::Policy(rule) => {
-                (policy::is_meant(rule, call) != Some(false)).then(|| format!("it asks about {rule}"))
+                (policy::matches(rule, call) != Some(false)).then(|| format!("it asks about {rule}"))
             }
         }
     }
@@ -116,7 +116,7 @@ impl CallGate {
             CallGateRule::Author(rule) => {
                 rule.reason(&tool.name, tool.effects).is_some() && !approves_unasked(&self.gate)
             }
-            CallGateRule::Policy(rule) => policy::is_meant(rule, &tool.facts()) == Some(true),
+            CallGateRule::Policy(rule) => policy::matches(rule, &tool.facts()) == Some(true),
         };
         asks && self.condition.is_none()
     }
@@ -263,7 +263,7 @@ impl Validator<'_> {
     fn call_gate(&mut self, plan: &PlanContext<'_>, field: &str, gate: &Gate, known: &Known) -> Option<CallGate> {
         let (type_, rule) = CallRule::of(gate)?;
         if type_ == GateType::SpecificTools && gate.tools.is_empty() {
-            self.error(format!("{field}.tools"), "the gate would never open: list the tools that it asks about");
+            self.error(format!("{field}.tools"), "the gate would never ask: list the tools that it asks about");
         }
         if type_ == GateType::Custom && gate.condition.is_none() {
             self.error(
@@ -392,7 +392,7 @@ impl Validator<'_> {
             for field in fields {
                 self.error(
                     format!("{field}.type"),
-                    "the gate would never open, because no agent has tools: give an agent tools, or leave the gate out",
+                    "the gate would never ask, because no agent has tools: give an agent tools, or leave the gate out",
                 );
             }
         }
@@ -415,7 +415,7 @@ impl Validator<'_> {
             let by = self.policies.require_gates().join(" and ");
             let why = (!by.is_empty()).then(|| {
                 format!(
-                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate asks that has neither a condition nor the timeout action Approve: add one of the type toolExecution or specificTools; only GET and HEAD requests of tools with `effects: read` need none",
+                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate asks that has neither a condition nor the timeout action Approve: add one of the type toolExecution or specificTools, or of the type stepStart for its step; only GET and HEAD requests of tools with `effects: read` need none",
                     tool.name
                 )
             });

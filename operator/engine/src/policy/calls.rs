@@ -13,7 +13,7 @@ use url::Url;
 use super::{Policies, is_like};
 use crate::transition::CallContent;
 
-/// A call of a tool as policies tell it from others. Before the run only what does not depend on the call is known.
+/// The facts by which policies match a call of a tool. Before the run, facts that depend on the call are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallFacts {
     pub(crate) kind: CallKind,
@@ -45,7 +45,7 @@ impl CallFacts {
         }
     }
 
-    /// Whether the call can change something. An author's word that it only reads counts for GET and HEAD alone.
+    /// Whether the call can change something. `effects: read` counts only for GET and HEAD requests.
     pub(crate) fn changes(&self) -> bool {
         let reads = [Method::Get, Method::Head].map(Method::name);
         let is_read =
@@ -54,8 +54,8 @@ impl CallFacts {
     }
 }
 
-/// Whether a call is among those of a rule; `None` where that depends on the call.
-pub(crate) fn is_meant(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
+/// Whether a rule matches a call; `None` if only the rendered call can tell.
+pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     let only = |is_limited: bool, kind: CallKind, known: Option<bool>| match (is_limited, call.kind == kind) {
         (false, _) => Some(true),
         (true, false) => Some(false),
@@ -87,7 +87,7 @@ impl Policies {
     /// Returns why no agent may make a call, or `None` where none of the policies says so, or it depends on the call.
     pub(crate) fn forbids_call(&self, call: &CallFacts) -> Option<String> {
         self.tool_rules().find_map(|(source, rules)| {
-            let (at, rule) = rules.never.iter().enumerate().find(|(_, rule)| is_meant(rule, call) == Some(true))?;
+            let (at, rule) = rules.never.iter().enumerate().find(|(_, rule)| matches(rule, call) == Some(true))?;
             Some(format!(
                 "{source} forbids {rule} (tools.never[{at}]): let the tool do something else, or ask the administrator of the policy to change it"
             ))

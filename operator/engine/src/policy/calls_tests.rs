@@ -205,9 +205,9 @@ fn the_images_of_containers_are_compared_whole_and_one_that_is_not_known_could_b
         images: image.map(|image| std::collections::BTreeSet::from([image.to_owned()])),
         ..CallFacts::of_kind(signoff_api::tool_rules::CallKind::Pod, None)
     };
-    assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(Some("tools:latest"))), Some(true));
-    assert_eq!(is_meant(&rule(json!(["tools"])), &image(Some("tools:latest"))), Some(false));
-    assert_eq!(is_meant(&rule(json!(["*:latest"])), &image(None)), None);
+    assert_eq!(matches(&rule(json!(["*:latest"])), &image(Some("tools:latest"))), Some(true));
+    assert_eq!(matches(&rule(json!(["tools"])), &image(Some("tools:latest"))), Some(false));
+    assert_eq!(matches(&rule(json!(["*:latest"])), &image(None)), None);
 }
 
 #[test]

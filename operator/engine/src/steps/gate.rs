@@ -26,7 +26,7 @@ use crate::{
 
 /// The most times that a gate asks again, because of people or a timeout.
 pub(crate) const MOST_AGAIN: usize = 3;
-/// The most gates of calls of a run that wait for people at once.
+/// The most gates of calls and questions of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];

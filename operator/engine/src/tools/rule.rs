@@ -11,13 +11,13 @@ use super::lists::{Selection, ToolList};
 /// The calls that a gate asks about.
 #[derive(Clone, Debug)]
 pub(crate) enum CallRule {
-    /// Every call but those of these tools.
+    /// Every call except those of these tools.
     Every(ToolList),
     /// The calls of these tools.
     Listed(ToolList),
-    /// The calls of tools that are not known to change nothing, but not those of these tools.
+    /// The calls of tools whose effects are not `read`, except those of these tools.
     Destructive(ToolList),
-    /// Every call for which the condition of the gate holds.
+    /// Every call for which the condition of the gate is true or cannot be evaluated.
     Condition,
 }
 
@@ -42,12 +42,14 @@ impl CallRule {
     /// Why a gate with this rule asks about a call of a tool; `None` where it does not.
     pub(crate) fn reason(&self, tool: &str, effects: Option<Effects>) -> Option<String> {
         let allows = |list: &ToolList, else_: String| match list.selects(tool) {
-            Selection::Excluded(entry) => Some(format!("{entry} always asks")),
+            Selection::Excluded(entry) => Some(format!("{entry} in allowedTools: the gate always asks about it")),
             Selection::Listed(_) => None,
             Selection::None => Some(else_),
         };
         match self {
-            Self::Every(allowed) => allows(allowed, "it asks about every call that it does not allow".to_owned()),
+            Self::Every(allowed) => {
+                allows(allowed, "the gate asks about every call except those of allowedTools".to_owned())
+            }
             Self::Listed(list) => match list.selects(tool) {
                 Selection::Listed(entry) => Some(format!("{entry} is listed")),
                 Selection::Excluded(_) | Selection::None => None,

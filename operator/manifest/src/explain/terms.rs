@@ -88,7 +88,7 @@ pub const TERMS: &[Term] = &[
     term(
         GATE,
         "toolExecution",
-        "Asks about every call of a tool, except those of `allowedTools`. An entry `!name` always asks.",
+        "Asks about every call of a tool, except those of `allowedTools`. It always asks about a tool that an entry `!name` names.",
     ),
     term(GATE, "specificTools", "Asks about the calls of the tools in `tools`, by name or glob."),
     term(
@@ -96,11 +96,7 @@ pub const TERMS: &[Term] = &[
         "destructiveActions",
         "Asks about the calls of tools whose effects are not `read`. Missing effects count as irreversible.",
     ),
-    term(
-        GATE,
-        "custom",
-        "Asks about a call unless `condition` is false. It also asks if the condition cannot be evaluated.",
-    ),
+    term(GATE, "custom", "Asks about calls for which `condition` is true or cannot be evaluated."),
     term(
         GATE,
         "question",

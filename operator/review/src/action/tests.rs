@@ -11,10 +11,10 @@ fn the_facts_of_a_call_stand_in_their_order() {
     let labels = |facts: &[Fact]| facts.iter().map(|(label, _)| *label).collect::<Vec<_>>();
     assert_eq!(labels(&facts_before(action)), ["Agent", "Tool", "Target"]);
     let after = facts_after(action);
-    let order = ["Effects", "Attempts", "Definition", "Same turn", "Before it", "Asked by"];
+    let order = ["Effects", "Attempts", "Definition", "Same turn", "Earlier", "Asked by"];
     assert_eq!(labels(&after), order);
     assert_eq!(after[3].1, ["lookup (handle/.turn-2/.call-1)", "letter (handle/.turn-2/.call-3)"]);
-    assert_eq!(after[4].1, ["lookup: succeeded"]);
+    assert_eq!(after[4].1, ["lookup: Succeeded"]);
     assert_eq!(
         after[5].1,
         ["money: refund is listed", "guard, added by ClusterApprovalPolicy prod: refund is not known to be read-only"]
@@ -31,7 +31,7 @@ fn a_call_alone_in_its_run_says_so_and_unknown_effects_count_as_irreversible() {
     let of = |label| facts.iter().find(|(one, _)| *one == label).unwrap().1.join("|");
     assert_eq!(of("Effects"), "unknown, which counts as irreversible");
     assert_eq!(of("Same turn"), "no other calls");
-    assert_eq!(of("Before it"), "no calls of tools in this run");
+    assert_eq!(of("Earlier"), "no calls of tools in this run");
 }
 
 #[test]

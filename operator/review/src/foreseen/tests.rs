@@ -30,12 +30,12 @@ fn a_quorum_is_counted_as_the_operator_counts() {
     assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
     assert_eq!(
         after(&mut approval, "erin", Decision::new(Verdict::Approve)),
-        "Approve recorded (Abort by dora goes before it)"
+        "Approve recorded (Abort by dora takes precedence)"
     );
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     approval.spec.request.quorums[0].reject_policy = Some(RejectPolicy::Threshold);
-    assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (it takes 2)");
+    assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (2 people are needed)");
 }
 
 #[test]

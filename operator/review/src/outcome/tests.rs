@@ -62,6 +62,22 @@ fn an_outcome_as_voted_says_what_the_run_does_next() {
 }
 
 #[test]
+fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_the_agent_gets() {
+    let call = sample::call().spec.request;
+    for (verdict, words) in [
+        (Verdict::Approve, "the call runs with exactly these arguments"),
+        (Verdict::Modify, "the changed call is checked, and its gates ask"),
+        (Verdict::Respond, "the answer is the result, and the call does not run"),
+        (Verdict::Defer, "the call does not run, and the agent is told the guidance"),
+        (Verdict::Skip, "the call does not run, and the agent continues"),
+    ] {
+        assert_eq!(sequel(&call, verdict), words);
+    }
+    assert_eq!(sequel(&sample::question().spec.request, Verdict::Skip), "the agent gets no answer and continues");
+    assert_eq!(sequel(&sample::approval().spec.request, Verdict::Skip), "the run goes on");
+}
+
+#[test]
 fn a_quorum_that_is_not_full_names_who_is_still_asked() {
     let mut approval = sample::approval();
     let request = &mut approval.spec.request;
@@ -93,6 +109,8 @@ fn a_decision_that_is_not_counted_says_why() {
         line(&approval, &DecisionState::Recorded, &entry(Verdict::Approve), why),
         "Approve recorded; not counted yet: no operator has renewed its Lease for 42s"
     );
+    let unknown = line(&approval, &DecisionState::Recorded, &entry(Verdict::Approve), "");
+    assert_eq!(unknown, "Approve recorded; not counted yet");
 }
 
 #[test]

@@ -266,14 +266,14 @@ pub fn target(request: &ApprovalRequest) -> String {
 /// Says what a decision would come to.
 pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached) -> String {
     match reached {
-        Reached::Decided => format!("decides it: {}", outcome::sequel(request, verdict)),
+        Reached::Decided => format!("your decision is enough: {}", outcome::sequel(request, verdict)),
         Reached::Behind { verdict, by } => {
             let other = verdict.map_or("another decision", Verdict::name);
-            format!("{other} by {} goes before it", one_line(&by.join(", "), 300))
+            format!("{other} by {} takes precedence", one_line(&by.join(", "), 300))
         }
         Reached::Escalated => "further approvers are asked".to_owned(),
         Reached::Open(count) => format!("{count}; others must still decide"),
-        Reached::Unknown => "what it comes to cannot be counted now".to_owned(),
+        Reached::Unknown => "the effect cannot be computed now".to_owned(),
     }
 }
 

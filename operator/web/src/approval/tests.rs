@@ -97,7 +97,7 @@ async fn a_call_shows_facts_first_then_who_must_agree_then_the_author_and_last_t
             "&#34;amount&#34;: 420,\n",
             "irreversible: what it changes cannot be taken back",
             "lookup (handle",
-            "Before it",
+            "Earlier",
             "money: refund is listed",
             "Who must agree",
             "The author's words",

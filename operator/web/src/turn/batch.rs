@@ -146,7 +146,9 @@ impl<'a> Batch<'a> {
                 Err(why) => return not_sent(why.clone()),
             };
             if confirmed.get(call.name.as_str()) != Some(&planned.fingerprint().as_str()) {
-                return not_sent("it is not what you confirmed; look at it again".to_owned());
+                return not_sent(
+                    "the decision differs from the one that you confirmed; open the call and decide again".to_owned(),
+                );
             }
             let sender = Sender { caller: self.caller, namespace: self.namespace, name: &call.name };
             match sender.record(&planned.read, &planned.entry).await {
@@ -154,7 +156,6 @@ impl<'a> Batch<'a> {
                     let before = level(&planned.read.seen.approval);
                     let state = state_of(&approval, &planned.entry, Some(before));
                     let detail = match state {
-                        DecisionState::Recorded => "the operator counts it next",
                         DecisionState::Closed { .. } => "see the run",
                         _ => "",
                     };
@@ -231,7 +232,7 @@ impl Call<'_> {
     }
 }
 
-/// Divides what is wrong: what stands at a field that all calls share, and what one call is not sent for.
+/// Splits problems into those of shared fields and the reason why this call is not sent.
 fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
     let at = ["reason", "guidance"]
         .into_iter()

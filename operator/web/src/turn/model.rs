@@ -197,7 +197,7 @@ fn buttons(decidable: &[&Read]) -> Vec<Button> {
             other => (other.name(), ""),
         };
         let hint = match (verdict, others.is_empty()) {
-            (_, false) => format!("not for {}", others.join("; ")),
+            (_, false) => format!("not allowed for {}", others.join("; ")),
             (Verdict::Defer, true) => "needs guidance".to_owned(),
             (_, true) => String::new(),
         };

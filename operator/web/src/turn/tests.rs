@@ -51,7 +51,7 @@ async fn every_call_stands_with_its_arguments_and_digest_and_is_chosen() {
         assert!(page.contains(&box_of), "{box_of}: {page}");
     }
     assert!(page.contains("&#34;number&#34;: 1"), "{page}");
-    assert!(page.contains("not for letter: POST https://bank.example"), "Defer is not taken by all: {page}");
+    assert!(page.contains("not allowed for letter: POST https://bank.example"), "Defer is not taken by all: {page}");
     assert!(page.contains("lookup (call 9)") && !page.contains("refund (call 1)"), "what does not wait: {page}");
     for absent in ["value=\"Modify\"", "value=\"Respond\"", "value=\"Skip\"", "value=\"Abort\""] {
         assert!(!page.contains(absent), "{absent}: {page}");
@@ -90,7 +90,7 @@ async fn a_question_in_a_turn_keeps_its_notice_and_is_answered_elsewhere() {
     );
     let page = shown_to("alice@example.com", &[call(1, "refund", &["Approve", "Skip"]), asked], &Typed::default());
     assert!(page.contains(NOTICE) && page.contains("Which account?") && page.contains("Answer it on its own page."));
-    assert!(page.contains("not for the question of clerk"), "Approve: {page}");
+    assert!(page.contains("not allowed for the question of clerk"), "Approve: {page}");
     assert!(page.contains("value=\"Skip\""), "{page}");
 }
 

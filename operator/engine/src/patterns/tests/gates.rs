@@ -493,8 +493,8 @@ fn gates_that_could_never_ask_are_refused() {
         "spec.gates[2].steps",
         "spec.gates[3].type: there is already a gate of this type",
         "spec.gates[3].name: duplicate name fin",
-        "spec.gates[4].steps: the gate would never open, because no step has an outputSchema",
-        "spec.gates[5].steps: the gate would never open, because no step has `onError: escalate`",
+        "spec.gates[4].steps: the gate would never ask, because no step has an outputSchema",
+        "spec.gates[5].steps: the gate would never ask, because no step has `onError: escalate`",
     ] {
         assert!(found.contains(words), "{words}\n{found}");
     }

@@ -107,6 +107,19 @@ fn a_call_without_a_gate_runs_and_its_result_goes_back_under_its_id() {
 }
 
 #[test]
+fn a_request_names_the_tool_and_the_outcome_of_every_earlier_call() {
+    let mut run = run(json!([money()]));
+    let calls = [("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#), ("c3", "refund", r#"{"amount":2}"#)];
+    turn(&mut run, "handle", &calls);
+    run.decide("handle/.turn-1/.call-2/.gate", decided(Verdict::Reject));
+    run.approve("handle/.turn-1/.call-3/.gate");
+    run.fail("handle/.turn-1/.call-3/pay", 1, false, false);
+    turn(&mut run, "handle/.turn-2", &[("c4", "refund", r#"{"amount":3}"#)]);
+    let action = run.asked("handle/.turn-2/.call-1/.gate").request.action.clone().unwrap();
+    assert_eq!(action.done, ["lookup: Succeeded", "refund: Rejected", "refund: Failed"]);
+}
+
+#[test]
 fn a_gated_call_waits_and_what_was_approved_is_what_runs() {
     let mut run = run(json!([money()]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"to":"ACME","amount":420}"#)]);
@@ -185,7 +198,11 @@ fn a_condition_without_a_value_asks() {
     let custom = json!({"name": "large", "type": "custom", "condition": "args.missing > 50", "hitl": gate(json!({}))});
     let mut run = run(json!([custom]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    assert!(run.asked(GATE).request.action.as_ref().unwrap().gates[0].because.contains("has no value"));
+    assert!(
+        run.asked(GATE).request.action.as_ref().unwrap().gates[0]
+            .because
+            .contains("its condition could not be evaluated")
+    );
 }
 
 #[test]
@@ -484,7 +501,7 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     let sub = "lead/.turn-2/.call-1/sub";
     turn(&mut run, sub, &[("n2", "refund", r#"{"amount":2}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
-    assert_eq!(done(&run, &gate), ["pay: done", "sub: done"]);
+    assert_eq!(done(&run, &gate), ["refund: Succeeded", "delegate: Succeeded"]);
     run.decide(&gate, decided(Verdict::Skip));
     run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
     run.reply("lead/.turn-3", 1, "all done");

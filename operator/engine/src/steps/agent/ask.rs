@@ -130,7 +130,7 @@ fn stops_on_reject(step: &PlannedStep) -> bool {
     step.gate().is_none_or(|gate| gate.stops_on_reject)
 }
 
-/// Returns the gates that the next request at `base` is of, if it was made already.
+/// Returns the recorded gates of the next request at `base`, or `None`.
 fn recorded_gates(run: &Run<'_>, base: &str) -> Option<String> {
     run.state.borrow().journal.get(&run.next_visit(base), 1)?.facts.get(FACT_GATES).cloned()
 }
@@ -140,7 +140,7 @@ pub(super) fn gate_of(path: &str) -> String {
     format!("{path}/.gate")
 }
 
-/// Asks at a gate of a call once. `base`: where its records stand. The inner error is the result of a call that people cannot be asked
+/// Asks at a gate of a call once. `base`: the path of its records. The inner error is the result of a call that people cannot be asked
 /// about: nothing runs then.
 pub(super) async fn decide_once<'a>(
     run: &Run<'a>,
@@ -167,7 +167,7 @@ fn instead(
     decided: &DecidedGate,
     outcome: &Outcome,
 ) -> Result<Option<Answered>, EarlyEnd> {
-    // What held when people were asked holds for their decision, whatever policies say since.
+    // The rule that was shown to people applies, even if policies changed later.
     let recorded = decided.record.facts.get(FACT_STOPS).map(|stops| stops == "true");
     let stops = recorded.unwrap_or_else(|| stops_on_reject(step));
     Ok(match decided.verdict {
@@ -207,9 +207,14 @@ fn not_run(why: &str) -> Answered {
 }
 
 fn denied(outcome: &Outcome) -> String {
-    let reason = outcome.reason.as_deref().filter(|reason| !reason.trim().is_empty());
     match outcome.source {
         Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
-        _ => format!("Denied by a human: {}", reason.unwrap_or("no reason was given")),
+        _ => format!("Denied by a human: {}", reason(outcome)),
     }
+}
+
+/// Returns the reason that the agent is told after a Reject.
+pub(super) fn reason(outcome: &Outcome) -> &str {
+    let reason = outcome.reason.as_deref().filter(|reason| !reason.trim().is_empty());
+    reason.unwrap_or("no reason was given")
 }

@@ -3,7 +3,7 @@
 //! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of exactly this
 //! call at every gate that does. An error while it is decided whether a gate asks means that it asks.
 
-use signoff_api::Digest;
+use signoff_api::{Digest, gate::GateType};
 
 use super::{
     merge,
@@ -75,16 +75,16 @@ impl<'a> Gating<'a> {
                 Err(RenderError::Missing) => return Err(RenderError::Missing),
                 Ok(false) => continue,
                 Ok(true) => because,
-                Err(RenderError::Language(why)) => undecided(&because, &why.to_string()),
-                Err(RenderError::Invalid(why)) => undecided(&because, &why),
+                Err(RenderError::Language(why)) => undecided(gate, &because, &why.to_string()),
+                Err(RenderError::Invalid(why)) => undecided(gate, &because, &why),
             };
             asking.push(Asking { gate, place, because });
         }
         Ok(Self { was_asked: !asking.is_empty(), asking, action: proposal.digest.clone() })
     }
 
-    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record is of. Which
-    /// gates can be asked together depends on the policies of now, and what was asked does not.
+    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record is of. Grouping
+    /// depends on the current policies; a recorded request keeps its group.
     pub(super) fn next(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
         let of_record = |recorded: &str| {
             let places: Vec<_> = recorded.split(',').filter_map(|place| place.parse().ok()).collect();
@@ -111,8 +111,10 @@ impl<'a> Gating<'a> {
     }
 }
 
-fn undecided(because: &str, why: &str) -> String {
-    format!("{because}; its condition has no value: {why}")
+/// Returns why a gate asks whose condition could not be evaluated. A gate of the type `custom` has no other reason.
+fn undecided(gate: &CallGate, because: &str, why: &str) -> String {
+    let undecided = format!("its condition could not be evaluated, so it asks: {why}");
+    if gate.type_ == GateType::Custom { undecided } else { format!("{because}; {undecided}") }
 }
 
 fn condition<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, gate: &CallGate) -> Result<bool, RenderError> {

@@ -9,7 +9,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{answered, decide_once, deferred, skipped},
+    ask::{answered, decide_once, deferred, reason, skipped},
     merge, shown,
     site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
@@ -23,9 +23,9 @@ use crate::{
     tools::arguments::Arguments,
 };
 
-/// The rejected calls of a tool in a run after which people are asked whether it goes on.
+/// The number of rejected calls of a tool in a run after which the next call is escalated.
 const MOST_REJECTED: usize = 3;
-/// Where the records of this question stand beneath a call.
+/// The path of the escalation below a call.
 const ESCALATION: &str = ".error";
 
 /// Returns the result of a call that people rejected before with the same arguments.
@@ -37,7 +37,7 @@ pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &str, arguments: &A
     if outcome.source == Source::Timeout {
         return Some("Already refused: no human decided about this call before the deadline".to_owned());
     }
-    Some(format!("Already refused by a human: {}", text::display(&outcome.reason.unwrap_or_default(), 1000)))
+    Some(format!("Already refused by a human: {}", text::display(reason(&outcome), 1000)))
 }
 
 /// The decisions of this verdict about calls of a tool, as of a number of the journal.
@@ -46,14 +46,15 @@ fn decided<'r>(run: &'r Run<'_>, seen: i64, tool: &'r str, verdict: Verdict) -> 
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// The number of rejected calls of a tool since people last said at the gate about failures that it goes on. Who asks another gate again, and a timeout, does not say so.
+/// The number of rejected calls of a tool since people last decided Retry at the gate about failures. A Retry at another gate or by a
+/// timeout does not reset the count.
 fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
     let by_people = |r: &&StepRecord| {
         let (name, _) = scope::parts(&r.path);
         name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)
     };
-    let goes_on = decided(run, seen, &tool.name, Verdict::Retry).filter(by_people);
-    let last = goes_on.filter_map(|record| record.done).max();
+    let retried = decided(run, seen, &tool.name, Verdict::Retry).filter(by_people);
+    let last = retried.filter_map(|record| record.done).max();
     decided(run, seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count()
 }
 
@@ -62,8 +63,8 @@ pub(super) fn escalation_of(path: &str) -> String {
     format!("{path}/{ESCALATION}")
 }
 
-/// Asks people whether a tool that they rejected too often may be asked about once more: at the gate about failures of its step, with
-/// the quorums of every gate that may have rejected it. Returns the result of the call, or `None` if its gates ask.
+/// Asks people whether the gates of a rejected tool ask again: at the gate about failures of its step, with the quorums of every gate that
+/// may have rejected it. Returns the result of the call, or `None` if its gates ask.
 pub(super) async fn escalate<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -121,7 +122,7 @@ pub(super) async fn escalate<'a>(
             Verdict::Respond => return Ok(Some(answered(outcome.response.as_deref()))),
             Verdict::Defer => return Ok(Some(deferred(&outcome))),
             Verdict::Skip => return Ok(Some(skipped(&outcome))),
-            // Only people say that it goes on.
+            // A Retry by a timeout does not let the gates ask again.
             Verdict::Retry if outcome.source != Source::Timeout => return Ok(None),
             _ => drop(verdict_or_end(run, &decided, &[Verdict::Retry])?),
         }

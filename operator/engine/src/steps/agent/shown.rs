@@ -5,8 +5,8 @@
 use serde_json::json;
 use signoff_api::{
     JsonObject, Verdict,
-    approval::{Action, ActionKind, AskingGate},
-    journal::{StepKind, StepPhase, StepRecord},
+    approval::{Action, ActionKind, ApprovalPhase, AskingGate},
+    journal::{StepKind, StepRecord},
 };
 use signoff_expr::text;
 
@@ -140,12 +140,13 @@ fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
     let ended = state.journal.records().iter().filter_map(|record| Some((end(record)?, record)));
     let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seen).collect();
     ended.sort_by_key(|(end, _)| *end);
-    let mut lines: Vec<_> = ended.into_iter().filter_map(|(_, record)| line(record)).collect();
+    let mut lines: Vec<_> = ended.into_iter().filter_map(|(_, record)| line(run, record)).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
     lines
 }
 
-fn line(record: &StepRecord) -> Option<String> {
+/// Returns the tool and the outcome of a call, or the tool and the decision by which it did not run.
+fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
     let (before, _) = record.path.rsplit_once('/')?;
     let (name, _) = scope::parts(&record.path);
     if !before.rsplit('/').next()?.starts_with(".call-") {
@@ -155,10 +156,16 @@ fn line(record: &StepRecord) -> Option<String> {
         StepKind::Hitl => {
             let tool = record.facts.get(FACT_TOOL)?;
             let verdict = record.decision.as_ref()?.verdict.filter(|verdict| *verdict != Verdict::Approve)?;
-            format!("{tool}: {verdict}")
+            format!("{tool}: {}", ApprovalPhase::of(verdict).name())
         }
-        _ if record.phase == StepPhase::Succeeded => format!("{name}: done"),
-        _ => format!("{name}: {}", record.phase.name()),
+        _ => format!("{}: {}", tool_of(run, name)?, record.phase.name()),
     };
     Some(text::display(&what, 250))
+}
+
+/// Returns the tool that runs a step, or the tools if there are several.
+fn tool_of(run: &Run<'_>, step: &str) -> Option<String> {
+    let tools = run.plan.tools.tools.values().filter(|tool| tool.step.name == step);
+    let names: Vec<_> = tools.map(|tool| tool.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(" or "))
 }

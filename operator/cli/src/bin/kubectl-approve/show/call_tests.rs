@@ -44,7 +44,7 @@ Attempts:     up to 3; another one follows only on a known failure
 Definition:   {definition}
 Same turn:    lookup (handle/.turn-2/.call-1)
               letter (handle/.turn-2/.call-3)
-Before it:    lookup: succeeded
+Earlier:      lookup: Succeeded
 Asked by:     money: refund is listed
               guard, added by ClusterApprovalPolicy prod: refund is not known to be read-only
 

@@ -100,7 +100,7 @@ impl<'r> Menu<'r> {
             Verdict::Defer => "do it again with your guidance, then ask again",
             Verdict::Escalate => "ask more people",
             Verdict::Abort => "end the whole run",
-            Verdict::Skip if is_call => "do not run it; the agent goes on without a result",
+            Verdict::Skip if is_call => "do not run it; the agent continues without a result",
             Verdict::Skip => "go on without an answer",
             Verdict::Retry => "ask again",
         }
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(
             shown,
             "   1  approve     run exactly this call\n   2  reject      do not run it; the agent is told why\n   \
-             3  skip        do not run it; the agent goes on without a result\n"
+             3  skip        do not run it; the agent continues without a result\n"
         );
     }
 

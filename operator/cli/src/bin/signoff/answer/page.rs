@@ -4,7 +4,7 @@
 
 use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment,
-    gate::{Question, Subject, TimeoutAction},
+    gate::{Question, Subject},
 };
 use signoff_cli::{
     facts,
@@ -13,7 +13,7 @@ use signoff_cli::{
 use signoff_review::{
     action::{self, is_question},
     clock::distance,
-    request::heading,
+    request::{consequence, heading},
 };
 
 /// The longest text of others on the page, in characters.
@@ -129,18 +129,7 @@ fn terms(approval: &Approval, now: Moment) -> String {
 
 /// `Until 2026-01-01T10:00:00Z (in 24h); then it counts as rejected`
 pub fn deadline(approval: &Approval, now: Moment) -> String {
-    let request = &approval.spec.request;
-    let moved = approval.status.as_ref().and_then(|status| status.deadline);
-    let until = moved.unwrap_or(request.deadline).ceil_to_second();
-    let then = match request.timeout.action.unwrap_or_default() {
-        TimeoutAction::Reject => "it counts as rejected",
-        TimeoutAction::Approve => "it counts as APPROVED",
-        TimeoutAction::Retry => "it is asked again",
-        TimeoutAction::Escalate => "more people are asked",
-        TimeoutAction::Abort => "the whole run is aborted",
-        TimeoutAction::Skip => "the run goes on without an answer",
-        TimeoutAction::Default => "the default is the answer",
-        TimeoutAction::Expire => "it stays open for retry, reject and abort only",
-    };
-    format!("Until {until} ({}); then {then}", distance(until, now))
+    let status = approval.status.clone().unwrap_or_default();
+    let until = status.deadline.unwrap_or(approval.spec.request.deadline).ceil_to_second();
+    format!("Until {until} ({}); then {}", distance(until, now), consequence(&approval.spec.request, &status))
 }

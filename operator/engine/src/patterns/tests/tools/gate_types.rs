@@ -128,7 +128,7 @@ mod destructive_actions {
         assert_eq!(
             reasons,
             [
-                "!lookup always asks",
+                "!lookup in allowedTools: the gate always asks about it",
                 "the effects of the tool are write",
                 "the effects of the tool are irreversible",
                 "what the call can change is not known",
@@ -152,10 +152,18 @@ mod custom {
     }
 
     #[test]
-    fn it_asks_where_its_condition_has_no_value() {
+    fn it_asks_where_its_condition_cannot_be_evaluated_and_says_why() {
         let reasons = asked(of_type("custom", json!({"condition": "args.amount > 50"})), &EACH[..3]);
-        assert!(reasons[0].as_ref().is_some_and(|why| why.contains("its condition has no value")), "{reasons:?}");
+        assert_eq!(
+            reasons[0].as_deref(),
+            Some(
+                "its condition could not be evaluated, so it asks: spec.gates[1].condition: column 5: a map has no member `amount`; it has 0 element(s)"
+            )
+        );
         assert_eq!(reasons[2], None, "an amount of 1 is not above 50");
+        let other = of_type("specificTools", json!({"tools": ["lookup"], "condition": "args.amount > 50"}));
+        let reason = asked(other, &EACH[..1])[0].clone().unwrap();
+        assert!(reason.starts_with("lookup is listed; its condition could not be evaluated, so it asks: "), "{reason}");
     }
 }
 

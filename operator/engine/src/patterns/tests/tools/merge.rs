@@ -41,8 +41,14 @@ fn an_exclusion_comes_before_a_name_and_a_name_before_a_glob() {
         let run = call(json!([every]));
         run.open().first().map(|path| run.asked(path).request.action.clone().unwrap().gates[0].because.clone())
     };
-    assert_eq!(because(json!(["refund", "!re*"])).as_deref(), Some("!re* always asks"));
-    assert_eq!(because(json!(["*", "refund", "!*", "!refund"])).as_deref(), Some("!refund always asks"));
+    assert_eq!(
+        because(json!(["refund", "!re*"])).as_deref(),
+        Some("!re* in allowedTools: the gate always asks about it")
+    );
+    assert_eq!(
+        because(json!(["*", "refund", "!*", "!refund"])).as_deref(),
+        Some("!refund in allowedTools: the gate always asks about it")
+    );
     assert_eq!(because(json!(["re*"])), None);
 }
 
@@ -52,7 +58,10 @@ fn the_reason_of_each_gate_is_shown_in_the_order_of_the_spec() {
     let run = call(json!([every, own("money", json!({}))]));
     let action = run.asked(GATE).request.action.clone().unwrap();
     let reasons: Vec<_> = action.gates.iter().map(|gate| (gate.name.as_str(), gate.because.as_str())).collect();
-    assert_eq!(reasons, [("every", "it asks about every call that it does not allow"), ("money", "refund is listed")]);
+    assert_eq!(
+        reasons,
+        [("every", "the gate asks about every call except those of allowedTools"), ("money", "refund is listed")]
+    );
 }
 
 #[test]

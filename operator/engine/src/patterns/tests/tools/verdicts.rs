@@ -99,6 +99,8 @@ mod of_a_call {
         let mut run = call(json!({}));
         run.decide(GATE, decided(Verdict::Reject));
         assert_eq!(heard(&run), "Denied by a human: no reason was given");
+        turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{"amount":420}"#)]);
+        assert_eq!(result(&run, "handle/.turn-3", "c2"), "Already refused by a human: no reason was given");
     }
 
     #[test]
@@ -241,6 +243,13 @@ mod of_a_question {
         let answers = serde_json::from_value(json!({id: {"text": "420"}})).map(Some).unwrap();
         run.decide(GATE, Outcome { answers, ..decided(Verdict::Respond) });
         assert_eq!(heard(&run), "420");
+    }
+
+    #[test]
+    fn reject_continues_with_the_agent_and_the_request_says_so_unless_the_gate_says_stop() {
+        let after_reject = |more: Value| question(more).asked(GATE).request.after_reject.clone();
+        assert_eq!(after_reject(json!({})), ["the agent, which is told the reason"]);
+        assert_eq!(after_reject(json!({"onReject": "stop"})), [""; 0]);
     }
 
     #[test]
