@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Ended {
     /// Its end; none where it waits for people who give no answer.
     pub end: Option<End>,

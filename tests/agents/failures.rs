@@ -1,4 +1,4 @@
-//! Failures of agents with tools that a person could be hurt by: an approval that runs something else, or something twice.
+//! Failures with consequences: an approval that runs something else, or something twice.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! A transcript: the answers of a hostile model, and what must come of them.
+//! A transcript: the answers of a hostile model, and the expected results.
 //!
 //! | text | stands for |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! The time on this machine, and lengths of time as kubectl writes them.
 //!
-//! It may only be shown: whether a decision is in time is the API server's to say.
+//! For display only: the API server decides whether a decision is in time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Words about those whose agreement a request takes.
+//! Text about quorums.
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 

@@ -1,6 +1,6 @@
 //! Refusals in words about the gate: who has decided already, and how the gate was closed.
 //!
-//! The API server has refused by then, or will. What is not known better here keeps the words of its policy.
+//! The API server has refused by then, or will. Other refusals keep the policy's message.
 
 use serde_json::Value;
 use signoff_api::{Approval, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};

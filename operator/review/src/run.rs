@@ -1,4 +1,4 @@
-//! A run as the plugin and the page show it: the tree of its steps, what troubles it, and where its records are.
+//! A run as the plugin and the page show it: the tree of its steps, its problems, and where its records are.
 //!
 //! It must not choose a layout.
 

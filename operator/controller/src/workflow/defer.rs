@@ -34,7 +34,7 @@ pub(super) fn deferred_until(
     (can_wait && changes_only_journal(context, seen, plan, transition, claims)).then_some(until)
 }
 
-/// Whether the status changes in nothing but the journal, so that nobody who reads the state of the run misses anything.
+/// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal records.
 fn changes_only_journal(
     context: &Context,
     seen: &ObservedRun,

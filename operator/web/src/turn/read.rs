@@ -1,6 +1,6 @@
 //! The Approvals of one turn that are open, read as their reader.
 //!
-//! It must not take the label of an Approval for granted: the turn is computed from the request.
+//! It must not trust the label of an Approval: the turn is computed from the request.
 
 use futures::future::join_all;
 use kube::api::ListParams;

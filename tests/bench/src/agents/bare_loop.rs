@@ -1,5 +1,5 @@
 //! The same agents without an operator: a loop in memory that asks the provider, calls the tool, and asks again.
-//! It must not store anything: it is what remains when nothing is kept, gated or survives a crash.
+//! It must not store anything: it is the baseline, with no journal, no gates and no recovery.
 
 use std::time::{Duration, Instant};
 

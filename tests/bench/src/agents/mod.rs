@@ -1,5 +1,5 @@
-//! `cargo xtask bench agents`: what an agent with tools costs: the engine's replay of its journal, and many agents at once beside a
-//! bare loop over the same provider.
+//! `cargo xtask bench agents`: the cost of an agent with tools: the engine's replay of its journal, and many agents at once, compared with a
+//! plain loop without an operator over the same provider.
 //!
 //! replay; bare loop -> operator, few calls a turn -> operator, more calls a turn -> bare loop
 //!

@@ -1,4 +1,4 @@
-//! The tables of `cargo xtask bench agents`, and what its goals came to.
+//! The tables of `cargo xtask bench agents`, and whether its goals were met.
 //! Must not measure.
 
 use super::{CALLS, Load, Measured};
@@ -66,9 +66,9 @@ fn goals(measured: &Measured) -> String {
     let others = measured.runs.iter().map(|run| run.used.others());
     let others = others.chain(measured.bare.iter().map(|bare| bare.others)).fold(0.0, f64::max);
     let verdict = |is_met: bool| match () {
-        () if measured.is_debug => "not said: a debug build".to_owned(),
-        () if !is_usual => "not said: the goals are for 50 agents of 20 turns, without latency".to_owned(),
-        () if others > OTHERS => format!("not said: others used {others:.2} processors"),
+        () if measured.is_debug => "not judged: a debug build".to_owned(),
+        () if !is_usual => "not judged: the goals are for 50 agents of 20 turns, without latency".to_owned(),
+        () if others > OTHERS => format!("not judged: other processes used {others:.2} processors"),
         () if is_met => "met".to_owned(),
         () => "missed".to_owned(),
     };

@@ -138,10 +138,10 @@ impl Goal {
     fn verdict(&self, is_debug: bool) -> String {
         match self {
             Self { others, .. } if *others > OTHERS => {
-                format!("not said: others used {} processors", hundredths(*others))
+                format!("not judged: other processes used {} processors", hundredths(*others))
             }
-            _ if is_debug => "not said: a debug build".to_owned(),
-            Self { is_fit: false, .. } => format!("not said: the goal is for {APPROVALS} requests and {PAGES} pages"),
+            _ if is_debug => "not judged: a debug build".to_owned(),
+            Self { is_fit: false, .. } => format!("not judged: the goal is for {APPROVALS} requests and {PAGES} pages"),
             Self { value, most, .. } if value <= most => "met".to_owned(),
             _ => "missed".to_owned(),
         }
@@ -174,8 +174,8 @@ mod tests {
         let goal = |value, others, is_fit| Goal { name: "", value, most: 1.0, shown: tenths, others, is_fit };
         assert_eq!(goal(1.0, 0.1, true).verdict(false), "met");
         assert_eq!(goal(1.1, 0.1, true).verdict(false), "missed");
-        assert_eq!(goal(1.0, 0.3, true).verdict(false), "not said: others used 0.30 processors");
-        assert!(goal(1.0, 0.1, false).verdict(false).starts_with("not said: the goal is for"));
+        assert_eq!(goal(1.0, 0.3, true).verdict(false), "not judged: other processes used 0.30 processors");
+        assert!(goal(1.0, 0.1, false).verdict(false).starts_with("not judged: the goal is for"));
         assert!(goal(1.0, 0.1, true).verdict(true).ends_with("a debug build"));
     }
 }

@@ -120,7 +120,7 @@ fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
 /// The group is empty.
 pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
-    // The one whose timeout is the most careful comes first: its levels are those of an escalation.
+    // The gate with the most cautious timeout action comes first; its escalation levels are used.
     let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
     steps.sort_by_key(|step| step.gate().map(|gate| caution_rank(action(gate))));
     let gates: Vec<_> = steps.iter().filter_map(|step| Some((*step, step.gate()?))).collect();

@@ -40,11 +40,11 @@ pub(super) struct Proposal {
     pub(super) arguments: Arguments,
     /// Its method and address, its image, or its agent.
     pub(super) target: String,
-    /// The same, as policies tell calls apart.
+    /// The facts by which policies match the call.
     pub(super) facts: CallFacts,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
-    /// The digest of all of it.
+    /// The digest that the approval binds.
     pub(super) digest: Digest,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) agent: &'t str,
     /// The path before `.call-1`.
     pub(super) path: String,
-    /// The number before which everything is known that decides about the calls.
+    /// Decisions about the calls use journal events before this number.
     pub(super) seen: i64,
     /// Whether all its calls have results: the next turn has begun.
     pub(super) is_answered: bool,
