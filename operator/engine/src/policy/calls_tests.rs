@@ -309,7 +309,7 @@ fn a_policy_that_forbids_agents_as_tools_stops_one_that_works_already() {
     let mut run = called(&none(), spec, &["sub"]);
     let sub = "handle/.turn-1/.call-1/help";
     let policies = tools(json!({"never": [{"kinds": ["agent"]}]}));
-    turn(&mut run, &policies, sub, &["note"]);
+    turn(&mut run, &policies, sub, &[("note", "{}")]);
     let next = format!("{sub}/.turn-2");
     assert!(!run.calls().iter().any(|call| call.path == next), "{:?}", run.calls());
     assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
