@@ -274,7 +274,7 @@ impl ApprovalRequest {
 #[serde(rename_all = "camelCase")]
 pub struct RequiredBy {
     /// The kind and name of the policy.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 320))]
     pub source: String,
     /// The requirements of the policy, in sentences for users.
     #[schemars(length(min = 1, max = 10), inner(length(min = 1, max = 512)))]

@@ -341,7 +341,7 @@ impl TimeoutAction {
 #[serde(rename_all = "camelCase")]
 pub struct Quorum {
     /// The origin of the quorum: `gate <name>`, `gate <name> of` the policy that added the gate, or the kind and name of a policy.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 512))]
     pub source: String,
     /// The users, groups and service accounts that can decide.
     #[schemars(length(min = 1, max = 64))]

@@ -359,7 +359,7 @@ pub enum GuardedKind {
 #[serde(rename_all = "camelCase")]
 pub struct AddedStep {
     /// The kind and name of the policy.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 320))]
     pub source: String,
     /// The gate as the policy had it when the run was accepted.
     pub step: PolicyStep,

@@ -74,7 +74,7 @@ pub struct AskingGate {
     pub type_: GateType,
     /// The approval policy that added the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 320))]
     pub source: Option<String>,
     /// The reason why the gate asks, for users.
     #[schemars(length(min = 1, max = 512))]

@@ -10,7 +10,11 @@ use signoff_api::{
     journal::{StepPhase, StepRecord},
 };
 
-use super::{tests::cluster, *};
+use super::{
+    calls_tests::{GATE, called, spec},
+    tests::cluster,
+    *,
+};
 use crate::{
     Control, Fact, Journal, Now, Plan, Settings, Transition, advance,
     transition::{Blobs, Call, Command, Reply},
@@ -334,4 +338,23 @@ fn a_new_policy_does_not_affect_a_call_in_flight() {
     assert!(plan(&run.workflow, &narrow).refuses(run.calls()[0]).is_some());
     run.reply(&narrow, "pay", "paid");
     assert_eq!(run.transition.end, Some(crate::End::Succeeded("paid".into())));
+}
+
+#[test]
+fn a_policy_with_the_longest_name_has_requests_that_the_api_server_stores() {
+    let name = "p".repeat(253);
+    let steps = json!([{"name": "g".repeat(63), "before": {"kinds": ["tool"]}, "hitl": gate(json!({}))}]);
+    let deciders = json!({"deciders": {"approvers": [{"kind": "Group", "name": "finance"}]}});
+    let policies = cluster(&[(&name, json!({"steps": steps, "gates": deciders}))]);
+    let run = called(&policies, spec([None; 3], json!([])), &[("refund", "{}")]);
+    let request = serde_json::to_value(&run.asked(GATE).request).unwrap();
+    assert!(request["action"]["gates"][0]["source"].as_str().unwrap().ends_with(&name));
+    let schema = signoff_api::crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"].clone();
+    let problems: Vec<_> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&request).map(|one| one.to_string()).collect();
+    assert_eq!(problems, [""; 0]);
+    let added = serde_json::to_value(policies.added_steps()).unwrap();
+    let schema =
+        signoff_api::crds::declared_schema("Workflow")["properties"]["status"]["properties"]["addedSteps"].clone();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&added), "{added}");
 }

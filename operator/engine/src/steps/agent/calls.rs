@@ -295,7 +295,7 @@ async fn call_tool<'a>(
     let mut attempts = Attempts::first(&tool.step);
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
-        let was_checked = turn.is_answered || was_checked(run, tool, &path, attempts.next);
+        let was_checked = || turn.is_answered || was_checked(run, tool, &path, attempts.next);
         if let Some(why) = too_costly(run, turn, &check, was_checked).await {
             return result(format!("Error: the arguments cost too much to check: {why}"));
         }
@@ -359,11 +359,16 @@ fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> b
 
 /// Returns why the arguments of a call are not evaluated, if an earlier evaluation of them was stopped. The stop is recorded, so that
 /// every replay agrees. It is no stop of arguments that were evaluated before: what followed from them stands.
-async fn too_costly<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str, was_checked: bool) -> Option<String> {
+async fn too_costly<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    check: &str,
+    was_checked: impl Fn() -> bool,
+) -> Option<String> {
     let was_stopped = {
         let state = run.state.borrow();
-        let is_stopped = || state.costly.contains_key(&(check.to_owned(), 1));
-        state.journal.get(check, 1).is_some() || (!was_checked && is_stopped())
+        let is_stopped = state.costly.contains_key(&(check.to_owned(), 1));
+        state.journal.get(check, 1).is_some() || (is_stopped && !was_checked())
     };
     if !was_stopped {
         return None;
