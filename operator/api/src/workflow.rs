@@ -350,7 +350,7 @@ pub struct Gate {
     #[schemars(range(min = 1, max = 20))]
     pub after_attempts: Option<i32>,
     /// The request of the gate. Its templates can read everything that the step can read, and `error` or `output`; those of a gate in
-    /// front of tools read `args`, `tool`, `effects`, `agent`, `inputs` and `run`.
+    /// front of tools read `args`, `tool`, `effects`, `agent`, `agents`, `inputs` and `run`.
     pub hitl: HitlStep,
 }
 
