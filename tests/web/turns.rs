@@ -181,7 +181,7 @@ async fn nothing_is_sent_but_what_was_confirmed() {
     page.evaluate(reason).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: 0 of 2 calls recorded")).await.unwrap();
-    page.wait(text("it is not what you confirmed").inside("ul.calls").nth(0)).await.unwrap();
+    page.wait(text("the decision differs from the one that you confirmed").inside("ul.calls").nth(0)).await.unwrap();
     // A verdict that takes parameters, and a call of another turn.
     let digest = asked[0].spec.request.digest.to_string();
     let name = asked[0].metadata.name.clone().unwrap();

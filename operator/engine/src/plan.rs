@@ -272,6 +272,10 @@ impl Plan {
 
     /// Returns why the policies do not allow the text of a `set` step at a path, or `None`.
     pub(crate) fn refuses_text(&self, path: &str) -> Option<String> {
+        // What is recorded of an answer is no call.
+        if path.ends_with("/.answer") {
+            return None;
+        }
         self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
     }
 

@@ -166,7 +166,7 @@ async fn perform_as<'a>(
         attempt = record.attempt;
         if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, so a further one needs a further approval.
-            if !step.is_agent() && invocation.permission.as_ref().is_some_and(|permission| permission.was_asked()) {
+            if !step.is_agent() && was_call_asked(&invocation) {
                 return Ok(Performed::AskAgain(Attempts { next: attempt + 1, further: limit - 1 }));
             }
             if !policy_gates.is_empty() {
@@ -218,6 +218,10 @@ async fn perform_as<'a>(
                 invocation.overrides.merge(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
+            failure::FailureAction::Answer(text) => {
+                output::record_end(run, &invocation, &turn, Start::Immediate(text.clone())).await;
+                return Ok(Performed::Ended(StepResult::Answered(text)));
+            }
             failure::FailureAction::Skip => {
                 output::record_end(run, &invocation, &turn, Start::Skipped).await;
                 return Ok(Performed::Ended(StepResult::Skipped));
@@ -259,6 +263,12 @@ pub(crate) async fn pass<'a>(
     }
 }
 
+/// Whether people were asked about a call, at the gates in front of its tool or at that of its author before the step.
+fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
+    let permission = invocation.permission.as_ref();
+    permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
+}
+
 /// One attempt after the other, until one is not to be repeated.
 async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
@@ -271,8 +281,7 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
         // A turn of a model has no effect: it may be made once more.
-        let was_asked =
-            key.kind != StepKind::Agent && invocation.permission.as_ref().is_some_and(|given| given.was_asked());
+        let was_asked = key.kind != StepKind::Agent && was_call_asked(&invocation);
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;

@@ -9,6 +9,7 @@ use signoff_api::{
     ApprovalRequest,
     approval::{Action, ActionKind, AskingGate},
     digest::canonical,
+    gate::GateType,
     tool::Effects,
 };
 
@@ -31,6 +32,11 @@ pub type Fact = (&'static str, Vec<String>);
 /// Whether the request is a question of an agent: an answer approves nothing.
 pub fn is_question(request: &ApprovalRequest) -> bool {
     request.action.as_ref().is_some_and(|action| action.kind == ActionKind::Question)
+}
+
+/// Whether the request is about a tool that failed.
+pub(crate) fn is_failed_call(request: &ApprovalRequest) -> bool {
+    request.gate.type_ == GateType::ErrorEscalation && request.gate.path.contains("/.call-")
 }
 
 /// Returns the call that the request is about, if it is about one.

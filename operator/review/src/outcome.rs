@@ -9,7 +9,7 @@ use signoff_api::{
 };
 
 use crate::{
-    action::{call, is_question},
+    action::{call, is_failed_call, is_question},
     entry::Entry,
     quorum::people,
     state::{DecisionState, is_as_voted},
@@ -67,6 +67,8 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
         Verdict::Respond if is_call => "the answer is the result, and the call does not run".to_owned(),
         Verdict::Skip if is_call => "the call does not run, and the agent continues".to_owned(),
         Verdict::Skip if is_question => "the agent gets no answer and continues".to_owned(),
+        Verdict::Respond if is_failed_call(request) => "the answer is the result of the call".to_owned(),
+        Verdict::Defer if is_failed_call(request) => "the agent is told the guidance".to_owned(),
         Verdict::Abort => "the run ends".to_owned(),
         Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
         Verdict::Reject => {

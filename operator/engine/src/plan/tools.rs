@@ -122,10 +122,14 @@ impl CallGate {
     }
 }
 
-/// Whether a deadline that passes approves at a gate.
+/// Whether a deadline that passes approves at a gate. An answer before a step approves it.
 fn approves_unasked(gate: &PlannedStep) -> bool {
-    let timeout = gate.gate().and_then(|gate| gate.spec.timeout.as_ref());
-    timeout.is_some_and(|timeout| timeout.action == Some(TimeoutAction::Approve))
+    let Some(gate) = gate.gate() else { return false };
+    match gate.spec.timeout.as_ref().and_then(|timeout| timeout.action) {
+        Some(TimeoutAction::Approve) => true,
+        Some(TimeoutAction::Default) => matches!(gate.subject, GateSubject::Start(_)),
+        _ => false,
+    }
 }
 
 /// The tools and gates of a plan.

@@ -253,6 +253,18 @@ fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
     let own = |action: &str| json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
     refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
     assert_eq!(errors(&policies, spec([None; 3], own("Reject"))), []);
+    let start = |action: &str| {
+        let form = json!({"questions": [{"id": "a", "options": [{"id": "ok"}]}]});
+        let mut timeout = json!({"after": "1s", "action": action});
+        if action == "Default" {
+            timeout["default"] = json!("ok");
+        }
+        let hitl = gate(json!({"form": form, "allowedVerdicts": ["Respond", "Reject"], "timeout": timeout}));
+        let notes = json!({"name": "notes", "type": "specificTools", "tools": ["note"], "hitl": gate(json!({}))});
+        json!([notes, {"name": "own", "type": "stepStart", "steps": ["find", "pay"], "hitl": hitl}])
+    };
+    refused(&policies, spec([None; 3], start("Default")), "spec.tools[2]", "tools.requireGate");
+    assert_eq!(errors(&policies, spec([None; 3], start("Reject"))), []);
 }
 
 #[test]

@@ -346,8 +346,8 @@ fn a_policy_with_the_longest_name_has_requests_that_the_api_server_stores() {
     let steps = json!([{"name": "g".repeat(63), "before": {"kinds": ["tool"]}, "hitl": gate(json!({}))}]);
     let deciders = json!({"deciders": {"approvers": [{"kind": "Group", "name": "finance"}]}});
     let policies = cluster(&[(&name, json!({"steps": steps, "gates": deciders}))]);
-    let run = called(&policies, spec([None; 3], json!([])), &[("refund", "{}")]);
-    let request = serde_json::to_value(&run.asked(GATE).request).unwrap();
+    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let request = serde_json::to_value(run.asked(GATE)).unwrap();
     assert!(request["action"]["gates"][0]["source"].as_str().unwrap().ends_with(&name));
     let schema = signoff_api::crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"].clone();
     let problems: Vec<_> =

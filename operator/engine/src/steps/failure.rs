@@ -4,8 +4,7 @@
 
 use serde_json::json;
 use signoff_api::{
-    Verdict,
-    approval::Source,
+    Outcome, Verdict,
     journal::{StepError, StepPhase},
     step::OnError,
 };
@@ -42,6 +41,8 @@ pub(super) enum FailureAction {
     Skip,
     /// The run goes on, and can read that it failed.
     Continue,
+    /// People answered in the place of a tool.
+    Answer(String),
 }
 
 pub(super) async fn decide<'a>(
@@ -87,8 +88,7 @@ pub(super) async fn decide<'a>(
     let base = format!("{path}/.error");
     let decided = loop {
         let decided = gate::decide(run, &step_scope, asked, &base, &|_| Ok(Some(shown.clone()))).await?;
-        let by_a_timeout = decided.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout);
-        if !step.is_tool() || decided.verdict != Verdict::Retry || !by_a_timeout {
+        if !step.is_tool() || decided.verdict != Verdict::Retry || !decided.is_by_timeout() {
             break decided;
         }
         // Only people say that a call is made once more.
@@ -107,7 +107,17 @@ pub(super) async fn decide<'a>(
             let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
             Ok(FailureAction::Again(Override::from_parameters(parameters)))
         }
+        // The agent that made the call is told what people say, and decides what it calls next.
+        Verdict::Respond if step.is_tool() => {
+            Ok(FailureAction::Answer(decided.full_outcome(run).await?.response.unwrap_or_default()))
+        }
+        Verdict::Defer if step.is_tool() => Ok(FailureAction::Answer(not_now(&decided.full_outcome(run).await?))),
         // What a person said reaches the agent with its next turn.
         _ => Ok(FailureAction::Again(Override::default())),
     }
+}
+
+/// What an agent is told about a call after a Defer.
+pub(super) fn not_now(outcome: &Outcome) -> String {
+    format!("Not now. Try another approach: {}", outcome.guidance.as_deref().unwrap_or_default())
 }

@@ -50,6 +50,10 @@ impl DecidedGate {
         self.record.decision.is_none()
     }
 
+    pub(crate) fn is_by_timeout(&self) -> bool {
+        self.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout)
+    }
+
     /// One sentence for people.
     pub(crate) fn describe(&self, more: &str) -> String {
         let none = Outcome::default();

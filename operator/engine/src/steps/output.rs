@@ -205,8 +205,15 @@ async fn ask_about_answer<'a>(
         Ok(())
     });
     let shown = ReviewSubject::of(path, &answer);
-    let decided =
-        gate::decide(run, &step_scope, gate, &format!("{path}/.output"), &|_| Ok(Some(shown.clone()))).await?;
+    let base = format!("{path}/.output");
+    let decided = loop {
+        let decided = gate::decide(run, &step_scope, gate, &base, &|_| Ok(Some(shown.clone()))).await?;
+        if !gate.is_tool() || decided.verdict != Verdict::Retry || !decided.is_by_timeout() {
+            break decided;
+        }
+        // Only people say that a call is made once more.
+        verdict_or_end(run, &decided, &ASKS_AGAIN)?;
+    };
     if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so no person accepted the invalid answer.
         return Ok(malformed(&problem.unwrap_or_default()));

@@ -77,7 +77,7 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     let wide = output.output == Some(Format::Wide);
     let width = if wide { None } else { terminal::width() };
     let table = match options.run {
-        Some(_) => calls(&found, &me, now, width),
+        Some(_) => calls(&found, namespaces, &me, now, width),
         None => rows(&found, namespaces, wide, now, width),
     };
     Ok(Page { text: output.table(table), note: None })
@@ -85,8 +85,12 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
 
 /// Brings the calls of each turn together, in the order of the model: a turn stands where its first request stood.
 fn by_turn(found: &mut [Seen]) {
-    let group = |seen: &Seen| turn_of(&seen.approval.spec.request.gate.path).map(|(turn, _)| turn.to_owned());
-    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    // Runs of one name can be of several namespaces, or one after another in one.
+    let group = |seen: &Seen| {
+        let request = &seen.approval.spec.request;
+        turn_of(&request.gate.path).map(|(turn, _)| (request.workflow.uid.clone(), turn.to_owned()))
+    };
+    let mut first: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (at, turn) in found.iter().map(group).enumerate() {
         if let Some(turn) = turn {
             first.entry(turn).or_insert(at);
@@ -104,9 +108,9 @@ fn by_turn(found: &mut [Seen]) {
 }
 
 /// Renders the requests of one run: a line each, with the turn, the gates, the tool, the target and the arguments.
-fn calls(found: &[Seen], me: &Me, now: Moment, width: Option<usize>) -> String {
-    let headers =
-        ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
+fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
+    let own = ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
+    let headers: Vec<_> = namespaces.then_some("NAMESPACE").into_iter().chain(own).collect();
     let row = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         let path = &request.gate.path;
@@ -117,7 +121,8 @@ fn calls(found: &[Seen], me: &Me, now: Moment, width: Option<usize>) -> String {
         let action = request.action.as_ref();
         let cell = |text: Option<&String>, most| text.map_or_else(|| "-".to_owned(), |text| one_line(text, most));
         let is_mine = ineligible(&seen.approval, &me.voter(), now).is_none();
-        vec![
+        let namespace = namespaces.then(|| seen.approval.metadata.namespace.clone().unwrap_or_default());
+        let cells = vec![
             name(&seen.approval),
             turn,
             call,
@@ -129,7 +134,8 @@ fn calls(found: &[Seen], me: &Me, now: Moment, width: Option<usize>) -> String {
             cell(action.map(|action| &action.tool), 64),
             cell(action.and_then(|action| action.target.as_ref()), 60),
             subject(request),
-        ]
+        ];
+        namespace.into_iter().chain(cells).collect()
     };
     let droppable = ["VOTES", "PHASE", "TARGET", "CALL", "TURN", "DEADLINE", "GATE"];
     fitted(&headers, found.iter().map(row).collect(), width, &droppable)

@@ -21,6 +21,7 @@ use crate::{
     },
     steps::{
         DecidedGate, EarlyEnd,
+        failure::not_now,
         gate::{SubjectAt, decide},
         verdict_or_end,
     },
@@ -182,8 +183,7 @@ fn instead(
 }
 
 pub(super) fn deferred(outcome: &Outcome) -> Answered {
-    let guidance = outcome.guidance.as_deref().unwrap_or_default();
-    Answered::Result(format!("Not now. Try another approach: {guidance}"))
+    Answered::Result(not_now(outcome))
 }
 
 pub(super) fn skipped(outcome: &Outcome) -> Answered {

@@ -4,7 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use signoff_api::{ApprovalRequest, Verdict, approval::RequiredBy, gate::Quorum};
+use signoff_api::{
+    ApprovalRequest, Verdict,
+    approval::RequiredBy,
+    gate::{Quorum, TimeoutAction},
+};
 
 use super::gating::Asking;
 use crate::{
@@ -128,7 +132,10 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
-    gate.after = gates.iter().map(|(_, gate)| gate.after).min().unwrap_or(gate.after);
+    let times = gates.iter().map(|(_, gate)| gate.after);
+    // The shortest is the most careful, unless the deadline approves: then all of them do.
+    let after = if action(first) == TimeoutAction::Approve { times.max() } else { times.min() };
+    gate.after = after.unwrap_or(first.after);
     for (_, other) in gates.iter().skip(1) {
         gate.merged.push((other.prompt.clone(), other.context.clone()));
         gate.spec.excluded.extend(other.spec.excluded.iter().cloned());
@@ -169,6 +176,6 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
     Ok(())
 }
 
-fn action(gate: &PlannedGate) -> signoff_api::gate::TimeoutAction {
+fn action(gate: &PlannedGate) -> TimeoutAction {
     gate.spec.timeout.as_ref().and_then(|timeout| timeout.action).unwrap_or_default()
 }

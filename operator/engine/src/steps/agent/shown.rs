@@ -2,7 +2,7 @@
 //!
 //! It must not decide anything.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use signoff_api::{
     JsonObject, Verdict,
     approval::{Action, ActionKind, ApprovalPhase, AskingGate},
@@ -35,10 +35,7 @@ pub(super) fn call<'a>(
     group: &[Asking<'a>],
 ) -> ReviewSubject {
     let (tool, arguments) = (site.tool, &proposal.arguments);
-    let schema = json!({"Modify": {
-        "type": "object", "required": ["arguments"], "additionalProperties": false,
-        "properties": {"arguments": tool.parameters},
-    }});
+    let schema = json!({"Modify": edit_schema(&tool.parameters)});
     let is_short = schema.to_string().len() <= MOST_SCHEMA;
     let gates = group.iter().map(|asking| AskingGate {
         name: asking.gate.gate.name.clone(),
@@ -57,7 +54,7 @@ pub(super) fn call<'a>(
         attempts: Some(site.attempts.further + 1),
         gates: gates.collect(),
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
-        done: done(run, site.seen),
+        done: done(run, site.seen).into_iter().chain(last_attempt(run, site)).collect(),
     };
     let call = CallReview {
         action,
@@ -69,6 +66,28 @@ pub(super) fn call<'a>(
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
     ReviewSubject { binds: Some(proposal.digest.clone()), call: Some(Box::new(call)), ..subject }
+}
+
+/// Returns the JSON Schema of edited arguments. Definitions are found at the root of a schema only.
+fn edit_schema(parameters: &JsonObject) -> Value {
+    let mut arguments = parameters.0.clone();
+    let mut schema = json!({"type": "object", "required": ["arguments"], "additionalProperties": false});
+    for place in ["$defs", "definitions"] {
+        if let Some(definitions) = arguments.remove(place) {
+            schema[place] = definitions;
+        }
+    }
+    schema["properties"] = json!({"arguments": arguments});
+    schema
+}
+
+/// Returns how the attempt before this one ended, if there was one: people decide about a further one.
+fn last_attempt(run: &Run<'_>, site: &ToolCallSite<'_>) -> Option<String> {
+    let last = site.attempts.next - 1;
+    let state = run.state.borrow();
+    let record = state.journal.get(&format!("{}/{}", site.path, site.tool.step.name), last)?;
+    let why = record.error.as_ref().map(|error| format!(": {}: {}", error.class, error.message)).unwrap_or_default();
+    Some(text::display(&format!("this call, attempt {last}: {}{why}", record.phase.name()), 250))
 }
 
 /// The review of a call at the gate that asks whether its tool goes on after rejections.

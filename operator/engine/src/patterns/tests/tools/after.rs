@@ -1,7 +1,7 @@
 //! The gates after a call, about a failure of the step of its tool and about its output: one line for each verdict.
 
 use serde_json::{Value, json};
-use signoff_api::{Outcome, Verdict};
+use signoff_api::{Outcome, Verdict, approval::Source};
 
 use super::{GATE, PAY, gates, money, result, spec, turn};
 use crate::{
@@ -73,8 +73,8 @@ fn each_verdict_on_a_failed_or_unknown_call() {
     for is_unknown in [true, false] {
         for (verdict, wanted) in [
             (Verdict::Retry, Follows::AskedAgain),
-            (Verdict::Defer, Follows::AskedAgain),
-            (Verdict::Respond, Follows::AskedAgain),
+            (Verdict::Defer, Follows::Told("Not now. Try another approach: once more")),
+            (Verdict::Respond, Follows::Told("ask the bank")),
             (Verdict::Skip, Follows::Told("Skipped: the tool was left out")),
             (Verdict::Reject, Follows::Failed),
             (Verdict::Abort, Follows::Aborted),
@@ -105,6 +105,18 @@ fn each_verdict_on_the_output_of_a_call() {
         run.decide(&format!("{PAY}/.output"), said(verdict));
         assert_eq!(follows(&run), wanted, "{verdict:?}");
     }
+}
+
+#[test]
+fn a_deadline_that_asks_again_about_the_output_of_a_call_does_not_make_it_again() {
+    let mut run = after(own("outputValidation", json!(["Approve", "Retry", "Reject"])), |run| {
+        run.reply(PAY, 1, "paid");
+    });
+    let by_timeout = || Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(Verdict::Retry) };
+    run.decide(&format!("{PAY}/.output"), by_timeout());
+    assert_eq!((run.open(), run.calls()), (vec![format!("{PAY}/.output#2")], Vec::new()));
+    run.decide(&format!("{PAY}/.output#2"), decided(Verdict::Approve));
+    assert_eq!(follows(&run), Follows::Told("paid"));
 }
 
 #[test]

@@ -33,6 +33,8 @@ fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
     // No answer came: nothing says that the first attempt did nothing.
     unanswered(&mut run, 1);
     assert_eq!(run.open(), [format!("{GATE}#2")]);
+    let again = run.asked(&format!("{GATE}#2")).request.action.clone().unwrap();
+    assert_eq!(again.done.last().unwrap(), "this call, attempt 1: Failed: Timeout: no answer");
 }
 
 /// A run in which a tool was called whose step may be repeated, behind a gate.
@@ -179,6 +181,22 @@ fn a_call_for_which_the_question_cannot_be_rendered_is_an_error_result_and_does_
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
     assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: people cannot be asked"));
+}
+
+#[test]
+fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again_at_a_gate_before_the_step() {
+    let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))});
+    let mut spec = spec(gates(json!([start])));
+    spec["steps"][2]["retry"] = json!({"limit": 2});
+    spec["steps"][2]["http"]["idempotent"] = json!(true);
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(&format!("{PAY}/.start"));
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(no_answer()), at }]);
+    assert_eq!((run.open(), run.calls()), (vec![format!("{PAY}/.start#2")], Vec::new()));
+    run.approve(&format!("{PAY}/.start#2"));
+    assert_eq!(run.calls(), [format!("{PAY}@2")]);
 }
 
 #[test]

@@ -117,6 +117,14 @@ fn the_shortest_timeout_wins() {
 }
 
 #[test]
+fn the_longest_timeout_wins_where_every_deadline_approves() {
+    let timeout = |after: &str| json!({"timeout": {"after": after, "action": "Approve"}});
+    for (one, two) in [("24h", "1s"), ("1s", "24h")] {
+        assert_eq!(request(timeout(one), timeout(two)).timeout.after.unwrap().duration().as_secs(), 24 * 3600);
+    }
+}
+
+#[test]
 fn the_most_careful_action_of_a_timeout_wins_in_each_pair() {
     let all = ["Abort", "Reject", "Expire", "Escalate", "Retry", "Skip", "Default", "Approve"];
     let with = |action: &str| {

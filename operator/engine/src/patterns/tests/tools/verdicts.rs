@@ -141,6 +141,21 @@ mod of_a_call {
     }
 
     #[test]
+    fn modify_is_checked_by_a_schema_with_definitions() {
+        let mut spec = spec(gates(
+            json!([{"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({}))}]),
+        ));
+        spec["tools"][1]["parameters"] = json!({"type": "object", "$defs": {"amount": {"type": "number", "maximum": 500}},
+            "properties": {"amount": {"$ref": "#/$defs/amount"}}});
+        let mut run = TestRun::of(spec);
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
+        let modify =
+            |amount: i32| ("alice", json!({"verdict": "Modify", "parameters": {"arguments": {"amount": amount}}}));
+        assert!(after_votes(&run, &[modify(42)]).status.unwrap().outcome.is_some());
+        assert!(after_votes(&run, &[modify(501)]).status.unwrap().invalid.contains_key("alice"));
+    }
+
+    #[test]
     fn modify_into_a_call_that_was_rejected_before_is_refused() {
         let mut run = call(json!({}));
         run.decide(GATE, with_texts(Verdict::Reject));
