@@ -42,6 +42,7 @@ pub mod transition;
 mod advance;
 mod crd_rules;
 mod field_error;
+mod glob;
 mod patterns;
 mod replay;
 mod schema;

@@ -16,6 +16,8 @@ use signoff_api::{
 };
 use url::Url;
 
+use crate::glob::is_like;
+
 pub(crate) use calls::{CallFacts, matches};
 pub(crate) use gate::{Contradiction, EffectiveGate, Requester, caution_rank};
 
@@ -122,18 +124,6 @@ fn not_allowed(what: &str, source: &str, field: &str, allowed: &[String]) -> Str
     format!(
         "{what} is not allowed by {source} ({field}: {list}): use one that is listed, or ask the administrator of the policy to add it"
     )
-}
-
-/// Whether a glob, in which `*` matches any characters, matches a whole name.
-pub(crate) fn is_like(glob: &str, name: &str) -> bool {
-    let mut parts = glob.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = rest.get(at + part.len()..).unwrap_or_default();
-    }
-    rest.ends_with(last)
 }
 
 /// Returns the beginning of a URL template up to the end of its host, or `None` if a part of the host is rendered.

@@ -10,8 +10,8 @@ use signoff_api::{
 };
 use url::Url;
 
-use super::{Policies, is_like};
-use crate::transition::CallContent;
+use super::Policies;
+use crate::{glob::is_like, transition::CallContent};
 
 /// The facts by which policies match a call of a tool. Before the run, facts that depend on the call are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Lists of tools, as agents and gates have them: names, globs, and exclusions with `!`.
 
 use super::names::is_built_in;
-use crate::policy::is_like;
+use crate::glob::is_like;
 
 /// A list of tools. Each entry is a name or a glob, in which `*` matches any characters; `!` before it excludes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

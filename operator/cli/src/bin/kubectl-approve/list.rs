@@ -304,7 +304,7 @@ mod tests {
         call.spec.request.reviews.as_mut().unwrap().response = "{\"note\":\"x\\nr-handle-5   done\\u001b[31m\"}".into();
         found.push(of(call));
         by_turn(&mut found);
-        let shown = calls(&found, &sample::me("alice@example.com", &[]), sample::now(), None);
+        let shown = calls(&found, false, &sample::me("alice@example.com", &[]), sample::now(), None);
         let expected = r#"NAME         TURN             CALL   GATE          PHASE     VOTES   DEADLINE   YOURS   TOOL        TARGET                              ARGUMENTS
 r-review-3   -                -      review        Pending   0/1     in 23h     yes     -           -                                   Send this letter to ACME?
 r-handle-4   handle/.turn-2   1      money,guard   Pending   0/1     in 23h     yes     refund      POST https://bank.example/refunds   {"note":"x\nr-handle-5   done\u001b[31m"}
@@ -312,6 +312,23 @@ r-handle-2   handle/.turn-2   2      money,guard   Pending   0/1     in 23h     
 r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     yes     ask-human   -                                   asks: Which account?
 "#;
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn calls_of_runs_with_one_name_do_not_stand_as_one_turn() {
+        let of = |namespace: &str, uid: &str, call: i32| {
+            let mut approval = sample::call();
+            approval.metadata.name = Some(format!("{namespace}-{call}"));
+            approval.metadata.namespace = Some(namespace.to_owned());
+            approval.spec.request.workflow.uid = uid.repeat(36);
+            approval.spec.request.gate.path = format!("handle/.turn-1/.call-{call}/.gate");
+            Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
+        };
+        let mut found = vec![of("dev", "1", 2), of("prod", "2", 1), of("dev", "1", 1)];
+        by_turn(&mut found);
+        let shown = calls(&found, true, &sample::me("alice@example.com", &[]), sample::now(), None);
+        let cells: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+        assert_eq!(cells, [["NAMESPACE", "NAME"], ["dev", "dev-1"], ["dev", "dev-2"], ["prod", "prod-1"]]);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::{
     tests::test_run::{TestRun, agent, decided, gate, plan_of},
 };
 
+/// A change of a Workflow, with its name.
+type Change = (&'static str, &'static dyn Fn(&mut Value));
+
 const SECOND: &str = "handle/.turn-1/.call-2/.gate";
 
 /// A run in which the tool was called once, and waits for people.
@@ -71,7 +74,7 @@ fn an_equal_call_is_asked_about_by_itself() {
 
 #[test]
 fn an_approval_of_another_definition_of_the_tool_counts_for_nothing() {
-    let changes: [(&str, &dyn Fn(&mut Value)); 4] = [
+    let changes: [Change; 4] = [
         ("nothing", &|_| {}),
         ("description", &|spec| spec["tools"][1]["description"] = json!("Pays everything back.")),
         ("effects", &|spec| spec["tools"][1]["effects"] = json!("write")),
