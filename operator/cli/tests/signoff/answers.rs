@@ -162,7 +162,7 @@ fn a_file_answers_gates_as_they_come_and_what_nobody_asked_is_said() {
     home.file("answers.yaml", "ask: [{response: one}, {response: two}]\nother: approve\n");
     let ended = home.run(&["run", "branches.yaml", "--answers", "answers.yaml"]).with(0);
     assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");
-    assert!(ended.err.contains("the answer for other was not used"), "{ended:?}");
+    assert!(ended.err.contains("an answer for other was not used"), "{ended:?}");
     home.file("answers.yaml", "ask: {verdict: perhaps}\n");
     home.run(&["run", "branches.yaml", "--answers", "answers.yaml"]).with(2);
 }
@@ -484,4 +484,33 @@ fn a_secret_without_a_list_of_hosts_is_sent_nowhere_and_the_line_to_add_is_named
     assert!(!ended.err.contains("hunter22"), "{ended:?}");
     server.set_nonblocking(true).unwrap();
     assert!(server.accept().is_err(), "nothing was called");
+}
+
+#[test]
+fn what_a_paused_run_asks_is_shown_above_the_commands_that_answer_it() {
+    let home = Home::new();
+    home.file("ask.yaml", include_str!("../../../../examples/tools/ask-human.yaml"));
+    let paused = home.run(&["run", "ask.yaml"]).with(19);
+    let asked = "  Question q1: How shall I tell ACME?\n    o1: By mail\n    o2: By phone\n";
+    assert!(paused.out.contains(asked), "{paused:?}");
+    let gates = "  gates: [{name: begin, type: stepStart, steps: [pay], hitl: {prompt: Pay?, approvers: [{kind: Group, name: finance}]}}]\n";
+    let pay = "  steps: [{name: pay, http: {method: POST, url: 'http://127.0.0.1:9/refunds'}}]\n";
+    let head = "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {name: pays}\nspec:\n";
+    home.file("pays.yaml", &format!("{head}{gates}{pay}"));
+    let paused = home.run(&["run", "pays.yaml"]).with(19);
+    assert!(paused.out.contains("  What would run: attempts: 1 "), "{paused:?}");
+    assert!(paused.out.contains("http://127.0.0.1:9/refunds"), "{paused:?}");
+}
+
+#[test]
+fn a_policy_beside_a_workflow_is_not_applied_and_that_is_said() {
+    let home = Home::new();
+    let policy = include_str!("../../../../examples/policies/agents.yaml");
+    home.file("both.yaml", &format!("{policy}\n---\n{LETTER}"));
+    let said = "warning: ClusterApprovalPolicy agents is not applied: a local run has no approval policies";
+    let both = home.run(&["run", "both.yaml"]).with(19);
+    assert!(both.err.contains(said), "{both:?}");
+    home.file("letter.yaml", LETTER);
+    let alone = home.run(&["run", "letter.yaml"]).with(19);
+    assert!(!alone.err.contains("is not applied"), "{alone:?}");
 }

@@ -58,6 +58,11 @@ impl GateSubject {
         !matches!(self, Self::Step(None) | Self::Failure([]) | Self::Question)
     }
 
+    /// Whether it is about the step of a tool, which nobody changes: its arguments are edited at the gates in front of the tool.
+    pub(crate) fn is_of_tool(&self) -> bool {
+        matches!(self, Self::Start([]) | Self::Failure([]))
+    }
+
     /// Returns the verdicts without a meaning here, with the remedy.
     pub(crate) fn disallowed_verdicts(&self) -> &'static [(Verdict, &'static str)] {
         match self {
@@ -182,5 +187,8 @@ pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
 
 /// Returns the allowed verdicts.
 pub(crate) fn allowed(hitl: &HitlStep, subject: &GateSubject) -> Vec<Verdict> {
-    if hitl.allowed_verdicts.is_empty() { subject.default_verdicts(hitl) } else { hitl.allowed_verdicts.clone() }
+    let mut allowed =
+        if hitl.allowed_verdicts.is_empty() { subject.default_verdicts(hitl) } else { hitl.allowed_verdicts.clone() };
+    allowed.retain(|verdict| *verdict != Verdict::Modify || !subject.is_of_tool());
+    allowed
 }

@@ -223,6 +223,9 @@ impl Validator<'_> {
         for (verdict, instead) in disallowed_verdicts {
             self.error(&field, format!("{verdict} has no effect at this gate: {instead}"));
         }
+        if hitl.allowed_verdicts.contains(&Verdict::Modify) && subject.is_of_tool() && context.added_by.is_none() {
+            self.warn(&field, "Modify is not offered about the step of a tool: people edit the arguments of a call at a gate in front of the tool");
+        }
         let nothing = matches!(subject, GateSubject::Step(None));
         for verdict in [Verdict::Modify, Verdict::Defer] {
             if allowed.contains(&verdict) && nothing {

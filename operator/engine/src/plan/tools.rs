@@ -388,6 +388,15 @@ impl Validator<'_> {
                 self.check_gates_of_tool(planned_tool, &planned.gates, &field);
             }
         }
+        for gate in &planned.gates {
+            let asks = |tool: &PlannedTool| gate.reason(tool, &tool.facts()).is_some();
+            // The gates of a preset are named after it, and ask about tools that a Workflow may have.
+            let is_own = gate.gate.added_by.is_none() && !gate.gate.name.contains('.');
+            if is_own && !planned.tools.is_empty() && !planned.tools.values().any(asks) {
+                let message = format!("gate {} would never ask: it asks about none of spec.tools", gate.gate.name);
+                self.warn(gate.gate.gate().map_or("spec.gates", |planned| planned.field.as_str()), &message);
+            }
+        }
         if offered.is_empty() {
             // Gates of policies are not the author's to leave out.
             let of_tools = plan.gates.of_calls().chain(plan.gates.of_type(SpecGateType::Question));
@@ -409,6 +418,15 @@ impl Validator<'_> {
         let facts = tool.facts();
         self.not_allowed(field, self.policies.forbids_call(&facts));
         let asks = |gate: &CallGate| gate.reason(tool, &facts).is_some();
+        if let (Some(Effects::Read), Some(method @ ("PUT" | "PATCH" | "DELETE"))) =
+            (tool.effects, facts.method.as_deref())
+        {
+            let message = format!(
+                "effects says that {} only reads, and its step sends {method}: write `effects: write` or irreversible",
+                tool.name
+            );
+            self.warn(field, &message);
+        }
         if tool.effects() != Effects::Read && !gates.iter().any(asks) {
             self.warn(field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
         }

@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Approval, Verdict,
-    gate::{Question, SubjectKind},
+    Approval, ApprovalRequest, Verdict,
+    gate::{Choice, GateType, Question, SubjectKind},
     journal::BlobRef,
     workflow::WorkflowPhase,
 };
@@ -171,6 +171,10 @@ pub fn paused(report: &RunReport<'_>) -> String {
             // What a command approves stands above it.
             text += &format!("  Call of {call}\n  Arguments {}\n", one_line(&review.response, 2000));
         }
+        if let (GateType::StepStart, Some(review)) = (request.gate.type_, &request.reviews) {
+            text += &format!("  What would run: {}\n", one_line(&review.response, 2000));
+        }
+        text += &questions(request);
         if request.threshold() > 1 || decides_as(report, approval).is_some() {
             text += &format!("  {}.\n", who(report, approval));
         }
@@ -179,6 +183,17 @@ pub fn paused(report: &RunReport<'_>) -> String {
         }
     }
     text
+}
+
+/// Returns what a form asks, with the ids by which commands answer it.
+fn questions(request: &ApprovalRequest) -> String {
+    let one = |question: &Question| {
+        let asked =
+            question.question.as_ref().map(|asked| format!("  Question {}: {}\n", question.id, one_line(asked, 300)));
+        let option = |option: &Choice| format!("    {}: {}\n", one_line(&option.id, 63), one_line(option.label(), 200));
+        asked.into_iter().chain(question.options.iter().map(option)).collect::<String>()
+    };
+    request.form.iter().flat_map(|form| &form.questions).map(one).collect()
 }
 
 /// Returns the line with the next command for the session, such as `Next: signoff run --resume …`.

@@ -11,7 +11,7 @@ use signoff_api::{
 };
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{Problem, report};
+use signoff_manifest::{Problem, check, report};
 use signoff_strands::{self as strands, read_any};
 
 use super::shown;
@@ -42,10 +42,21 @@ pub fn workflow(
         let remedy = "make a Workflow of it with `signoff import --lenient`, change that, and run it";
         return Err(Exit::Unsupported.because(format!("{name} asks for what is not there (see above): {remedy}")));
     }
+    policies(&text).for_each(|policy| {
+        terminal::note(&format!("warning: {policy} is not applied: a local run has no approval policies; its gates and limits hold on a cluster"));
+    });
     let mut workflow = *read.workflow;
     let from_file = vars_file.map(values).transpose()?.unwrap_or_default();
     give(&mut workflow.spec.inputs, vars, from_file).map_err(|why| Exit::Invalid.because(why))?;
     Ok(workflow)
+}
+
+/// The approval policies in a text, by kind and name.
+fn policies(text: &str) -> impl Iterator<Item = String> {
+    let titles = check(text, &Settings::default()).into_iter().map(|document| document.title);
+    let is_policy =
+        |title: &String| ["ClusterApprovalPolicy ", "ApprovalPolicy "].iter().any(|kind| title.starts_with(kind));
+    titles.filter(is_policy).map(|title| one_line(&title, 300))
 }
 
 fn give(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, Value>) -> Result<(), String> {

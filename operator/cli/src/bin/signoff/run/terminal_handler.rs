@@ -66,7 +66,11 @@ impl TerminalHandler {
     pub fn unused(&self) -> Vec<String> {
         let state = self.state();
         let gates = state.given.iter().flat_map(|answers| answers.unused());
-        gates.map(|gate| format!("the answer for {} was not used: no such gate asked", one_line(gate, 253))).collect()
+        gates
+            .map(|gate| {
+                format!("an answer for {} was not used: no gate of this name or path asked for it", one_line(gate, 253))
+            })
+            .collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -133,13 +137,15 @@ impl Handler for TerminalHandler {
 
     fn resumed(&self, approval: &Approval) {
         let Some(outcome) = approval.status.as_ref().and_then(|status| status.outcome.as_ref()) else { return };
-        let by = if outcome.decided_by.is_empty() {
-            "the deadline".to_owned()
-        } else {
-            one_line(&outcome.decided_by.join(", "), 300)
+        let reason = outcome.reason.as_deref().filter(|reason| !reason.contains("deadline"));
+        let how = match (outcome.decided_by.is_empty(), reason) {
+            (false, _) => format!(" by {}", one_line(&outcome.decided_by.join(", "), 300)),
+            // Such as that nobody is left who could decide.
+            (true, Some(reason)) => format!(": {}", one_line(reason, 500)),
+            (true, None) => " by the deadline".to_owned(),
         };
         let gate = one_line(&approval.spec.request.gate.path, 512);
-        terminal::note(&format!("{gate}: {} by {by}", outcome.phase.name().to_lowercase()));
+        terminal::note(&format!("{gate}: {}{how}", outcome.phase.name().to_lowercase()));
     }
 
     fn happened(&self, event: &Event<'_>) {

@@ -270,6 +270,15 @@ mod step_start {
     }
 
     #[test]
+    fn it_does_not_offer_modify() {
+        let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify", "Reject"]}));
+        let mut run = run(json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": hitl}]));
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+        let request = &run.asked(&format!("{PAY}/.start")).request;
+        assert_eq!(request.allowed_verdicts, [signoff_api::Verdict::Approve, signoff_api::Verdict::Reject]);
+    }
+
+    #[test]
     fn it_does_not_ask_about_the_tool_of_another_step_and_its_skip_leaves_the_call_out() {
         let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
             "hitl": gate(json!({"allowedVerdicts": ["Approve", "Skip", "Reject"]}))});
