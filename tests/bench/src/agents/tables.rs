@@ -68,7 +68,7 @@ fn goals(measured: &Measured) -> String {
     let verdict = |is_met: bool| match () {
         () if measured.is_debug => "not judged: a debug build".to_owned(),
         () if !is_usual => "not judged: the goals are for 50 agents of 20 turns, without latency".to_owned(),
-        () if others > OTHERS => format!("not judged: other processes used {others:.2} processors"),
+        () if others > OTHERS => format!("not judged: others used {others:.2} processors"),
         () if is_met => "met".to_owned(),
         () => "missed".to_owned(),
     };

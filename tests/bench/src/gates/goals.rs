@@ -123,7 +123,7 @@ impl std::fmt::Display for Verdict {
             Self::Met => f.write_str("met"),
             Self::Missed => f.write_str("missed"),
             Self::NotMeasured => f.write_str("not measured"),
-            Self::NotSaid(others) => write!(f, "not judged: other processes used {others:.2} processors"),
+            Self::NotSaid(others) => write!(f, "not judged: others used {others:.2} processors"),
             Self::DebugBuild => f.write_str("not judged: a debug build"),
             Self::CountedOtherwise => f.write_str("not judged: the counters differ"),
         }
@@ -266,7 +266,7 @@ mod tests {
     fn nothing_is_said_where_others_used_more_than_a_fifth_of_a_processor() {
         let of = |others| goal(Bound::AtMost(4.0), Some(Figure::new(1.0, others))).verdict(false);
         assert_eq!(of(0.2), Verdict::Met);
-        assert_eq!(of(0.21).to_string(), "not judged: other processes used 0.21 processors");
+        assert_eq!(of(0.21).to_string(), "not judged: others used 0.21 processors");
         let missed = goal(Bound::AtMost(4.0), Some(Figure::new(9.0, 1.5))).verdict(false);
         assert_eq!(missed, Verdict::NotSaid(1.5));
     }

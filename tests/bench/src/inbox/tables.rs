@@ -138,7 +138,7 @@ impl Goal {
     fn verdict(&self, is_debug: bool) -> String {
         match self {
             Self { others, .. } if *others > OTHERS => {
-                format!("not judged: other processes used {} processors", hundredths(*others))
+                format!("not judged: others used {} processors", hundredths(*others))
             }
             _ if is_debug => "not judged: a debug build".to_owned(),
             Self { is_fit: false, .. } => format!("not judged: the goal is for {APPROVALS} requests and {PAGES} pages"),
@@ -174,7 +174,7 @@ mod tests {
         let goal = |value, others, is_fit| Goal { name: "", value, most: 1.0, shown: tenths, others, is_fit };
         assert_eq!(goal(1.0, 0.1, true).verdict(false), "met");
         assert_eq!(goal(1.1, 0.1, true).verdict(false), "missed");
-        assert_eq!(goal(1.0, 0.3, true).verdict(false), "not judged: other processes used 0.30 processors");
+        assert_eq!(goal(1.0, 0.3, true).verdict(false), "not judged: others used 0.30 processors");
         assert!(goal(1.0, 0.1, false).verdict(false).starts_with("not judged: the goal is for"));
         assert!(goal(1.0, 0.1, true).verdict(true).ends_with("a debug build"));
     }
