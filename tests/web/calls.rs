@@ -279,11 +279,11 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
 #[tokio::test]
 async fn a_rejected_question_is_told_to_the_model_with_the_reason() {
     let (harness, [runs]) = Harness::with_runs(["not-asked"]).await.unwrap();
-    let told = "Denied by a human: ask nobody";
+    let told = "Denied by a human: decide it yourself";
     let fields = json!({"allowedVerdicts": ["Respond", "Reject"]});
     let spec = with_questions(agent(&channel(), &json!([]), &[told]), &fields);
     let (page, asked) = asks(&harness, &runs, "rejected", spec).await;
-    page.fill(css("#reason"), "ask nobody").await.unwrap();
+    page.fill(css("#reason"), "decide it yourself").await.unwrap();
     page.click(role("button", "Reject")).await.unwrap();
     confirms(&page, "Reject", "the question of clerk").await;
     assert_eq!(runs.decision(&asked, "alice").await["verdict"], "Reject");

@@ -115,7 +115,7 @@ pub(crate) enum Performed {
 pub(crate) struct Attempts {
     /// The number of the next one, from 1.
     pub(crate) next: i32,
-    /// How many may follow it.
+    /// The number of attempts that may follow it.
     pub(crate) further: i32,
 }
 

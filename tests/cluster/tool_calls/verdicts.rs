@@ -240,12 +240,12 @@ async fn a_rejected_question_is_told_to_the_agent_with_the_reason_or_ends_the_ru
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"]});
     let story = Story::begin_with("not-asked", question(), json!({}), gate).await;
     let rejected =
-        story.says("bob", "reject", &story.asked("1").await, &["--reason", "ask nobody"]).await.ok().unwrap();
+        story.says("bob", "reject", &story.asked("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
     assert!(rejected.contains(" rejected"), "{rejected}");
-    story.ends_told("Denied by a human: ask nobody").await;
+    story.ends_told("Denied by a human: decide it yourself").await;
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"});
     let story = Story::begin_with("stopped", question(), json!({}), gate).await;
-    story.says("bob", "reject", &story.asked("1").await, &["--reason", "ask nobody"]).await.ok().unwrap();
+    story.says("bob", "reject", &story.asked("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Rejected);
     assert!(story.told().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What `signoff validate` looks at in a folder, what it leaves to others, and what it and `signoff plan` warn of.
+//! The files of a folder that `signoff validate` reads and those that it skips, and the warnings of `validate` and `plan`.
 //! They must not read anything but what the program prints.
 
 use std::fs;

@@ -76,7 +76,7 @@ fn hitl(how: usize) -> Value {
     })
 }
 
-/// What the policy says about its own gate.
+/// The `hitl` of the gate of the policy.
 fn of_policy(how: usize) -> Value {
     let boss = json!([{"kind": "User", "name": "boss"}]);
     match how {

@@ -86,14 +86,8 @@ pub(super) async fn decide<'a>(
     let shown = ReviewSubject::of(path, &error.message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let base = format!("{path}/.error");
-    let decided = loop {
-        let decided = gate::decide(run, &step_scope, asked, &base, &|_| Ok(Some(shown.clone()))).await?;
-        if !step.is_tool() || decided.verdict != Verdict::Retry || !decided.is_by_timeout() {
-            break decided;
-        }
-        // Only people say that a call is made once more.
-        verdict_or_end(run, &decided, &ASKS_AGAIN)?;
-    };
+    let again = step.is_tool().then_some(&ASKS_AGAIN[..]);
+    let decided = gate::decide_after(run, &step_scope, asked, &base, &shown, again).await?;
     // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
         return if is_never_told { Err(unknown()) } else { by_itself() };
@@ -117,7 +111,7 @@ pub(super) async fn decide<'a>(
     }
 }
 
-/// What an agent is told about a call after a Defer.
+/// The result of a call after a Defer.
 pub(super) fn not_now(outcome: &Outcome) -> String {
     format!("Not now. Try another approach: {}", outcome.guidance.as_deref().unwrap_or_default())
 }

@@ -50,6 +50,7 @@ impl DecidedGate {
         self.record.decision.is_none()
     }
 
+    /// Whether a deadline decided it.
     pub(crate) fn is_by_timeout(&self) -> bool {
         self.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout)
     }
@@ -101,6 +102,26 @@ pub(crate) async fn decide<'a>(
         };
         if let Some(verdict) = verdict {
             return Ok(DecidedGate { verdict, gate: step.name.clone(), record });
+        }
+    }
+}
+
+/// Asks at a gate after a step. `of_tool`: where it is the step of a tool, the verdicts by which its gate asks again. Only people say that
+/// a call is made once more, so a Retry by a timeout asks them again.
+pub(super) async fn decide_after<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    gate: &PlannedStep,
+    base: &str,
+    shown: &ReviewSubject,
+    of_tool: Option<&[Verdict]>,
+) -> Result<DecidedGate, EarlyEnd> {
+    loop {
+        let decided = decide(run, step_scope, gate, base, &|_| Ok(Some(shown.clone()))).await?;
+        let is_repeat = decided.verdict == Verdict::Retry && decided.is_by_timeout();
+        match of_tool.filter(|_| is_repeat) {
+            Some(again) => drop(verdict_or_end(run, &decided, again)?),
+            None => return Ok(decided),
         }
     }
 }

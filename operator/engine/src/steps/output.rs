@@ -206,14 +206,8 @@ async fn ask_about_answer<'a>(
     });
     let shown = ReviewSubject::of(path, &answer);
     let base = format!("{path}/.output");
-    let decided = loop {
-        let decided = gate::decide(run, &step_scope, gate, &base, &|_| Ok(Some(shown.clone()))).await?;
-        if !gate.is_tool() || decided.verdict != Verdict::Retry || !decided.is_by_timeout() {
-            break decided;
-        }
-        // Only people say that a call is made once more.
-        verdict_or_end(run, &decided, &ASKS_AGAIN)?;
-    };
+    let again = gate.is_tool().then_some(&ASKS_AGAIN[..]);
+    let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, again).await?;
     if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so no person accepted the invalid answer.
         return Ok(malformed(&problem.unwrap_or_default()));

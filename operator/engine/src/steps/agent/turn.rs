@@ -79,7 +79,7 @@ pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
     tools.iter().map(offer).collect()
 }
 
-/// What the model is told in the place of turns that do not fit its conversation.
+/// The message to the model in place of turns that do not fit its conversation.
 pub(super) fn left_out(turns: usize) -> Message {
     let note = format!(
         "[the oldest {turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]"

@@ -140,7 +140,7 @@ impl Handler for TerminalHandler {
         let reason = outcome.reason.as_deref().filter(|reason| !reason.contains("deadline"));
         let how = match (outcome.decided_by.is_empty(), reason) {
             (false, _) => format!(" by {}", one_line(&outcome.decided_by.join(", "), 300)),
-            // Such as that nobody is left who could decide.
+            // For example: no approver is left who could decide.
             (true, Some(reason)) => format!(": {}", one_line(reason, 500)),
             (true, None) => " by the deadline".to_owned(),
         };

@@ -9,7 +9,7 @@ use crate::{
     tests::test_run::{TestRun, decided, gate},
 };
 
-/// What follows from a verdict.
+/// The consequence of a verdict.
 #[derive(Debug, PartialEq)]
 enum Follows {
     /// The agent is told this in its second turn, and nothing runs again.
