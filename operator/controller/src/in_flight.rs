@@ -65,10 +65,11 @@ impl Runs {
         run.calls.facts(journal)
     }
 
-    /// Returns when the oldest result of a run ended that is not committed, if a further call of the run is in flight.
-    pub fn oldest_result(&self, name: &Name, uid: &str) -> Option<Moment> {
+    /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run follow those that
+    /// a transition took.
+    pub fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {
         let mut inner = self.lock();
-        inner.run(name, uid)?.calls.oldest_result()
+        inner.run(name, uid)?.calls.oldest_result(taken)
     }
 
     /// Whether the call is in flight, or its result is not committed.

@@ -65,10 +65,10 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Returns the bytes of the results that it adds, if all that it adds are ends of calls that can be lost at no harm: calls of
+    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can be lost at no harm: calls of
     /// tools that may be repeated, and that nobody was asked about. `None` if it adds anything else, or nothing.
     #[must_use]
-    pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<usize> {
+    pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<(usize, usize)> {
         let (before, now) = (stored.records(), self.journal.records());
         if self.end.is_some() || self.asks().next().is_some() || before.len() != now.len() {
             return None;
@@ -76,9 +76,9 @@ impl Transition {
         let mut changed =
             before.iter().zip(now).filter(|(before, now)| !before.phase.is_end() && before != now).peekable();
         changed.peek()?;
-        changed.try_fold(0, |bytes, (before, now)| {
+        changed.try_fold((0, 0), |(count, bytes), (before, now)| {
             let is_repeatable = before.phase == StepPhase::Started && is_repeatable_end(now, stored, plan);
-            is_repeatable.then(|| bytes + bytes_of(now))
+            is_repeatable.then(|| (count + 1, bytes + bytes_of(now)))
         })
     }
 
@@ -177,14 +177,15 @@ impl<T> CallsInFlight<T> {
         self.calls.retain(|_, handle| keep(handle));
     }
 
-    /// Returns when the oldest result ended that is not committed, if a further call is in flight.
+    /// Returns when the oldest result ended that is not committed, if the results of further calls follow: of calls in flight, or of calls
+    /// that have ended since a transition took `taken` results.
     #[must_use]
-    pub fn oldest_result(&self) -> Option<Moment> {
+    pub fn oldest_result(&self, taken: usize) -> Option<Moment> {
         let ends = self.results.values().filter_map(|fact| match fact {
             Fact::CallFinished { at, .. } => Some(*at),
             _ => None,
         });
-        ends.min().filter(|_| !self.calls.is_empty())
+        ends.min().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
     }
 
     /// Whether a result is not committed.

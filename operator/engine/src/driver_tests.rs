@@ -136,8 +136,8 @@ fn start_all(run: &mut TestRun) {
     run.commit();
 }
 
-/// Returns the bytes that the engine would let wait when these calls of the turn have ended with `text`.
-fn waiting_bytes(run: &TestRun, calls: &[&str], text: &str) -> Option<usize> {
+/// Returns the number and bytes of the results that the engine would let wait when these calls of the turn have ended with `text`.
+fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
     let end = |call: &&str| {
         let reply = Reply { response: json!(text), ..Reply::default() };
         let path = format!("handle/.turn-1/{call}");
@@ -152,16 +152,16 @@ fn waiting_bytes(run: &TestRun, calls: &[&str], text: &str) -> Option<usize> {
 #[test]
 fn the_end_of_a_call_that_can_be_repeated_can_wait_while_its_siblings_run() {
     let run = calling(&["read", "also", "write"]);
-    assert_eq!(waiting_bytes(&run, &[".call-1/read-it"], "found"), Some(5));
-    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some(4000));
-    assert_eq!(waiting_bytes(&run, &[], ""), None, "nothing ended");
+    assert_eq!(waiting(&run, &[".call-1/read-it"], "found"), Some((1, 5)));
+    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some((2, 4000)));
+    assert_eq!(waiting(&run, &[], ""), None, "nothing ended");
 }
 
 #[test]
 fn the_end_of_a_call_that_must_not_be_repeated_cannot_wait() {
     let run = calling(&["read", "write", "also"]);
-    assert_eq!(waiting_bytes(&run, &[".call-2/write-it"], "done"), None);
-    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
+    assert_eq!(waiting(&run, &[".call-2/write-it"], "done"), None);
+    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn the_end_of_a_call_that_people_approved_cannot_wait() {
     let mut run = calling(&["read", "asked"]);
     run.approve("handle/.turn-1/.call-2/.gate");
     start_all(&mut run);
-    assert_eq!(waiting_bytes(&run, &[".call-2/asked-it"], "done"), None);
-    assert_eq!(waiting_bytes(&run, &[".call-1/read-it"], "done"), Some(4));
+    assert_eq!(waiting(&run, &[".call-2/asked-it"], "done"), None);
+    assert_eq!(waiting(&run, &[".call-1/read-it"], "done"), Some((1, 4)));
 }
 
 #[test]
 fn an_end_after_which_something_starts_cannot_wait() {
     let run = calling(&["read", "also"]);
-    assert_eq!(waiting_bytes(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
+    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn the_end_of_a_step_that_is_no_call_of_an_agent_cannot_wait() {
 }
 
 #[test]
-fn the_oldest_result_is_known_while_a_call_is_in_flight() {
+fn the_oldest_result_is_known_while_further_results_follow() {
     let mut calls = CallsInFlight::<()>::default();
     let at = |seconds| crate::tests::test_run::start().after(std::time::Duration::from_secs(seconds));
     let key = |name: &str| (name.to_owned(), 1);
@@ -204,10 +204,11 @@ fn the_oldest_result_is_known_while_a_call_is_in_flight() {
         at: at(seconds),
     };
     ["a", "b", "c"].into_iter().for_each(|name| calls.start(key(name), ()));
-    assert_eq!(calls.oldest_result(), None);
+    assert_eq!(calls.oldest_result(0), None);
     calls.finish(key("b"), end("b", 7));
     calls.finish(key("a"), end("a", 9));
-    assert_eq!(calls.oldest_result(), Some(at(7)));
+    assert_eq!(calls.oldest_result(2), Some(at(7)));
     calls.finish(key("c"), end("c", 11));
-    assert_eq!(calls.oldest_result(), None, "nothing follows");
+    assert_eq!(calls.oldest_result(3), None, "nothing follows");
+    assert_eq!(calls.oldest_result(2), Some(at(7)), "the last one has ended since the others were taken");
 }

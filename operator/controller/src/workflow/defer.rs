@@ -1,5 +1,5 @@
 //! Decides whether the commit of a transition waits for the next one *(pure)*: it adds only ends of calls of an agent that may be
-//! repeated, and another call of the run is in flight, whose end is committed anyway.
+//! repeated, and the end of another call of the run follows, which is committed anyway.
 //!
 //! **Invariant:** never waits with the end of a call that must not be repeated, or that people were asked about.
 
@@ -28,8 +28,8 @@ pub(super) fn deferred_until(
     transition: &Transition,
     claims: &SlotClaims,
 ) -> Option<Moment> {
-    let bytes = transition.repeatable_ends(&seen.journal, plan)?;
-    let until = context.runs.oldest_result(&seen.name, &seen.uid)?.after(LONGEST);
+    let (taken, bytes) = transition.repeatable_ends(&seen.journal, plan)?;
+    let until = context.runs.oldest_result(&seen.name, &seen.uid, taken)?.after(LONGEST);
     let can_wait = bytes <= MOST_BYTES && claims.begin.is_empty() && seen.now < until && !context.is_draining();
     (can_wait && changes_only_journal(context, seen, plan, transition, claims)).then_some(until)
 }
