@@ -12,6 +12,7 @@ mod quorum;
 mod tally;
 mod votes;
 
+pub use deadline::DEADLINE_PASSED;
 pub use guard_epoch::{changed, rests_on_request, superseded};
 pub use tally::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
 

@@ -65,8 +65,8 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can be lost at no harm: calls of
-    /// tools that may be repeated, and that nobody was asked about. `None` if it adds anything else, or nothing.
+    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can be lost at no harm:
+    /// calls of tools that may be repeated, and about which no gate asked. `None` if it adds anything else, or nothing.
     #[must_use]
     pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<(usize, usize)> {
         let (before, now) = (stored.records(), self.journal.records());

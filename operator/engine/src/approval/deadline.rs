@@ -18,6 +18,9 @@ use super::{
 };
 use crate::gate::decision;
 
+/// The reason of an outcome after its deadline; another one says why no decision could be reached before it.
+pub const DEADLINE_PASSED: &str = "the deadline passed";
+
 impl Tally<'_> {
     /// The deadline in force.
     pub(super) fn deadline(&self) -> Moment {
@@ -40,7 +43,7 @@ impl Tally<'_> {
     }
 
     pub(super) fn on_deadline(&mut self) {
-        self.apply_timeout(self.action(), "the deadline passed");
+        self.apply_timeout(self.action(), DEADLINE_PASSED);
     }
 
     /// Applies the timeout action, because the deadline has passed or no quorum can be reached any more.

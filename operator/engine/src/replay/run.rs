@@ -68,11 +68,6 @@ impl From<LanguageError> for RenderError {
 }
 
 impl<'a> Run<'a> {
-    /// The turns with calls of the run, and its rejections.
-    pub(crate) fn call_history(&self) -> &CallHistory {
-        self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
-    }
-
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
         let state = RefCell::new(TransitionState::new(journal, control.values));
         Self {
@@ -87,6 +82,11 @@ impl<'a> Run<'a> {
             settled: RefCell::default(),
             agent_turns: RefCell::default(),
         }
+    }
+
+    /// The turns with calls of the run, and its rejections.
+    pub(crate) fn call_history(&self) -> &CallHistory {
+        self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
     }
 
     /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.

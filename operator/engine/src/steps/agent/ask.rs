@@ -153,7 +153,8 @@ pub(super) async fn decide_once<'a>(
     let decided = match decide(run, scope, step, base, subject).await {
         Err(EarlyEnd::Failed(why)) => {
             // Without the name of the gate: which of several asks for all of them depends on the policies of now.
-            return Ok(Err(not_asked(why.split_once(": ").map_or(why.as_str(), |(_, why)| why))));
+            let named = format!("gate {}: ", step.name);
+            return Ok(Err(not_asked(why.strip_prefix(&named).unwrap_or(&why))));
         }
         decided => decided?,
     };

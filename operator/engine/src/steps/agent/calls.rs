@@ -250,12 +250,7 @@ fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
             let limits = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits);
             limits.and_then(|limits| limits.calls).unwrap_or(CALLS)
         };
-        let limit = match run.plan.step_of(step).map(|step| &step.action) {
-            Some(Action::Agent(agent)) => limit(&agent.agent),
-            Some(_) => return None,
-            // All agents revise at one place.
-            None => run.plan.revising_agents(step).map(limit).min()?,
-        };
+        let limit = agents_at(run, step).into_iter().map(limit).min()?;
         // The calls of the turn itself are counted by their place.
         Some((limit, run.call_history().calls_within(step, seen - 1)))
     };
@@ -267,17 +262,21 @@ fn steps_around(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end))
 }
 
+/// The agent of a step, or the agents that revise at a place: all of them do it at one.
+fn agents_at<'r>(run: &'r Run<'_>, step: &str) -> Vec<&'r str> {
+    match run.plan.step_of(step).map(|step| &step.action) {
+        Some(Action::Agent(agent)) => vec![&agent.agent],
+        Some(_) => Vec::new(),
+        None => run.plan.revising_agents(step).collect(),
+    }
+}
+
 /// The agents around a call, the outermost first: the last makes the call.
 fn agents_around(run: &Run<'_>, turn: &TurnSite<'_, '_>) -> Vec<String> {
     let mut outer: Vec<&str> = steps_around(&turn.path).collect();
     outer.pop();
-    let agents_at = |step: &str| match run.plan.step_of(step).map(|step| &step.action) {
-        Some(Action::Agent(agent)) => vec![agent.agent.clone()],
-        Some(_) => Vec::new(),
-        // All agents revise at one place.
-        None => run.plan.revising_agents(step).map(str::to_owned).collect(),
-    };
-    outer.into_iter().flat_map(agents_at).chain([turn.agent.to_owned()]).collect()
+    let outer = outer.into_iter().flat_map(|step| agents_at(run, step));
+    outer.chain([turn.agent]).map(str::to_owned).collect()
 }
 
 /// Makes one call: it is checked, asked about and run, and all of that once more where people changed its arguments or said that it

@@ -11,6 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_cli::{sanitize::one_line, terminal};
+use signoff_engine::approval::DEADLINE_PASSED;
 use signoff_local::{Event, GateQuestion, Handler, barred};
 use tokio::sync::Mutex as Turns;
 
@@ -137,7 +138,7 @@ impl Handler for TerminalHandler {
 
     fn resumed(&self, approval: &Approval) {
         let Some(outcome) = approval.status.as_ref().and_then(|status| status.outcome.as_ref()) else { return };
-        let reason = outcome.reason.as_deref().filter(|reason| !reason.contains("deadline"));
+        let reason = outcome.reason.as_deref().filter(|reason| *reason != DEADLINE_PASSED);
         let how = match (outcome.decided_by.is_empty(), reason) {
             (false, _) => format!(" by {}", one_line(&outcome.decided_by.join(", "), 300)),
             // For example: no approver is left who could decide.
