@@ -18,7 +18,7 @@ use std::{rc::Rc, time::Duration};
 
 use signoff_api::{
     Digest, Moment, Verdict,
-    journal::{StepKind, StepPhase, StepRecord},
+    journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
 };
 
 use crate::{
@@ -308,14 +308,16 @@ fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
     is_meant && step.retry.covers(record)
 }
 
-/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway (502, 504)
-/// does not know what the server behind it did, and a status below 400 says that it was done.
+/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway does not know
+/// what the server behind it did (of 502 and 504, records of earlier versions do not say so), and a status below 400 says
+/// that it was done.
 fn is_failure_certain(record: &StepRecord) -> bool {
     if !matches!(record.kind, StepKind::Agent | StepKind::Http) {
         return true;
     }
     let status = record.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
-    status.is_some_and(|status| status >= 400 && !matches!(status, 502 | 504))
+    let is_gateway = |status| matches!(status, 502 | 504) || record.facts.contains_key(FACT_UNKNOWN);
+    status.is_some_and(|status| status >= 400 && !is_gateway(status))
 }
 
 /// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates

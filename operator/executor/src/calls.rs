@@ -7,7 +7,12 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use serde_json::json;
-use signoff_api::{Moment, journal::FACT_CALLS, turn::TurnCalls, workflow::Provider};
+use signoff_api::{
+    Moment,
+    journal::{FACT_CALLS, FACT_UNKNOWN},
+    turn::TurnCalls,
+    workflow::Provider,
+};
 use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
@@ -173,6 +178,7 @@ impl From<TurnReply> for Reply {
 }
 
 fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
+    let is_known = error.outcome_known();
     let (class, status) = match error.class {
         ErrorClass::Invalid => ("Invalid", None),
         ErrorClass::Refused => ("Refused", None),
@@ -184,12 +190,14 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
         ErrorClass::Status(status) => ("Status", Some(status)),
         ErrorClass::Protocol => ("Protocol", None),
     };
+    let unknown = (!is_known).then(|| (FACT_UNKNOWN.to_owned(), "true".to_owned()));
+    let status = status.map(|status: u16| ("statusCode".to_owned(), status.to_string()));
     Failure {
         class: class.to_owned(),
         retryable: error.retryable(idempotent),
-        unknown: !idempotent && !error.outcome_known(),
+        unknown: !idempotent && !is_known,
         not_before: error.retry_after.map(|pause| now.after(pause)),
-        facts: status.map(|status: u16| ("statusCode".to_owned(), status.to_string())).into_iter().collect(),
+        facts: status.into_iter().chain(unknown).collect(),
         log: None,
         message: error.message,
     }

@@ -75,12 +75,13 @@ impl CallError {
     ///
     /// An idempotent call is repeated unless repeating cannot help: a wrong or refused request, an
     /// answer over the limit, and every 4xx but 408 and 429. Any other call is repeated only where
-    /// the server certainly did nothing: never reached, 429 or 503.
+    /// the server certainly did nothing: never reached, 429, or 503 with `Retry-After`.
     #[must_use]
     pub fn retryable(&self, idempotent: bool) -> bool {
         match self.class {
             ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::TooLarge | ErrorClass::Auth => false,
-            ErrorClass::RateLimited | ErrorClass::Status(503) => true,
+            ErrorClass::RateLimited => true,
+            ErrorClass::Status(503) => idempotent || self.retry_after.is_some(),
             ErrorClass::Status(status) => idempotent && (status == 408 || !(400..500).contains(&status)),
             ErrorClass::Unreachable | ErrorClass::Timeout | ErrorClass::Protocol => idempotent || !self.sent,
         }
@@ -89,12 +90,14 @@ impl CallError {
     /// Whether it is known if the call took effect.
     ///
     /// `false` when the call broke or timed out after it may have been sent, and when a gateway
-    /// (502, 504) lost the server behind it. A call with effects must then never be repeated in
-    /// silence.
+    /// (502, 504, 520 to 530, 599) lost the server behind it. So may have a gateway that answers 503
+    /// without `Retry-After`: a service mesh says so of a connection that broke. A call with effects
+    /// must then never be repeated in silence.
     #[must_use]
     pub fn outcome_known(&self) -> bool {
         match self.class {
-            ErrorClass::Timeout | ErrorClass::Protocol | ErrorClass::Status(502 | 504) => !self.sent,
+            ErrorClass::Timeout | ErrorClass::Protocol | ErrorClass::Status(502 | 504 | 520..=530 | 599) => !self.sent,
+            ErrorClass::Status(503) => !self.sent || self.retry_after.is_some(),
             _ => true,
         }
     }
@@ -150,17 +153,19 @@ mod tests {
             assert!(!after_sending(class).retryable(false), "{class:?}");
             assert!(before_sending(class).retryable(false), "{class:?}");
         }
-        for status in [408, 500, 502, 504] {
+        for status in [408, 500, 502, 503, 504, 524] {
             assert!(!after_sending(ErrorClass::Status(status)).retryable(false), "{status}");
         }
         assert!(before_sending(ErrorClass::Unreachable).retryable(false));
         assert!(after_sending(ErrorClass::RateLimited).retryable(false));
-        assert!(after_sending(ErrorClass::Status(503)).retryable(false));
+        let busy = CallError { retry_after: Some(Duration::from_secs(1)), ..after_sending(ErrorClass::Status(503)) };
+        assert!(busy.retryable(false) && busy.outcome_known());
     }
 
     #[test]
     fn the_outcome_is_unknown_once_a_sent_call_lost_its_answer() {
-        for class in [ErrorClass::Timeout, ErrorClass::Protocol, ErrorClass::Status(502), ErrorClass::Status(504)] {
+        let gateway = [502, 503, 504, 520, 524, 530, 599].map(ErrorClass::Status);
+        for class in [ErrorClass::Timeout, ErrorClass::Protocol].into_iter().chain(gateway) {
             assert!(!after_sending(class).outcome_known(), "{class:?}");
         }
         for class in [ErrorClass::Auth, ErrorClass::RateLimited, ErrorClass::Status(500), ErrorClass::TooLarge] {

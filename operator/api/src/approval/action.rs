@@ -45,7 +45,8 @@ pub struct Action {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub siblings: Vec<SiblingCall>,
-    /// The calls that the run made before this turn, the newest last: the tool and the outcome of each.
+    /// What the run did before, the newest last: the tool and the outcome of each call before this turn, then who changed this
+    /// call, and how its last attempt ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]

@@ -61,13 +61,22 @@ pub(super) fn write(step: Value, gates: Value) -> Value {
 #[test]
 fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
     let step = json!({"http": {"method": "PUT", "url": "https://a.org/", "expect": {"status": [299]}}, "retry": {"limit": 20}});
-    for (status, is_known) in
-        [("200", false), ("302", false), ("502", false), ("504", false), ("503", true), ("429", true)]
-    {
+    let unknown = ("unknown", "true");
+    for (status, further, is_known) in [
+        ("200", None, false),
+        ("302", None, false),
+        ("502", None, false),
+        ("504", None, false),
+        ("503", Some(unknown), false),
+        ("524", Some(unknown), false),
+        ("503", None, true),
+        ("429", None, true),
+    ] {
         let policies = release(json!(["http"]));
         let mut run = PolicyRun::of(&policies, pay(step.clone(), json!([])));
         run.decide(&policies, "release-pay", Verdict::Approve);
-        run.fails_with(&policies, 1, (true, false), &[("statusCode", status)]);
+        let facts: Vec<_> = [("statusCode", status)].into_iter().chain(further).collect();
+        run.fails_with(&policies, 1, (true, false), &facts);
         let asked = run.journal.records().iter().any(|record| record.path == "release-pay#2");
         assert_eq!(asked, !is_known, "after {status}");
     }

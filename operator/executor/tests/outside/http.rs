@@ -140,7 +140,10 @@ async fn a_status_becomes_a_class_with_the_servers_reason_on_one_line() {
     assert_eq!(failing("401 Unauthorized", "").await.class, ErrorClass::Auth);
     assert_eq!(failing("403 Forbidden", "").await.class, ErrorClass::Auth);
     assert_eq!(failing("404 Not Found", "").await.class, ErrorClass::Status(404));
-    assert!(!failing("504 Gateway Timeout", "").await.outcome_known());
+    for gateway in ["504 Gateway Timeout", "503 Service Unavailable", "524 A Timeout Occurred"] {
+        let lost = failing(gateway, "").await;
+        assert!(!lost.outcome_known() && !lost.retryable(false) && lost.retryable(true), "{lost}");
+    }
     let busy = failing("503 Service Unavailable", "retry-after: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
     assert_eq!(busy.retry_after, Some(Duration::ZERO));
     assert!(busy.retryable(false));

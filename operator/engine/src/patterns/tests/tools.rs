@@ -178,6 +178,7 @@ fn edited_arguments_are_asked_about_again_and_their_author_is_no_approver() {
     let again = run.asked(&format!("{GATE}#2")).request.clone();
     assert_eq!(again.excluded, ["alice"]);
     assert_eq!(again.reviews.unwrap().response, r#"{"amount":42}"#);
+    assert_eq!(again.action.unwrap().done, [r#"this call, changed by alice; before: {"amount":420}"#]);
     run.approve(&format!("{GATE}#2"));
     run.reply(PAY, 1, "paid");
     let told = result(&run, "handle/.turn-2", "c1");

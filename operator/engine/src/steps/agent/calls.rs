@@ -290,7 +290,7 @@ async fn call_tool<'a>(
     mut arguments: Arguments,
 ) -> Result<Answered, EarlyEnd> {
     let result = |text: String| Ok(Answered::Result(text));
-    let (mut editors, mut note, mut is_escalated) = (Vec::new(), String::new(), false);
+    let (mut editors, mut edited, mut note, mut is_escalated) = (Vec::new(), None, String::new(), false);
     let mut attempts = Attempts::first(&tool.step);
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
@@ -305,7 +305,7 @@ async fn call_tool<'a>(
             return result(why);
         }
         let scope = scope(run, turn, tool, &path, &arguments);
-        let site = ToolCallSite { tool, path: path.clone(), scope, seen: turn.seen, attempts };
+        let site = ToolCallSite { tool, path: path.clone(), scope, seen: turn.seen, attempts, edited: edited.clone() };
         let part = || Part::step(&check, 1);
         let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
             Ok(proposal) => proposal,
@@ -322,9 +322,10 @@ async fn call_tool<'a>(
         match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
             PeopleSaid::Approved => {}
             PeopleSaid::Answered(answered) => return Ok(answered),
-            PeopleSaid::Edited(edited, by) => {
-                note = format!("A human changed the arguments. This ran: {}\n", edited.text());
-                arguments = edited;
+            PeopleSaid::Edited(new, by) => {
+                note = format!("A human changed the arguments. This ran: {}\n", new.text());
+                edited = Some(format!("this call, changed by {}; before: {}", by.join(", "), arguments.text()));
+                arguments = new;
                 editors.extend(by);
                 continue;
             }

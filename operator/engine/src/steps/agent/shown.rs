@@ -22,8 +22,10 @@ use crate::{
 
 /// The most bytes of the schema by which an edit of arguments is checked; with a longer one they cannot be edited.
 const MOST_SCHEMA: usize = 16 * 1024;
-/// The most earlier calls that are listed.
+/// The most lines about what the run did before.
 const MOST_DONE: usize = 16;
+/// The most bytes of such a line.
+const LINE: usize = 250;
 
 /// The review of a call. `at`: its place in the turn.
 pub(super) fn call<'a>(
@@ -54,7 +56,7 @@ pub(super) fn call<'a>(
         attempts: Some(site.attempts.further + 1),
         gates: gates.collect(),
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
-        done: done(run, site.seen).into_iter().chain(last_attempt(run, site)).collect(),
+        done: done(run, site),
     };
     let call = CallReview {
         action,
@@ -87,7 +89,7 @@ fn last_attempt(run: &Run<'_>, site: &ToolCallSite<'_>) -> Option<String> {
     let state = run.state.borrow();
     let record = state.journal.get(&format!("{}/{}", site.path, site.tool.step.name), last)?;
     let why = record.error.as_ref().map(|error| format!(": {}: {}", error.class, error.message)).unwrap_or_default();
-    Some(text::display(&format!("this call, attempt {last}: {}{why}", record.phase.name()), 250))
+    Some(text::display(&format!("this call, attempt {last}: {}{why}", record.phase.name()), LINE))
 }
 
 /// The review of a call at the gate that asks whether its tool goes on after rejections.
@@ -148,8 +150,17 @@ fn own_words(says: &str) -> Option<String> {
     (!says.trim().is_empty()).then(|| text::first(says.trim(), 4096).to_owned())
 }
 
+/// Returns what the run did before, the newest last: the outcomes of its calls, who changed this one, and how its last attempt ended.
+fn done(run: &Run<'_>, site: &ToolCallSite<'_>) -> Vec<String> {
+    let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
+    let of_this_call = edited.into_iter().chain(last_attempt(run, site));
+    let mut lines: Vec<_> = earlier_calls(run, site.seen).into_iter().chain(of_this_call).collect();
+    lines.drain(..lines.len().saturating_sub(MOST_DONE));
+    lines
+}
+
 /// Returns the outcomes of the calls that the run made before, the newest last.
-fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
+fn earlier_calls(run: &Run<'_>, seen: i64) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
     let end = |record: &StepRecord| match record.calls_tools() {
@@ -159,9 +170,7 @@ fn done(run: &Run<'_>, seen: i64) -> Vec<String> {
     let ended = state.journal.records().iter().filter_map(|record| Some((end(record)?, record)));
     let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seen).collect();
     ended.sort_by_key(|(end, _)| *end);
-    let mut lines: Vec<_> = ended.into_iter().filter_map(|(_, record)| line(run, record)).collect();
-    lines.drain(..lines.len().saturating_sub(MOST_DONE));
-    lines
+    ended.into_iter().filter_map(|(_, record)| line(run, record)).collect()
 }
 
 /// Returns the tool and the outcome of a call, or the tool and the decision by which it did not run.
@@ -179,7 +188,7 @@ fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
         }
         _ => format!("{}: {}", tool_of(run, name)?, record.phase.name()),
     };
-    Some(text::display(&what, 250))
+    Some(text::display(&what, LINE))
 }
 
 /// Returns the tool that runs a step, or the tools if there are several.

@@ -33,6 +33,8 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) seen: i64,
     /// Those that its gates are asked about.
     pub(super) attempts: Attempts,
+    /// Who changed its arguments last, and what they were before, if people changed them.
+    pub(super) edited: Option<String>,
 }
 
 /// A rendered call, for which people are asked.

@@ -37,12 +37,34 @@ fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
     assert_eq!(again.done.last().unwrap(), "this call, attempt 1: Failed: Timeout: no answer");
 }
 
-/// A run in which a tool was called whose step may be repeated, behind a gate.
-fn with_retries(limit: i32, gate: serde_json::Value) -> TestRun {
+#[test]
+fn a_request_lists_no_more_than_the_api_takes_and_keeps_the_newest() {
+    let mut run = TestRun::of(repeatable(2, money()));
+    let earlier: Vec<_> = (0..20).map(|at| (format!("c{at}"), format!(r#"{{"name":"{at}"}}"#))).collect();
+    let earlier: Vec<_> = earlier.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
+    turn(&mut run, "handle", &earlier);
+    turn(&mut run, "handle/.turn-2", &[("d1", "refund", r#"{"amount":420}"#)]);
+    let (gate, pay) = ("handle/.turn-2/.call-1/.gate", "handle/.turn-2/.call-1/pay");
+    run.modify(gate, json!({"arguments": {"amount": 42}}));
+    run.approve(&format!("{gate}#2"));
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: pay.into(), attempt: 1, result: Err(no_answer()), at }]);
+    let done = run.asked(&format!("{gate}#3")).request.action.clone().unwrap().done;
+    assert_eq!((done.len(), done.last().unwrap().as_str()), (16, "this call, attempt 1: Failed: Timeout: no answer"));
+    assert_eq!(done[14], r#"this call, changed by alice; before: {"amount":420}"#);
+}
+
+/// A Workflow with a tool whose step may be repeated, behind a gate.
+fn repeatable(limit: i32, gate: serde_json::Value) -> serde_json::Value {
     let mut spec = spec(gates(json!([gate])));
     spec["steps"][2]["retry"] = json!({"limit": limit});
     spec["steps"][2]["http"]["idempotent"] = json!(true);
-    let mut run = TestRun::of(spec);
+    spec
+}
+
+/// A run in which this tool was called.
+fn with_retries(limit: i32, gate: serde_json::Value) -> TestRun {
+    let mut run = TestRun::of(repeatable(limit, gate));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run
 }
