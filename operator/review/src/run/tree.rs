@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use signoff_api::{
     Approval, Moment, Workflow, WorkflowStatus,
+    approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
 
@@ -58,6 +59,7 @@ struct Placed {
 pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Node> {
     let empty = WorkflowStatus::default();
     let status = workflow.status.as_ref().unwrap_or(&empty);
+    let unbegun_state = if status.phase.is_end() { State::NotRun } else { State::Pending };
     let mut rows: Vec<Placed> = Vec::new();
     for records in activities(status) {
         let Some((latest, earlier)) = records.split_last() else { continue };
@@ -73,15 +75,18 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
             };
             rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
         }
+        for call in turn::paths_of_calls(latest) {
+            let seq = latest.done.unwrap_or(latest.seq);
+            add(&mut rows, &call, seq, Node { kind: CALL, ..unbegun(&call, unbegun_state) });
+        }
     }
     let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
-    let state = if status.phase.is_end() { State::NotRun } else { State::Pending };
     for step in planned(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
         add(
             &mut rows,
             &step.path,
             i64::MAX,
-            Node { kind: step.kind, details: step.details, ..unbegun(&step.path, state) },
+            Node { kind: step.kind, details: step.details, ..unbegun(&step.path, unbegun_state) },
         );
     }
     let mut roots = take_children(&rows, None);
@@ -217,6 +222,10 @@ fn summarize(node: &mut Node, has_ended: bool) {
         (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
             State::Record(StepPhase::Started)
         }
+        // Where no step ran, the verdict says what became of a call.
+        (None, Some(last), _) if node.kind == CALL && last.state != State::Decided(ApprovalPhase::Approved) => {
+            last.state
+        }
         (None, Some(last), _) if last.state.is_uneventful() => State::Record(StepPhase::Succeeded),
         (None, Some(last), _) => last.state,
         (None, None, Some(next)) => next.state,
@@ -253,13 +262,17 @@ fn open(node: &Node) -> Option<State> {
     open.into_iter().find(|open| node.children.iter().any(|child| child.state == *open))
 }
 
-/// Says at each call which tool the model named.
+/// Says at each call which tool the model named, and whether it was refused before it began.
 fn name_calls(node: &mut Node, status: &WorkflowStatus) {
     if node.kind == CALL
         && let Some((turn, number)) = turn_of(&node.path)
-        && let Some(call) = turn::calls_at(&status.steps, turn).into_iter().nth(number.saturating_sub(1) as usize)
     {
-        node.details.push(format!("calls {}", one_line(&call.tool, 64)));
+        let call = turn::calls_at(&status.steps, turn).into_iter().nth(number.saturating_sub(1) as usize);
+        node.details.extend(call.map(|call| format!("calls {}", one_line(&call.tool, 64))));
+        if node.children.is_empty() && turn::is_answered(&status.steps, turn) {
+            node.state = State::NotRun;
+            node.details.push("refused before it began; the agent was told why".to_owned());
+        }
     }
     node.children.iter_mut().for_each(|child| name_calls(child, status));
 }

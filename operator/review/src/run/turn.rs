@@ -9,6 +9,8 @@ use signoff_api::{
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 
+use super::tree::base;
+
 /// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that cannot be read,
 /// has no calls here.
 pub fn of(record: &StepRecord) -> Option<TurnCalls> {
@@ -33,6 +35,27 @@ pub fn lines(turn: &TurnCalls) -> String {
     let mut lines: Vec<_> = turn.calls.iter().enumerate().map(line).collect();
     lines.extend(turn.truncated.then(|| "The answer was cut: none of its calls ran.".to_owned()));
     lines.join("\n")
+}
+
+/// Returns the paths of the calls of a turn, as rows have them; none where it called no tools.
+pub fn paths_of_calls(record: &StepRecord) -> impl Iterator<Item = String> {
+    let path = base(&record.path);
+    let turn = if number(&path).is_some() { path } else { format!("{path}/.turn-1") };
+    let calls = of(record).map_or(0, |turn| turn.calls.len());
+    (1..=calls).map(move |at| format!("{turn}/.call-{at}"))
+}
+
+/// Whether the turn that reads the results of a turn has begun.
+pub fn is_answered(records: &[StepRecord], turn: &str) -> bool {
+    let Some((agent, number)) = number(turn) else { return false };
+    let next = format!("{agent}/.turn-{}", number + 1);
+    records.iter().any(|record| base(&record.path) == next)
+}
+
+/// Returns the agent and the number of a turn.
+fn number(path: &str) -> Option<(&str, u32)> {
+    let (agent, number) = path.rsplit_once("/.turn-")?;
+    Some((agent, number.parse().ok()?))
 }
 
 /// Returns the calls of the latest attempt at a turn; the first turn is the record of the agent itself.
