@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Map, Value};
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
 use signoff_expr::{Known, Members, Reference, check};
 
@@ -35,6 +36,21 @@ pub(super) const RECORD: [&str; 16] = [
 /// The fields of the newest decision in templates.
 const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
+
+/// What a JSON Schema may say of an object beside its `properties`.
+const BESIDE_PROPERTIES: [&str; 10] =
+    ["$ref", "$dynamicRef", "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"];
+
+/// Returns the names that the arguments of a tool have: the properties of its schema where these are all that it describes.
+pub(super) fn members(schema: &Map<String, Value>) -> Members {
+    let is_closed = schema.get("additionalProperties").is_none_or(|more| *more == Value::Bool(false));
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Members::Open };
+    if !is_closed || BESIDE_PROPERTIES.iter().any(|key| schema.contains_key(*key)) {
+        return Members::Open;
+    }
+    let shape = |property: &Value| property.as_object().map_or(Members::Open, members);
+    Members::shapes(properties.iter().map(|(name, property)| (name.clone(), shape(property))))
+}
 
 impl Validator<'_> {
     /// The names that exist everywhere.

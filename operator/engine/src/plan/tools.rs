@@ -18,6 +18,7 @@ use signoff_expr::{Condition, Known, Members};
 use super::{
     Action, PlannedStep, Validator,
     planned_step::CALL,
+    references,
     step::{PlanContext, StepContext},
 };
 
@@ -237,7 +238,11 @@ impl Validator<'_> {
                 format!("the step runs only as the tool {}: leave dependsOn out", tool.name),
             );
         }
-        let known = everywhere.clone().with("args", Members::Open);
+        // A step of several tools may read what only some of them have.
+        let is_alike = |other: &Tool| other.step != tool.step || other.parameters == tool.parameters;
+        let is_alike = plan.spec.tools.iter().all(is_alike);
+        let arguments = if is_alike { references::members(&parameters.0) } else { Members::Open };
+        let known = everywhere.clone().with("args", arguments);
         let mut planned = self.step(step, &StepContext::new(plan, &at, CALL, known))?;
         // Gates of policies stand beneath each call.
         for gate in &mut planned.policy_gates {
