@@ -9,6 +9,8 @@ pub(crate) mod presets;
 pub(crate) mod question;
 pub(crate) mod rule;
 
+use std::time::Duration;
+
 use signoff_api::{
     WorkflowSpec,
     tool::Tool,
@@ -20,6 +22,9 @@ use rule::CallRule;
 
 pub use names::is_built_in;
 pub use question::NOTICE as QUESTION_NOTICE;
+
+/// The timeout of a gate in front of tools that has none, where the operator's default is not shorter.
+pub const GATE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Returns the tools that an agent may call: those of the spec in their order, then the built-in ones.
 #[must_use]

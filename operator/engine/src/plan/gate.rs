@@ -23,10 +23,8 @@ use crate::{
     },
     policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
+    tools,
 };
-
-/// The timeout of a gate in front of a call of a tool without one.
-const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Validator<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
@@ -283,7 +281,7 @@ impl Validator<'_> {
     /// The timeout of a gate without one. An agent that waits for a call is in the middle of its work, so people have less time there.
     fn usual_timeout(&self, subject: &GateSubject) -> Duration {
         let usual = self.settings.default_gate_timeout;
-        if matches!(subject, GateSubject::Call(_)) { usual.min(CALL_TIMEOUT) } else { usual }
+        if matches!(subject, GateSubject::Call(_)) { usual.min(tools::GATE_TIMEOUT) } else { usual }
     }
 
     fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {

@@ -2,14 +2,18 @@
 //!
 //! It must not let through anything of a file that moves a cursor, colours or hides.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use signoff_expr::text::display;
 
 use super::{AgentTools, Asked, Flow, Gate, Step};
 
 pub(super) fn text(flow: &Flow) -> String {
-    let mut text = format!("Workflow {}: {}, {} steps\n", shown(&flow.name), flow.pattern, flow.steps.len());
+    let steps = match flow.steps.len() {
+        1 => "1 step".to_owned(),
+        many => format!("{many} steps"),
+    };
+    let mut text = format!("Workflow {}: {}, {steps}\n", shown(&flow.name), flow.pattern);
     if !flow.inputs.is_empty() {
         text += "\nInputs\n";
     }
@@ -26,6 +30,7 @@ pub(super) fn text(flow: &Flow) -> String {
         paragraph(&mut text, at + 1, step, flow);
     }
     flow.agents.iter().for_each(|agent| tools(&mut text, agent));
+    gates_of_tools(&mut text, flow);
     let _ = match &flow.result {
         Some(result) => writeln!(text, "\nResult: {}", shown(result)),
         None => writeln!(text, "\nResult: the last response"),
@@ -95,6 +100,21 @@ fn tools(text: &mut String, agent: &AgentTools) {
         }
         if tool.gates.is_empty() {
             let _ = writeln!(text, "    no gate of this Workflow asks");
+        }
+    }
+}
+
+/// Whom each gate in front of tools asks, and until when.
+fn gates_of_tools(text: &mut String, flow: &Flow) {
+    let tools = flow.agents.iter().flat_map(|agent| &agent.tools);
+    let gates: BTreeMap<_, _> = tools.flat_map(|tool| &tool.gates).map(|gate| (&gate.name, &gate.gate)).collect();
+    if !gates.is_empty() {
+        *text += "\nGates of tools\n";
+    }
+    for (name, gate) in gates {
+        let _ = writeln!(text, "  {}", shown(name));
+        for line in asked(gate) {
+            let _ = writeln!(text, "    {line}");
         }
     }
 }

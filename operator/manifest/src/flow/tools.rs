@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use signoff_api::{
-    WorkflowSpec,
+    Span, WorkflowSpec,
     tool::{Effects, Tool},
     workflow::{Agent, Gate, SpecGateType},
 };
@@ -55,6 +55,8 @@ pub struct AskingGate {
     /// The condition under which the gate asks; always where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
+    /// Whom it asks, and until when.
+    pub gate: super::Gate,
 }
 
 /// Returns the agents that may call tools.
@@ -106,7 +108,11 @@ fn shown(gate: &Gate) -> AskingGate {
         Some(preset) => format!("preset {}", name(serde_json::to_value(preset)).unwrap_or_default()),
         None => name(serde_json::to_value(gate.type_)).unwrap_or_default(),
     };
-    AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone() }
+    let mut asks = super::Gate::of(&gate.hitl);
+    if !matches!(gate.type_, Some(SpecGateType::Question | SpecGateType::StepStart)) {
+        asks.after.get_or_insert_with(|| Span::from(tools::GATE_TIMEOUT).to_string());
+    }
+    AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone(), gate: asks }
 }
 
 #[cfg(test)]
@@ -207,6 +213,14 @@ Tools of agent clerk (at most 5 turns)
     gate guard (preset minimal) asks
   ask-human: asks people
     no gate of this Workflow asks
+
+Gates of tools
+  guard
+    1 of group g
+    after 5m: Reject
+  money
+    1 of group g
+    after 5m: Reject
 ";
         assert!(flow.to_text().contains(expected), "{}", flow.to_text());
     }
