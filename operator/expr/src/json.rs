@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::budget;
+use super::{budget, text};
 
 /// The most bytes of a text that are searched.
 const SEARCHED: usize = 1 << 20;
@@ -19,6 +19,7 @@ const READ: usize = 4 << 20;
 ///
 /// Returns nothing if there is none in the first MiB, among the first 64 places that look like
 /// one or after 4 MiB were read at them, or if the [`budget`] is stopped. Nesting is bounded at 128.
+/// Its texts and keys are cleaned, so that conditions and schemas read what templates render.
 pub fn extract(text: &str) -> Option<Value> {
     extract_where(text, |_| true)
 }
@@ -28,7 +29,7 @@ pub fn extract(text: &str) -> Option<Value> {
 pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
     let text = &text[..floor_char_boundary(text, SEARCHED)];
     budget::charge(text.len()).ok()?;
-    if let Ok(whole) = serde_json::from_str::<Value>(text.trim())
+    if let Ok(whole) = serde_json::from_str::<Value>(text.trim()).map(text::clean_json)
         && accept(&whole)
     {
         return Some(whole);
@@ -70,7 +71,7 @@ fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value)
         let start = from + offset;
         // The deserializer reads one value and ignores what follows it, and knows about strings.
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let found = values.next();
+        let found = values.next().map(|value| value.map(text::clean_json));
         let read = match &found {
             Some(Err(error)) => offset_of(error, &text[start..]),
             _ => values.byte_offset(),
@@ -133,6 +134,13 @@ mod tests {
         let text = r#"See [1]. Answer: {"route": "billing"}"#;
         assert_eq!(extract(text), Some(json!([1])));
         assert_eq!(extract_where(text, |v| v.get("route").is_some()), Some(json!({"route": "billing"})));
+    }
+
+    #[test]
+    fn texts_and_keys_are_cleaned_before_anything_reads_them() {
+        let text = r#"so {"t\u007fo": ["mal\u0000lory", "e\u0301"]} it is"#;
+        assert_eq!(extract_where(text, |value| value.get("to").is_some()), Some(json!({"to": ["mallory", "é"]})));
+        assert_eq!(extract(r#""\u212aill""#), Some(json!("Kill")));
     }
 
     #[test]

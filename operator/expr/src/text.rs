@@ -3,6 +3,7 @@
 //! Nothing here interprets text. It must not decide what an answer means, and what [`display`]
 //! returns is for eyes only: it must never be stored, compared or hashed in place of the text.
 
+use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization;
 
 /// Text as the engine stores it: without control characters except tab, line feed and carriage
@@ -11,6 +12,20 @@ use unicode_normalization::UnicodeNormalization;
 /// Applying it twice changes nothing more.
 pub fn clean(text: &str) -> String {
     text.chars().filter(|&c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).nfc().collect()
+}
+
+/// JSON with all its texts and keys as [`clean`] makes them: escapes such as `\u007f` outlive the cleaning of JSON as a text.
+/// Of keys that become equal the last one stays.
+#[must_use]
+pub fn clean_json(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(items) => items.into_iter().map(clean_json).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (clean(&key), clean_json(value))).collect::<Map<_, _>>().into()
+        }
+        other => other,
+    }
 }
 
 /// The first part of a text, of at most so many bytes, cut between characters.

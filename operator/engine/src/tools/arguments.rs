@@ -1,6 +1,6 @@
 //! The arguments of a call: parsed once and strictly, then known by their canonical text.
 //!
-//! text of the model -> strict JSON -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the tool itself read the same bytes.
+//! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the tool itself read the same bytes.
 //!
 //! **Invariant:** two readers of `Arguments::text` cannot understand it differently: no duplicate key, no number that a double
 //! does not hold, no invalid Unicode.
@@ -10,7 +10,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use signoff_api::{Digest, digest::canonical, turn::RequestedArguments};
-use signoff_expr::text::display;
+use signoff_expr::text::{clean, display};
 
 /// The largest size of the arguments of a call, in bytes, as written and as canonical text.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = RequestedArguments::MAX_BYTES;
@@ -45,8 +45,8 @@ impl Arguments {
     /// # Errors
     /// One sentence for the model.
     pub(crate) fn of(value: Map<String, Value>) -> Result<Self, String> {
-        let bytes = canonical(&value).map_err(|why| format!("the arguments have no canonical JSON: {why}"))?;
-        let text = String::from_utf8(bytes).map_err(|why| format!("the arguments have no canonical JSON: {why}"))?;
+        let cleaned = read(&canonical_text(&value)?)?;
+        let text = canonical_text(&cleaned)?;
         // The value is read from the text that is digested and sent: `2.0` is `2` for gates and schemas too.
         Ok(Self { value: read(&text)?, text })
     }
@@ -67,7 +67,14 @@ impl Arguments {
     }
 }
 
-/// Reads one JSON object and nothing after it.
+fn canonical_text(value: &Map<String, Value>) -> Result<String, String> {
+    let problem = |why: String| format!("the arguments have no canonical JSON: {why}");
+    let bytes = canonical(value).map_err(|why| problem(why.to_string()))?;
+    String::from_utf8(bytes).map_err(|why| problem(why.to_string()))
+}
+
+/// Reads one JSON object and nothing after it. Its texts and keys are cleaned as templates clean what they render, so that gates and
+/// schemas read what is sent.
 fn read(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > MAX_ARGUMENTS_BYTES {
         return Err(format!("the arguments have {} bytes; the maximum is {MAX_ARGUMENTS_BYTES}", text.len()));
@@ -217,11 +224,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+        Ok(Value::String(clean(value)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut source: A) -> Result<Value, A::Error> {
@@ -241,6 +244,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         self.enter()?;
         let mut fields = Map::new();
         while let Some(key) = source.next_key::<String>()? {
+            let key = clean(&key);
             let dot = if self.0.steps.is_empty() { "" } else { "." };
             self.0.steps.push(format!("{dot}{}", display(&key, SHOWN_CHARS)));
             if fields.contains_key(&key) {

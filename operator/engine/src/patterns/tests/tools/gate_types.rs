@@ -152,6 +152,21 @@ mod custom {
     }
 
     #[test]
+    fn its_condition_and_the_schema_read_the_arguments_that_are_sent() {
+        let custom = of_type("custom", json!({"condition": "has(args.to) && args.to.contains('KILL')"}));
+        let mut spec = spec(gates(json!([custom])));
+        spec["tools"][1]["parameters"]["properties"]["to"] = json!({"type": "string", "not": {"pattern": "bob"}});
+        let mut run = TestRun::of(spec);
+        let hidden = r#"{"amount":1,"to":"\u212aI\u007fLL\u0000"}"#;
+        turn(&mut run, "handle", &[("c1", "refund", hidden), ("c2", "refund", r#"{"amount":1,"to":"b\u0085ob"}"#)]);
+        assert_eq!((run.open(), run.calls()), (vec![GATE.to_owned()], Vec::new()));
+        assert_eq!(run.asked(GATE).request.reviews.clone().unwrap().response, r#"{"amount":1,"to":"KILL"}"#);
+        run.decide(GATE, decided(signoff_api::Verdict::Skip));
+        let refused = super::super::result(&run, "handle/.turn-2", "c2");
+        assert!(refused.starts_with("Error: the arguments do not fit the tool refund: /to "), "{refused}");
+    }
+
+    #[test]
     fn it_asks_where_its_condition_cannot_be_evaluated_and_says_why() {
         let reasons = asked(of_type("custom", json!({"condition": "args.amount > 50"})), &EACH[..3]);
         assert_eq!(
