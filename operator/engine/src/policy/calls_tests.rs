@@ -284,12 +284,18 @@ fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
 }
 
 #[test]
-fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_sent_and_the_agent_is_told() {
+fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_asked_about_and_not_sent_and_the_agent_is_told() {
     let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
     assert_eq!(errors(&policies, spec([None; 3], json!([]))), [], "the host is an input");
-    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
-    assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
-    assert_eq!(run.record("handle/.turn-1/.call-1/pay").error.as_ref().unwrap().class, "NotAllowed");
+    for gates in [json!([]), every_call(json!([]))] {
+        let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
+        assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
+        assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
+        assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
+        // What was refused stays refused: its agent was told.
+        run.take(&none(), Vec::new());
+        assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
+    }
 }
 
 #[test]
@@ -558,7 +564,7 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
 }
 
 #[test]
-fn a_call_that_people_edit_into_a_forbidden_one_is_not_sent_although_people_approve_it() {
+fn a_call_that_people_edit_into_a_forbidden_one_is_not_asked_about_again_and_not_sent() {
     let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
     for (host, is_sent) in [("bank.example", false), ("other.example", true)] {
         let mut spec = spec([None; 3], every_call(json!([])));
@@ -568,7 +574,10 @@ fn a_call_that_people_edit_into_a_forbidden_one_is_not_sent_although_people_appr
         let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": host}}));
         edited.decided_by = vec!["alice".to_owned()];
         run.outcome(&policies, GATE, edited);
-        run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
+        assert_eq!(run.asks().len(), usize::from(is_sent), "{host}");
+        if is_sent {
+            run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
+        }
         let sent = run.calls().iter().any(|call| call.path.ends_with("/pay"));
         assert_eq!(sent, is_sent, "{host}");
         if !is_sent {

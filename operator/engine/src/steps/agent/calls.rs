@@ -41,7 +41,7 @@ use crate::{
         join::{Member, join_all},
     },
     tools::{arguments::Arguments, names},
-    transition::{CallContent, ToolCall},
+    transition::{CallContent, NOT_ALLOWED, TOO_COSTLY, ToolCall},
 };
 
 /// The bytes of all results of a turn that the model is told.
@@ -295,8 +295,8 @@ async fn call_tool<'a>(
     loop {
         let (check, _) = run.visit(&format!("{path}/.check"));
         let was_checked = || turn.is_answered || was_checked(run, tool, &path, attempts.next);
-        if let Some(why) = too_costly(run, turn, &check, was_checked).await {
-            return result(format!("Error: the arguments cost too much to check: {why}"));
+        if let Some(why) = refused_at_check(run, turn, &check, was_checked).await {
+            return result(format!("Error: {why}"));
         }
         if let Some(why) = problem(run, &check, tool, &arguments) {
             return result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name));
@@ -309,8 +309,17 @@ async fn call_tool<'a>(
         let part = || Part::step(&check, 1);
         let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
             Ok(proposal) => proposal,
-            Err(why) => return result(format!("Error: {} cannot be called with these arguments: {why}", tool.name)),
+            Err(why) => {
+                let why = format!("{} cannot be called with these arguments: {why}", tool.name);
+                return result(format!("Error: {}", refuse(run, turn, &check, "Template", &why).await));
+            }
         };
+        // Nobody is asked about a call that would not be made. One that went on is refused when its step starts.
+        if !was_checked()
+            && let Some(why) = &proposal.forbidden
+        {
+            return result(format!("Error: {}", refuse(run, turn, &check, NOT_ALLOWED, why).await));
+        }
         if !is_escalated {
             is_escalated = true;
             if let Some(answered) = escalate(run, turn, at, &site, &proposal).await? {
@@ -357,25 +366,37 @@ fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> b
         || state.journal.get(&place, attempt).is_some()
 }
 
-/// Returns why the arguments of a call are not evaluated, if an earlier evaluation of them was stopped. The stop is recorded, so that
-/// every replay agrees. It is no stop of arguments that were evaluated before: what followed from them stands.
-async fn too_costly<'a>(
+/// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation of them was
+/// stopped. The stop is recorded, so that every replay agrees. It is no stop of arguments that were evaluated before: what followed
+/// from them stands.
+async fn refused_at_check<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     check: &str,
     was_checked: impl Fn() -> bool,
 ) -> Option<String> {
-    let was_stopped = {
+    let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
-        let is_stopped = state.costly.contains_key(&(check.to_owned(), 1));
-        state.journal.get(check, 1).is_some() || (is_stopped && !was_checked())
+        (state.journal.get(check, 1).is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
-    if !was_stopped {
-        return None;
+    if is_recorded || (is_stopped && !was_checked()) {
+        return Some(refuse(run, turn, check, TOO_COSTLY, "they were stopped").await);
     }
+    None
+}
+
+/// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change later.
+async fn refuse<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str, class: &str, why: &str) -> String {
     let key = ActivityKey { path: check.to_owned(), attempt: 1, kind: StepKind::Condition };
-    let record = run.activity(&turn.invocation.step_scope, key, |_| Ok(Start::Skipped)).await;
-    Some(record.error.map_or_else(|| "they were stopped".to_owned(), |error| error.message))
+    let opened = |_| Ok(Start::Failed(error(class, why)));
+    let record = run.activity(&turn.invocation.step_scope, key, opened).await;
+    match record.error {
+        Some(error) if error.class == TOO_COSTLY => {
+            format!("the arguments cost too much to check: {}", error.message)
+        }
+        Some(error) => error.message,
+        None => "the arguments cost too much to check: they were stopped".to_owned(),
+    }
 }
 
 /// Returns why arguments do not fit the schema of their tool. Each call is validated once.
@@ -424,26 +445,33 @@ fn scope<'a>(
 
 /// Renders a call for the request and for the comparison when it is sent.
 fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
-    let (target, facts, sends) = preview(run, site)?;
+    let Preview { target, facts, sends, forbidden } = preview(run, site)?;
     let action = json!({
         "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
         "path": site.path, "target": target, "sends": sends,
     });
     let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
-    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, digest })
+    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, forbidden, digest })
 }
 
-/// Returns the target of a call, what policies tell calls apart by, and the digest of its input if that can be computed before the
-/// call.
-fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFacts, Option<Digest>), RenderError> {
+/// What is known of a call before it is made.
+struct Preview {
+    target: String,
+    facts: CallFacts,
+    sends: Option<Digest>,
+    forbidden: Option<String>,
+}
+
+fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, RenderError> {
     let step = &site.tool.step;
-    if let Action::Agent(agent) = &step.action {
-        return Ok((format!("agent {}", agent.agent), site.tool.facts(), None));
-    }
     let path = step_path(&site.path, site.tool);
+    if let Action::Agent(agent) = &step.action {
+        let target = format!("agent {}", agent.agent);
+        return Ok(Preview { target, facts: site.tool.facts(), sends: None, forbidden: None });
+    }
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
-    let key = ActivityKey { path, attempt: 1, kind: steps::kind(step) };
+    let key = ActivityKey { path: path.clone(), attempt: 1, kind: steps::kind(step) };
     match steps::render_input(run, &invocation, site.seen, &key)? {
         Start::Call(call) => {
             let target = match &call.content {
@@ -456,10 +484,17 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<(String, CallFa
                 }
                 CallContent::Agent(agent) => format!("agent {}", agent.agent),
             };
-            let facts = CallFacts::of(&call.content, site.tool.effects);
-            Ok((text::display(&target, 1500), facts, Some(input_digest(&call).map_err(RenderError::Invalid)?)))
+            Ok(Preview {
+                target: text::display(&target, 1500),
+                facts: CallFacts::of(&call.content, site.tool.effects),
+                sends: Some(input_digest(&call).map_err(RenderError::Invalid)?),
+                forbidden: run.plan.refuses(&call),
+            })
         }
-        _ => Ok(("a text of this run".to_owned(), site.tool.facts(), None)),
+        _ => {
+            let forbidden = run.plan.refuses_text(&path);
+            Ok(Preview { target: "a text of this run".to_owned(), facts: site.tool.facts(), sends: None, forbidden })
+        }
     }
 }
 

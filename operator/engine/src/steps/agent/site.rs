@@ -46,6 +46,8 @@ pub(super) struct Proposal {
     pub(super) facts: CallFacts,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
+    /// Why the policies of now do not allow the call.
+    pub(super) forbidden: Option<String>,
     /// The digest that the approval binds.
     pub(super) digest: Digest,
 }

@@ -346,6 +346,21 @@ fn a_question_that_cannot_be_asked_is_an_error_result() {
 }
 
 #[test]
+fn a_call_whose_step_cannot_be_rendered_is_an_error_result_and_the_run_says_so() {
+    let mut spec = spec(gates(json!([money()])));
+    spec["steps"][2]["http"]["body"] = json!("{{ args.to }}");
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    let result = result(&run, "handle/.turn-2", "c1");
+    assert!(result.starts_with("Error: refund cannot be called with these arguments: "), "{result}");
+    let check = run.journal.get("handle/.turn-1/.call-1/.check", 1).unwrap();
+    assert_eq!(
+        (check.phase, &result["Error: ".len()..]),
+        (StepPhase::Failed, check.error.as_ref().unwrap().message.as_str())
+    );
+}
+
+#[test]
 fn an_id_that_an_earlier_turn_used_is_told_as_another_one() {
     let mut run = run(json!([]));
     turn(&mut run, "handle", &[("c1", "lookup", r#"{"name":"a"}"#)]);
