@@ -136,7 +136,8 @@ pub(crate) fn ask<'a>(
         true => gate.shows.as_deref().map(text::clean),
         false => Some(joined(&scope, contexts.into_iter())?),
     };
-    let context = with_what_is_beside(context, reviewed.as_ref());
+    let of_call = step_scope.call.as_deref().filter(|_| call.is_none());
+    let context = with_what_is_beside(context, reviewed.as_ref(), of_call);
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
@@ -227,10 +228,14 @@ pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// Returns the context that the gate's author shows, followed by the facts about a container that ran.
-fn with_what_is_beside(context: Option<String>, reviewed: Option<&ReviewSubject>) -> Option<String> {
-    let beside = reviewed.and_then(|one| one.beside.as_deref()).map(text::clean);
-    let all: Vec<_> = context.into_iter().chain(beside).collect();
+/// Returns the context that the gate's author shows, followed by the facts about a container that ran, and about the call of a tool.
+fn with_what_is_beside(
+    context: Option<String>,
+    reviewed: Option<&ReviewSubject>,
+    of_call: Option<&str>,
+) -> Option<String> {
+    let beside = reviewed.and_then(|one| one.beside.as_deref());
+    let all: Vec<_> = context.into_iter().chain(beside.into_iter().chain(of_call).map(text::clean)).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 

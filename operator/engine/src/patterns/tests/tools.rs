@@ -139,6 +139,20 @@ fn a_gated_call_waits_and_what_was_approved_is_what_runs() {
 }
 
 #[test]
+fn a_long_argument_hides_no_other_one() {
+    let mut spec = spec(gates(json!([money()])));
+    spec["tools"][1]["parameters"] = json!({"type": "object"});
+    spec["steps"][2]["http"]["body"] = json!("x");
+    let mut run = TestRun::of(spec);
+    let arguments = json!({"aaa": "x".repeat(5000), "amount": 1_000_000}).to_string();
+    turn(&mut run, "handle", &[("c1", "refund", &arguments)]);
+    let reviews = run.asked(GATE).request.reviews.clone().unwrap();
+    assert!(reviews.response.contains("\namount: 1000000\n"), "{}", reviews.response);
+    assert_eq!((reviews.response.len() <= 4096, reviews.ref_.is_some()), (true, true));
+    assert_eq!(reviews.digest, signoff_api::Digest::of_bytes(arguments.as_bytes()));
+}
+
+#[test]
 fn a_rejected_call_is_not_run_and_not_asked_about_again() {
     let mut run = run(json!([money()]));
     let call = [("c1", "refund", r#"{"amount":420}"#)];

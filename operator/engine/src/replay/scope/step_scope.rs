@@ -51,6 +51,8 @@ pub(crate) struct StepScope<'a> {
     pub(crate) feedback_from: Option<String>,
     /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
+    /// What people are told of the call of a tool that these steps are of.
+    pub(crate) call: Option<Rc<str>>,
 }
 
 impl<'a> StepScope<'a> {
@@ -66,6 +68,7 @@ impl<'a> StepScope<'a> {
             conversation: prefix.to_owned(),
             feedback_from: Some(prefix.to_owned()),
             limit: None,
+            call: None,
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
     ask::{PeopleSaid, ask, ask_people, gate_of},
     gating::Gating,
     rejected::{escalate, escalation_of, refused_before},
+    shown,
     site::{Answered, Proposal, ToolCallSite, TurnSite, cut, cut_at},
     turn::Turn,
 };
@@ -339,11 +340,12 @@ async fn call_tool<'a>(
                 continue;
             }
         }
+        let scope = StepScope { call: Some(shown::at_step(turn.agent, tool, &proposal).into()), ..site.scope.clone() };
         let Some(cleared) = gating.clear(&site, proposal.sends, &editors) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
         let place = step_path(&path, tool);
-        let performed = steps::perform_call(run, &site.scope, &tool.step, (&place, attempts), site.seen, cleared);
+        let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
             Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
             Performed::Ended(StepResult::Skipped) => return result(format!("{note}Skipped: the tool was left out")),

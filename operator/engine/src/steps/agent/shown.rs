@@ -7,6 +7,7 @@ use signoff_api::{
     JsonObject, Verdict,
     approval::{Action, ActionKind, ApprovalPhase, AskingGate},
     journal::{StepKind, StepRecord},
+    tool::Effects,
 };
 use signoff_expr::text;
 
@@ -15,8 +16,12 @@ use super::{
     site::{FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
+    plan::PlannedTool,
     replay::{run::Run, scope},
-    steps::request::{CallReview, ReviewSubject},
+    steps::{
+        excerpt::{Fields, SHOWN},
+        request::{CallReview, ReviewSubject},
+    },
     tools::{arguments::Arguments, question::Asked},
 };
 
@@ -67,7 +72,26 @@ pub(super) fn call<'a>(
         facts: facts(&tool.name, arguments),
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
-    ReviewSubject { binds: Some(proposal.digest.clone()), call: Some(Box::new(call)), ..subject }
+    let (binds, call) = (Some(proposal.digest.clone()), Some(Box::new(call)));
+    ReviewSubject { excerpt: excerpt(arguments), binds, call, ..subject }
+}
+
+/// Returns the beginning of each argument, if all of them are too long for a request: a long one must not hide another.
+fn excerpt(arguments: &Arguments) -> Option<String> {
+    let fields = Fields::of(arguments.value(), &[], "").ok()?;
+    (arguments.text().len() > SHOWN).then(|| fields.excerpt("# the arguments, as YAML"))
+}
+
+/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
+pub(super) fn at_step(agent: &str, tool: &PlannedTool, proposal: &Proposal) -> String {
+    let Proposal { arguments, target, .. } = proposal;
+    let effects = tool.effects.map_or("unknown", Effects::name);
+    format!(
+        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects: {effects}\narguments ({} bytes): {}",
+        tool.name,
+        arguments.text().len(),
+        text::display(arguments.text(), 1500)
+    )
 }
 
 /// Returns the JSON Schema of edited arguments. Definitions are found at the root of a schema only.

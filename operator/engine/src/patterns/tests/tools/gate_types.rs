@@ -290,6 +290,7 @@ mod step_start {
         let mut run = run(json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": hitl}]));
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
         let request = &run.asked(&format!("{PAY}/.start")).request;
+        assert!(request.context.as_ref().unwrap().starts_with("A call of the tool refund by the agent clerk\n"));
         assert_eq!(request.allowed_verdicts, [signoff_api::Verdict::Approve, signoff_api::Verdict::Reject]);
     }
 
@@ -317,6 +318,13 @@ mod error_escalation {
             turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
             run.fail(PAY, 1, false, unknown);
             assert_eq!(run.open(), open, "unknown: {unknown}");
+            if unknown {
+                let context = run.asked(&open[0]).request.context.clone().unwrap();
+                assert_eq!(
+                    context,
+                    "A call of the tool refund by the agent clerk\ntarget: POST https://bank.example/refunds\neffects: irreversible\narguments (12 bytes): {\"amount\":1}"
+                );
+            }
         }
     }
 }
