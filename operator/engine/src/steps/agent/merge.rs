@@ -126,13 +126,14 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     // The gate with the most cautious timeout action comes first; its escalation levels are used.
     let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
-    steps.sort_by_key(|step| step.gate().map(|gate| caution_rank(action(gate))));
+    let yields = a_timeout_keeps_asking(&steps);
+    steps.sort_by_key(|step| step.gate().map(|gate| (yields && !has_timeout(gate), caution_rank(action(gate)))));
     let gates: Vec<_> = steps.iter().filter_map(|step| Some((*step, step.gate()?))).collect();
     let (step, first) = *gates.first().ok_or_else(no_gate)?;
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
-    let times = gates.iter().map(|(_, gate)| gate.after);
+    let times = gates.iter().filter(|(_, gate)| !yields || has_timeout(gate)).map(|(_, gate)| gate.after);
     // The shortest is the most careful, unless the deadline approves: then all of them do.
     let after = if action(first) == TimeoutAction::Approve { times.max() } else { times.min() };
     gate.after = after.unwrap_or(first.after);
@@ -174,6 +175,19 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have no say: the usual
+/// one would end what somebody wanted to be asked on.
+fn a_timeout_keeps_asking(steps: &[&PlannedStep]) -> bool {
+    let said = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
+    let most_cautious = said.min_by_key(|action| caution_rank(*action));
+    matches!(most_cautious, Some(TimeoutAction::Expire | TimeoutAction::Escalate | TimeoutAction::Retry))
+}
+
+/// Whether a gate says what follows its deadline. Where policies apply to it, its usual timeout may be what they want.
+fn has_timeout(gate: &PlannedGate) -> bool {
+    gate.spec.timeout.is_some() || !gate.required_by.is_empty()
 }
 
 fn action(gate: &PlannedGate) -> TimeoutAction {

@@ -158,6 +158,34 @@ fn the_levels_of_an_escalation_are_those_of_the_gate_whose_action_won() {
 }
 
 #[test]
+fn a_gate_without_a_timeout_does_not_end_what_another_one_keeps_asking() {
+    let to_olga = json!([{"after": "5m", "to": [{"kind": "User", "name": "olga"}]}]);
+    let with = |action: &str| {
+        let mut timeout = json!({"after": "1h", "action": action});
+        if action == "Escalate" {
+            timeout["escalation"] = to_olga.clone();
+        }
+        json!({"allowedVerdicts": ["Approve", "Skip", "Reject", "Abort"], "timeout": timeout})
+    };
+    let none = json!({"allowedVerdicts": ["Approve", "Skip", "Reject", "Abort"]});
+    for (action, expected, seconds) in [
+        ("Escalate", TimeoutAction::Escalate, 3600),
+        ("Expire", TimeoutAction::Expire, 3600),
+        ("Retry", TimeoutAction::Retry, 3600),
+        // What ends the gate stays as careful as it was.
+        ("Abort", TimeoutAction::Abort, 300),
+        ("Skip", TimeoutAction::Reject, 300),
+        ("Approve", TimeoutAction::Reject, 300),
+    ] {
+        for merged in [request(none.clone(), with(action)), request(with(action), none.clone())] {
+            let timeout = merged.timeout;
+            let after = timeout.after.unwrap().duration().as_secs();
+            assert_eq!((timeout.action.unwrap_or_default(), after), (expected, seconds), "{action}");
+        }
+    }
+}
+
+#[test]
 fn prompts_and_contexts_are_joined_and_each_is_shown_once() {
     let shown = |prompt: &str| json!({"prompt": prompt, "contextDisplay": "{{ args.amount }} EUR"});
     let two = request(shown("Refund?"), shown("Is it in the budget?"));
