@@ -544,3 +544,48 @@ STEP            KIND    STATE       STARTED    TOOK
 "
     );
 }
+
+#[test]
+fn an_agent_whose_run_ended_at_a_call_did_not_succeed_and_a_gate_before_a_step_stands_below_it() {
+    let turn = json!({"response": json!({"text": "", "calls": [{"id": "1", "tool": "refund", "arguments": "{}"}]}).to_string(),
+        "facts": {"calls": "1"}, "done": 2});
+    let gate = |phase: &str, verdict: &str| {
+        let outcome =
+            json!({"decision": {"phase": phase, "verdict": verdict, "source": "Human", "decidedBy": ["bob"]}});
+        with(record(3, "handle/.turn-1/.call-1/pay/.start", "hitl", "Succeeded", 98, Some(20)), &outcome)
+    };
+    let agent = with(record(1, "handle", "agent", "Succeeded", 100, Some(2)), &turn);
+    let spec = json!({"steps": [{"name": "handle", "agent": {"name": "clerk", "input": "Help"}}]});
+    let tree = |phase: &str, steps: &Value| {
+        let status = json!({"phase": phase, "startedAt": ago(1800), "steps": steps});
+        let page = render(&workflow(&spec, &status), &[], now(), TERMINAL);
+        page.split_once("\n\n").unwrap().1.to_owned()
+    };
+    assert_eq!(
+        tree("Rejected", &json!([agent, gate("Rejected", "Reject")])),
+        "\
+STEP             KIND     STATE      STARTED    TOOK
+✖ handle         agent    Rejected   100s ago   22s
+└─✖ .call-1      call     Rejected   98s ago    20s
+  │   calls refund
+  └─✖ pay        branch   Rejected   98s ago    20s
+    └─✖ .start   gate     Rejected   98s ago    20s
+          by bob
+"
+    );
+    let skipped = record(4, "handle/.turn-1/.call-1/pay", "http", "Skipped", 78, Some(0));
+    let next = record(5, "handle/.turn-2", "agent", "Succeeded", 78, Some(1));
+    assert_eq!(
+        tree("Succeeded", &json!([agent, gate("Skipped", "Skip"), skipped, next])),
+        "\
+STEP             KIND    STATE       STARTED    TOOK
+✔ handle         agent   Succeeded   100s ago   23s
+├─· .call-1      call    Skipped     78s ago    0s
+│ │   calls refund
+│ └─· pay        http    Skipped     78s ago    0s
+│   └─· .start   gate    Skipped     98s ago    20s
+│         by bob
+└─✔ .turn-2      agent   Succeeded   78s ago    1s
+"
+    );
+}

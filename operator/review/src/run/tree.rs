@@ -90,7 +90,7 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
         );
     }
     let mut roots = take_children(&rows, None);
-    roots.iter_mut().for_each(|node| summarize(node, status.phase.is_end()));
+    roots.iter_mut().for_each(|node| summarize(node, status));
     roots.iter_mut().for_each(|node| name_calls(node, status));
     roots
 }
@@ -112,6 +112,12 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
 /// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
 fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
     let base = base(path);
+    // A gate before a step begins before the step.
+    let before = |row: &&mut Placed| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
+    if let Some(row) = rows.iter_mut().find(before) {
+        row.node = node;
+        return rows.iter().position(|row| row.base == base).unwrap_or_default();
+    }
     let parent = base.rsplit_once('/').map(|(parent, _)| match rows.iter().rposition(|row| row.base == parent) {
         Some(at) => at,
         None => first_turn(rows, parent).unwrap_or_else(|| {
@@ -210,10 +216,10 @@ pub fn last_line(text: &str) -> String {
 }
 
 /// Gives a branch or a call the state and the times of the steps in it, and an agent those of its turns and calls.
-fn summarize(node: &mut Node, has_ended: bool) {
-    node.children.iter_mut().for_each(|child| summarize(child, has_ended));
+fn summarize(node: &mut Node, status: &WorkflowStatus) {
+    node.children.iter_mut().for_each(|child| summarize(child, status));
     if node.kind != BRANCH && node.kind != CALL {
-        return summarize_agent(node, has_ended);
+        return summarize_agent(node, status);
     }
     let begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
     let unbegun = node.children.iter().find(|child| child.state.is_unbegun());
@@ -237,23 +243,32 @@ fn summarize(node: &mut Node, has_ended: bool) {
 }
 
 /// Gives an agent the state of an open record below it, else of its latest turn: its own record is the first turn.
-fn summarize_agent(node: &mut Node, has_ended: bool) {
+fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     let agent = StepKind::Agent.name();
     if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
         return;
     }
     let latest = node.children.iter().rev().find(|child| is_turn(child));
-    let is_next_due = latest.is_none() && node.state.is_uneventful() && !has_ended;
     node.state = match (open(node), latest) {
         (Some(open), _) => open,
         (None, Some(latest)) => latest.state,
+        (None, None) if turn::is_answered(&status.steps, &turn::of_path(&node.path)) => node.state,
         // The calls have ended, and the turn that reads their results has not begun.
-        (None, None) if is_next_due => State::Record(StepPhase::Started),
-        (None, None) => node.state,
+        (None, None) if !status.phase.is_end() && node.state.is_uneventful() => State::Record(StepPhase::Started),
+        (None, None) => unanswered(node),
     };
-    let ends = matches!(node.state, State::Record(phase) if phase.is_end());
+    let ends = matches!(node.state, State::Record(phase) if phase.is_end()) || matches!(node.state, State::Decided(_));
     let last = node.children.iter().filter_map(|child| child.finished).chain(node.finished).max();
     node.finished = last.filter(|_| ends);
+}
+
+/// Returns the state of a turn with which the run ended: its last call says why.
+fn unanswered(node: &Node) -> State {
+    let called = node.children.iter().rev().map(|call| call.state).find(|state| !state.is_unbegun());
+    match called {
+        Some(state) if state != State::Record(StepPhase::Succeeded) => state,
+        _ => State::NotRun,
+    }
 }
 
 /// Returns the state of an open record directly below a row.

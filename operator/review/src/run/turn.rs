@@ -39,10 +39,14 @@ pub fn lines(turn: &TurnCalls) -> String {
 
 /// Returns the paths of the calls of a turn, as rows have them; none where it called no tools.
 pub fn paths_of_calls(record: &StepRecord) -> impl Iterator<Item = String> {
-    let path = base(&record.path);
-    let turn = if number(&path).is_some() { path } else { format!("{path}/.turn-1") };
+    let turn = of_path(&base(&record.path));
     let calls = of(record).map_or(0, |turn| turn.calls.len());
     (1..=calls).map(move |at| format!("{turn}/.call-{at}"))
+}
+
+/// Returns the path of the turn of a record: that of an agent is its first turn.
+pub fn of_path(path: &str) -> String {
+    if number(path).is_some() { path.to_owned() } else { format!("{path}/.turn-1") }
 }
 
 /// Whether the turn that reads the results of a turn has begun.
