@@ -271,10 +271,14 @@ fn unanswered(node: &Node) -> State {
     }
 }
 
-/// Returns the state of an open record directly below a row.
+/// Returns the state of an open record below a row: such as that of a gate about a failed step.
 fn open(node: &Node) -> Option<State> {
     let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending].map(State::Record);
-    open.into_iter().find(|open| node.children.iter().any(|child| child.state == *open))
+    open.into_iter().find(|open| is_below(node, *open))
+}
+
+fn is_below(node: &Node, state: State) -> bool {
+    node.children.iter().any(|child| child.state == state || is_below(child, state))
 }
 
 /// Says at each call which tool the model named, and whether it was refused before it began.

@@ -24,6 +24,7 @@ use signoff_tests::control_plane::{binary, clients};
 use signoff_tests::say;
 use url::Url;
 
+use harness::Harness;
 use letters::{Letters, Model};
 
 /// The key of the model's provider; on a command line everybody on the machine could read it.
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     pods: bool,
     /// Play the demo of an agent with tools instead: it asks a question, its refund is edited, a second one is rejected, and its
     /// letter is sent. On a terminal, Enter goes on with each decision
-    #[arg(long, conflicts_with_all = ["pods", "inbox", "keep", "kubeconfig", "context", "model_url", "model"])]
+    #[arg(long, conflicts_with_all = ["pods", "inbox", "kubeconfig", "context", "model_url", "model"])]
     agents: bool,
     /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real browser plays
     /// everybody and keeps pictures (Node.js and Chromium)
@@ -76,7 +77,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         return pods::run(manned);
     }
     if options.agents {
-        return agents::run(manned);
+        return agents::run(manned, options.keep);
     }
     if options.inbox {
         return inbox::run(options.script, options.pictures);
@@ -98,7 +99,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         };
         let letters = outcome?;
         if options.keep {
-            kept(&letters).await?;
+            let letterbox = format!("The letter box is {}", letters.letterbox.url());
+            show::kept(&letters.harness, "examples/gates/quorum.yaml", &letterbox);
+            wait(&letters.harness).await?;
         }
         letters.harness.clear().await?;
         Ok(ExitCode::SUCCESS)
@@ -132,12 +135,11 @@ async fn story(
 }
 
 /// Waits for Ctrl-C, and renews the operator's token meanwhile.
-async fn kept(letters: &Letters) -> Result<()> {
-    show::kept(letters);
+async fn wait(harness: &Harness) -> Result<()> {
     loop {
         tokio::select! {
             ended = tokio::signal::ctrl_c() => return Ok(ended?),
-            () = tokio::time::sleep(RENEW_EVERY) => letters.renew().await?,
+            () = tokio::time::sleep(RENEW_EVERY) => harness.renew().await?,
         }
     }
 }

@@ -5,7 +5,7 @@ use signoff_expr::text::display;
 use signoff_tests::control_plane::Finished;
 use signoff_tests::say;
 
-use super::letters::Letters;
+use super::harness::Harness;
 
 /// The longest output of one command that is shown, in characters.
 const LONGEST: usize = 20_000;
@@ -57,8 +57,8 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Prints the commands for a look at the cluster.
-pub(super) fn kept(harness: &Letters) {
+/// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs, and where.
+pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
     let kubectl = harness.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&format!(
@@ -69,12 +69,11 @@ pub(super) fn kept(harness: &Letters) {
     ));
     let name = &harness.namespace.name;
     say::result(&format!(
-        "kubectl --context dana  -n {name} apply -f examples/gates/quorum.yaml\n\
+        "kubectl --context dana  -n {name} apply -f {example}\n\
          kubectl approve list --context bob -n {name}\n\
          kubectl --context viktor -n {name} get workflows,approvals\n\n\
          Contexts: dana asks; alice, bob, carol, erin decide; viktor looks; mallory is nobody; admin is everybody.\n\
-         The letter box is {}; the operator's log is {}",
-        harness.letterbox.url(),
+         {servers}; the operator's log is {}",
         harness.log().display(),
     ));
 }

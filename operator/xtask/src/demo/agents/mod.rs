@@ -32,21 +32,29 @@ struct Stage {
     is_manned: bool,
 }
 
-/// Builds the programs, and plays the story on a control plane of its own.
-pub(super) fn run(is_manned: bool) -> Result<ExitCode> {
+/// Builds the programs, and plays the story on a control plane of its own, which is kept until Ctrl-C on demand.
+pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
     let programs = super::build()?;
     // Says itself how long it takes where it has to be built.
     drop(binary()?);
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = story(&programs, is_manned, started) => outcome,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
+        };
+        let stage = outcome?;
+        if is_kept {
+            let servers = format!("The model answers at {}, the tools at {}", stage.model.url(), stage.tools.url());
+            show::kept(&stage.harness, "examples/tools/refund.yaml", &servers);
+            super::wait(&stage.harness).await?;
         }
+        stage.harness.clear().await?;
+        Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<ExitCode> {
+async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Stage> {
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
     step("starting a control plane, a model that speaks OpenAI's protocol, and three tools");
     let (cluster, model, tools) = tokio::try_join!(Cluster::own(), servers::model(), servers::tools())?;
@@ -60,8 +68,7 @@ async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Exi
         stage.harness.lament().await;
         return Err(error);
     }
-    stage.harness.clear().await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(stage)
 }
 
 async fn all(stage: &Stage) -> Result<()> {
