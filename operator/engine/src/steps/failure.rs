@@ -53,7 +53,9 @@ pub(super) async fn decide<'a>(
     attempt: i32,
     failure: &StepFailure,
 ) -> Result<FailureAction, EarlyEnd> {
-    let (name, error) = (step.name.trim_start_matches('.'), &failure.error);
+    // A tool can be called often, so the path says which call it was.
+    let name = if step.is_tool() { path } else { step.name.trim_start_matches('.') };
+    let error = &failure.error;
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {

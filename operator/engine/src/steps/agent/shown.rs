@@ -170,8 +170,12 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, arguments.digest().to_string())]
 }
 
+/// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of sight.
 fn own_words(says: &str) -> Option<String> {
-    (!says.trim().is_empty()).then(|| text::first(says.trim(), 4096).to_owned())
+    let mut lines: Vec<_> = says.trim().lines().map(str::trim_end).collect();
+    lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
+    let words = lines.join("\n");
+    (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
 
 /// Returns what the run did before, the newest last: the outcomes of its calls, who changed this one, and how its last attempt ended.

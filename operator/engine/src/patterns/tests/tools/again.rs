@@ -429,3 +429,12 @@ fn a_failed_call_counts_once_the_other_calls_of_its_turn_have_ended() {
     run.decide(GATE, decided(Verdict::Skip));
     assert!(run.failed().contains("must not be repeated"), "{}", run.failed());
 }
+
+#[test]
+fn empty_lines_of_a_model_do_not_push_the_facts_out_of_sight() {
+    let mut run = run(json!([money()]));
+    let says = format!("first\r\n{}last", "\n \t\n".repeat(1500));
+    let call = json!({"id": "c1", "tool": "refund", "arguments": r#"{"amount":1}"#});
+    super::raw_turn(&mut run, "handle", json!({"text": says, "calls": [call]}));
+    assert_eq!(run.asked(GATE).request.says.as_deref(), Some("first\n\nlast"));
+}
