@@ -78,8 +78,9 @@ pub(super) fn call<'a>(
 
 /// Returns the beginning of each argument, if all of them are too long for a request: a long one must not hide another.
 fn excerpt(arguments: &Arguments) -> Option<String> {
-    let fields = Fields::of(arguments.value(), &[], "").ok()?;
-    (arguments.text().len() > SHOWN).then(|| fields.excerpt("# the arguments, as YAML"))
+    let is_long = arguments.text().len() > SHOWN;
+    let fields = is_long.then(|| Fields::of(arguments.value(), &[], "").ok()).flatten()?;
+    Some(fields.excerpt("# the arguments, as YAML"))
 }
 
 /// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
@@ -172,8 +173,8 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
 
 /// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of sight.
 fn own_words(says: &str) -> Option<String> {
-    let mut lines: Vec<_> = says.trim().lines().map(str::trim_end).collect();
-    lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
+    let mut lines: Vec<_> = says.trim().lines().collect();
+    lines.dedup_by(|line, before| line.trim().is_empty() && before.trim().is_empty());
     let words = lines.join("\n");
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
