@@ -84,7 +84,7 @@ async fn one_verdict_decides_the_calls_of_a_turn_by_one_vote_each_with_and_witho
         for one in &asked {
             assert!(listed.contains(&one.spec.request.digest.to_string()), "each call has its digest: {listed}");
         }
-        for part in ["the call runs with exactly these arguments", r#"{"amount":420}"#, r#"{"amount":17}"#] {
+        for part in ["the call goes on with exactly these arguments", r#"{"amount":420}"#, r#"{"amount":17}"#] {
             assert!(listed.contains(part), "{part}: {listed}");
         }
         if name == "keyboard" {

@@ -9,7 +9,6 @@ use signoff_api::{
     ApprovalRequest,
     approval::{Action, ActionKind, AskingGate},
     digest::canonical,
-    gate::GateType,
     tool::Effects,
 };
 
@@ -34,9 +33,9 @@ pub fn is_question(request: &ApprovalRequest) -> bool {
     request.action.as_ref().is_some_and(|action| action.kind == ActionKind::Question)
 }
 
-/// Whether the request is about a tool that failed.
-pub(crate) fn is_failed_call(request: &ApprovalRequest) -> bool {
-    request.gate.type_ == GateType::ErrorEscalation && request.gate.path.contains("/.call-")
+/// Whether the gate is one of a call of a tool, or of the step of the tool.
+pub(crate) fn is_at_tool(request: &ApprovalRequest) -> bool {
+    request.gate.path.contains("/.call-")
 }
 
 /// Returns the call that the request is about, if it is about one.

@@ -3,13 +3,14 @@
 //! It must not say `approved` of a decision that the operator has not counted.
 
 use signoff_api::{
-    Approval, ApprovalRequest, Outcome, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, Outcome, Verdict,
     approval::{ApprovalPhase, Source},
-    gate::RequiredFrom,
+    gate::{GateType, RequiredFrom},
 };
+use signoff_engine::approval::eligibility::allowed_verdicts;
 
 use crate::{
-    action::{call, is_failed_call, is_question},
+    action::{call, is_at_tool, is_question},
     entry::Entry,
     quorum::people,
     state::{DecisionState, is_as_voted},
@@ -60,27 +61,63 @@ pub fn on_behalf(entry: &Entry) -> String {
 /// Returns what the run does after a verdict.
 pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     let (is_call, is_question) = (call(request).is_some(), is_question(request));
+    if let Some(sequel) = sequel_at_tool(request, verdict) {
+        return sequel.to_owned();
+    }
     match verdict {
-        Verdict::Approve if is_call => "the call runs with exactly these arguments".to_owned(),
+        // A `stepStart` gate of its step can still ask.
+        Verdict::Approve if is_call => "the call goes on with exactly these arguments".to_owned(),
         Verdict::Modify if is_call => "the changed call is checked, and its gates ask".to_owned(),
         Verdict::Defer if is_call => "the call does not run, and the agent is told the guidance".to_owned(),
         Verdict::Respond if is_call => "the answer is the result, and the call does not run".to_owned(),
         Verdict::Skip if is_call => "the call does not run, and the agent continues".to_owned(),
         Verdict::Skip if is_question => "the agent gets no answer and continues".to_owned(),
-        Verdict::Respond if is_failed_call(request) => "the answer is the result of the call".to_owned(),
-        Verdict::Defer if is_failed_call(request) => "the agent is told the guidance".to_owned(),
+        Verdict::Retry if is_call => "the gates of the tool ask about the call".to_owned(),
         Verdict::Abort => "the run ends".to_owned(),
+        Verdict::Reject if is_call && request.after_reject.is_empty() => {
+            "the call does not run, and the run ends".to_owned()
+        }
         Verdict::Reject if request.after_reject.is_empty() => "the run ends".to_owned(),
         Verdict::Reject => {
             let next = one_line(&request.after_reject.join(" or "), 2000);
             let conditions = if request.after_reject.len() > 1 { ", as its conditions say" } else { "" };
-            format!("the run goes on with {next}{conditions}")
+            let call = if is_call { "the call does not run, and " } else { "" };
+            format!("{call}the run goes on with {next}{conditions}")
         }
         Verdict::Defer => "it is done again with the guidance, and then asked again".to_owned(),
-        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry | Verdict::Escalate => {
+        Verdict::Escalate => "more people are asked".to_owned(),
+        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => {
             "the run goes on".to_owned()
         }
     }
+}
+
+/// Returns each verdict that a gate of a call takes now, and what it does to the call; nothing at another gate.
+pub fn effects(request: &ApprovalRequest, status: &ApprovalStatus) -> Vec<(Verdict, String)> {
+    if is_question(request) || !is_at_tool(request) {
+        return Vec::new();
+    }
+    let offered = allowed_verdicts(request, status).iter();
+    offered.map(|verdict| (*verdict, sequel(request, *verdict))).collect()
+}
+
+/// Returns what the run does after a verdict at a gate of the step of a tool: before it starts, after it failed, or about its response.
+fn sequel_at_tool(request: &ApprovalRequest, verdict: Verdict) -> Option<&'static str> {
+    if call(request).is_some() || !is_at_tool(request) {
+        return None;
+    }
+    Some(match (request.gate.type_, verdict) {
+        (GateType::StepStart, Verdict::Approve) => "the call goes on with exactly what was shown",
+        (GateType::StepStart, Verdict::Skip) => "the call does not run, and the agent is told",
+        (GateType::ErrorEscalation, Verdict::Retry) => "the call is made once more, after its gates",
+        (GateType::ErrorEscalation, Verdict::Skip) => "the agent continues without a result",
+        (GateType::ErrorEscalation, Verdict::Respond) => "the answer is the result of the call",
+        (GateType::ErrorEscalation, Verdict::Defer) => "the agent is told the guidance",
+        (GateType::OutputValidation, Verdict::Approve | Verdict::Skip) => "the agent is told this response",
+        (GateType::OutputValidation, Verdict::Modify | Verdict::Respond) => "the agent is told your response instead",
+        (GateType::OutputValidation, Verdict::Defer | Verdict::Retry) => "the call is made once more, after its gates",
+        _ => return None,
+    })
 }
 
 /// Returns how a gate was closed that was not closed as the decision says.

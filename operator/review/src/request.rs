@@ -29,15 +29,20 @@ pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
     request.reviews.as_ref().is_some_and(|review| review.digest == digest)
 }
 
-/// Returns the heading of what a gate of this type is about.
-pub fn heading(type_: GateType, review: &Review) -> String {
+/// Returns the heading of what a request is about.
+pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
+    let type_ = request.gate.type_;
+    // An escalation after rejections is about a call that did not run.
+    if call(request).is_some() {
+        return "The arguments of the call".to_owned();
+    }
     let path = one_line(&review.path, 512);
     // The parts of patterns are recorded under a name that begins with a dot.
     let is_part = review.path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
     match type_ {
         GateType::StepStart => format!("What will run (step {path})"),
         GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {
-            "The arguments of the call".to_owned()
+            "What the gate asks about".to_owned()
         }
         GateType::Question => "What the agent asks".to_owned(),
         GateType::FinalResponse => "What will be published".to_owned(),

@@ -65,7 +65,7 @@ fn an_outcome_as_voted_says_what_the_run_does_next() {
 fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_the_agent_gets() {
     let call = sample::call().spec.request;
     for (verdict, words) in [
-        (Verdict::Approve, "the call runs with exactly these arguments"),
+        (Verdict::Approve, "the call goes on with exactly these arguments"),
         (Verdict::Modify, "the changed call is checked, and its gates ask"),
         (Verdict::Respond, "the answer is the result, and the call does not run"),
         (Verdict::Defer, "the call does not run, and the agent is told the guidance"),
@@ -75,6 +75,25 @@ fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_th
     }
     assert_eq!(sequel(&sample::question().spec.request, Verdict::Skip), "the agent gets no answer and continues");
     assert_eq!(sequel(&sample::approval().spec.request, Verdict::Skip), "the run goes on");
+}
+
+#[test]
+fn a_gate_of_the_step_of_a_tool_says_whether_the_call_runs() {
+    let mut request = sample::approval().spec.request;
+    request.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
+    for (type_, verdict, words) in [
+        (GateType::StepStart, Verdict::Approve, "the call goes on with exactly what was shown"),
+        (GateType::StepStart, Verdict::Skip, "the call does not run, and the agent is told"),
+        (GateType::StepStart, Verdict::Reject, "the run ends"),
+        (GateType::ErrorEscalation, Verdict::Retry, "the call is made once more, after its gates"),
+        (GateType::OutputValidation, Verdict::Approve, "the agent is told this response"),
+    ] {
+        request.gate.type_ = type_;
+        assert_eq!(sequel(&request, verdict), words);
+    }
+    request.gate.path = "pay/.start".to_owned();
+    request.gate.type_ = GateType::StepStart;
+    assert_eq!(sequel(&request, Verdict::Skip), "the run goes on");
 }
 
 #[test]

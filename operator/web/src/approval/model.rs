@@ -4,7 +4,7 @@
 
 use askama::Template;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType};
-use signoff_engine::approval::eligibility::{ineligible, next_attempt};
+use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible, next_attempt};
 use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
@@ -181,7 +181,7 @@ impl ApprovalPage {
             left: distance(approval.deadline(), read.at),
             is_late: approval.deadline() <= read.at,
             consequence: consequence(request, &status),
-            after_reject: if request.allowed_verdicts.contains(&Verdict::Reject) {
+            after_reject: if allowed_verdicts(request, &status).contains(&Verdict::Reject) {
                 outcome::sequel(request, Verdict::Reject)
             } else {
                 String::new()

@@ -35,7 +35,7 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) 
     let review = request.reviews.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
     let is_cut = whole::is_review_cut(request);
-    let title = heading(request.gate.type_, review);
+    let title = heading(request, review);
     let mut text = text(title, &review.response, found, is_cut, &review.digest.to_string(), whole);
     let indented = action::arguments(request, found.unwrap_or(&review.response));
     if text.cut.is_none() && indented.chars().count() <= LONGEST {

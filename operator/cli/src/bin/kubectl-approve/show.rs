@@ -12,8 +12,9 @@ use signoff_api::{
     gate::Question,
 };
 use signoff_cli::facts::lines as fact_lines;
+use signoff_engine::approval::eligibility::allowed_verdicts;
 use signoff_review::{
-    action, decisions, quorum,
+    action, decisions, outcome, quorum,
     request::{self, answer_rules},
     seen::Seen,
     voter::Me,
@@ -93,6 +94,11 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
         };
         page.section(&title, &form(question));
     }
+    let effects = outcome::effects(request, &status);
+    if !effects.is_empty() && !status.phase.is_end() {
+        let lines = effects.iter().map(|(verdict, effect)| format!("  {:<10}{effect}\n", verdict.name()));
+        page.section("Each verdict", &lines.collect::<String>());
+    }
     if !approval.spec.decisions.is_empty() {
         page.section("Decisions", &decisions(approval, &status, now));
     }
@@ -163,9 +169,8 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     if request.require_reason == Some(true) {
         page.fact("Reason", "required");
     }
-    if !request.after_reject.is_empty() {
-        let targets = one_line(&request.after_reject.join(", "), 2000);
-        page.fact("After Reject", &format!("the run goes on with {targets}"));
+    if allowed_verdicts(request, &status).contains(&Verdict::Reject) {
+        page.fact("After Reject", &outcome::sequel(request, Verdict::Reject));
     }
     if !status.phase.is_end() {
         let deadline = approval.deadline();

@@ -24,6 +24,7 @@ Phase:        Pending
 Verdicts:     Approve, Modify, Reject, Defer, Skip, Abort
 Approvers:    alice@example.com, group finance
 Quorum:       1 person
+After Reject: the call does not run, and the run ends
 Deadline:     2026-11-23T09:30:00Z (in 23h)
 After that:   it counts as rejected
 
@@ -50,6 +51,14 @@ Asked by:     money: refund is listed
 
 Question:
   | May the refund be sent?
+
+Each verdict:
+  Approve   the call goes on with exactly these arguments
+  Modify    the changed call is checked, and its gates ask
+  Reject    the call does not run, and the run ends
+  Defer     the call does not run, and the agent is told the guidance
+  Skip      the call does not run, and the agent continues
+  Abort     the run ends
 
 The agent's own words (text of a model: no fact, not checked):
   | The customer is entitled to it.
@@ -97,6 +106,17 @@ You:          alice@example.com, one of those who can answer
 "
     );
     assert_eq!(shown(approval), expected);
+}
+
+#[test]
+fn an_escalation_about_a_call_that_did_not_run_shows_its_arguments() {
+    let mut approval = sample::call();
+    let request = &mut approval.spec.request;
+    request.gate.type_ = signoff_api::gate::GateType::ErrorEscalation;
+    request.allowed_verdicts = vec![Verdict::Retry, Verdict::Skip, Verdict::Reject, Verdict::Abort];
+    let page = shown(approval);
+    assert!(page.contains("\nThe arguments of the call:\n  | {\n") && !page.contains("How step"), "{page}");
+    assert!(page.contains("  Retry     the gates of the tool ask about the call\n"), "{page}");
 }
 
 /// The lines of a page that begin at the left edge, up to their colon.

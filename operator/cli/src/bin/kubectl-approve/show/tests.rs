@@ -39,6 +39,7 @@ Phase:        Pending
 Verdicts:     Approve, Reject, Modify, Abort
 Approvers:    alice@example.com, group finance
 Quorum:       1 person
+After Reject: the run ends
 Deadline:     2026-11-23T09:30:00Z (in 23h)
 After that:   it counts as rejected
 
@@ -263,11 +264,24 @@ fn words_of_others_cannot_pass_for_facts() {
 }
 
 #[test]
-fn a_request_whose_run_goes_on_after_a_reject_says_with_what() {
+fn a_request_that_takes_reject_says_what_follows() {
     let mut approval = sample::approval();
-    assert!(!shown(approval.clone()).contains("After Reject"));
+    assert!(shown(approval.clone()).contains("After Reject: the run ends\n"));
     approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
-    assert!(shown(approval).contains("After Reject: the run goes on with send, log\n"));
+    assert!(
+        shown(approval.clone()).contains("After Reject: the run goes on with send or log, as its conditions say\n")
+    );
+    approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
+    assert!(!shown(approval).contains("After Reject"));
+    let mut question = sample::question();
+    question.spec.request.after_reject = vec!["the agent, which is told the reason".to_owned()];
+    assert!(!shown(question).contains("After Reject"));
+    let mut call = sample::call();
+    assert!(shown(call.clone()).contains("After Reject: the call does not run, and the run ends\n"));
+    call.spec.request.after_reject = vec!["the agent, which is told the reason".to_owned()];
+    assert!(shown(call).contains(
+        "After Reject: the call does not run, and the run goes on with the agent, which is told the reason\n"
+    ));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str)
         }
         _ => text.body(&review.digest, command),
     };
-    Some((heading(request.gate.type_, review), body))
+    Some((heading(request, review), body))
 }
 
 /// Returns the context. One that repeats the reviewed text is left out.

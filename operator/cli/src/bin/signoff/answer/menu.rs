@@ -86,7 +86,7 @@ impl<'r> Menu<'r> {
         let asks = self.request.is_some_and(action::is_question);
         let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
         match verdict {
-            Verdict::Approve if is_call => "run exactly this call",
+            Verdict::Approve if is_call => "go on with exactly this call",
             Verdict::Approve => "go on with exactly this",
             Verdict::Reject if ends => "reject it, and end the run",
             Verdict::Reject if is_call => "do not run it; the agent is told why",
@@ -242,7 +242,7 @@ mod tests {
         let shown = Menu::of(&request).shown();
         assert_eq!(
             shown,
-            "   1  approve     run exactly this call\n   2  reject      do not run it; the agent is told why\n   \
+            "   1  approve     go on with exactly this call\n   2  reject      do not run it; the agent is told why\n   \
              3  skip        do not run it; the agent continues without a result\n"
         );
     }

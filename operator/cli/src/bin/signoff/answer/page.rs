@@ -3,7 +3,7 @@
 //! It must not shorten what binds, and no text of others stands outside a fence by more than a line.
 
 use signoff_api::{
-    Approval, ApprovalRequest, Digest, Moment,
+    Approval, ApprovalRequest, Digest, Moment, Verdict,
     gate::{Question, Subject},
 };
 use signoff_cli::{
@@ -13,6 +13,7 @@ use signoff_cli::{
 use signoff_review::{
     action::{self, is_question},
     clock::distance,
+    outcome::sequel,
     request::{consequence, heading},
 };
 
@@ -65,7 +66,7 @@ fn questions(request: &ApprovalRequest) -> String {
 fn reviewed(request: &ApprovalRequest, reviewed: Option<&str>) -> String {
     let Some(review) = &request.reviews else { return String::new() };
     let title = match request.action {
-        Some(_) => heading(request.gate.type_, review),
+        Some(_) => heading(request, review),
         None => format!("What step {} made", one_line(&review.path, 512)),
     };
     let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
@@ -121,8 +122,8 @@ fn terms(approval: &Approval, now: Moment) -> String {
     if request.threshold() > 1 {
         terms += &format!(" ({})", progress(approval));
     }
-    if !request.after_reject.is_empty() {
-        terms += &format!(". After Reject the run goes on with {}", one_line(&request.after_reject.join(", "), 2000));
+    if request.allowed_verdicts.contains(&Verdict::Reject) {
+        terms += &format!(". After Reject: {}", sequel(request, Verdict::Reject));
     }
     terms + &format!(". {}.", deadline(approval, now))
 }
