@@ -8,12 +8,15 @@ mod deadline;
 pub mod eligibility;
 mod guard_epoch;
 pub mod persons;
+mod progress;
 mod quorum;
 mod tally;
 mod votes;
 
 pub use deadline::DEADLINE_PASSED;
 pub use guard_epoch::{changed, rests_on_request, superseded};
+pub use progress::progress;
+pub use quorum::QuorumProgress;
 pub use tally::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
 
 #[cfg(test)]

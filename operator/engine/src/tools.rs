@@ -26,6 +26,14 @@ pub use question::NOTICE as QUESTION_NOTICE;
 /// The timeout of a gate in front of tools that has none, where the operator's default is not shorter.
 pub const GATE_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Reads one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double does not hold.
+///
+/// # Errors
+/// One sentence about the problem and its place.
+pub fn read_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    arguments::Arguments::parse(text).map(|arguments| arguments.value().clone())
+}
+
 /// Returns the tools that an agent may call: those of the spec in their order, then the built-in ones.
 #[must_use]
 pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {

@@ -50,12 +50,22 @@ pub fn outcome(outcome: &Outcome, now: Moment) -> String {
     format!("{} ({verdict}) {by}{when}", outcome.phase.name())
 }
 
+/// Whether the reader's own decision is recorded at an open gate, and the operator has not counted it.
+pub fn is_uncounted(approval: &Approval, me: &Me) -> bool {
+    let status = approval.status.clone().unwrap_or_default();
+    let Some(own) = approval.spec.decisions.get(&me.user).filter(|_| status.outcome.is_none()) else { return false };
+    let is_invalid = status.invalid.get(&me.user).is_some_and(|invalid| invalid.attempt == own.attempt());
+    let is_vote = status.votes.iter().any(|vote| vote.key == me.user && vote.attempt == own.attempt());
+    !status.phase.is_end() && !is_invalid && !is_vote
+}
+
 /// Returns whether the reader is one of the approvers, or why they cannot decide.
 pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
     match ineligible(approval, &me.voter(), now) {
         None if is_question(&approval.spec.request) => format!("{user}, one of those who can answer"),
         None => format!("{user}, one of the approvers"),
+        Some(_) if is_uncounted(approval, me) => format!("{user}: your decision is recorded, and not counted yet"),
         Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
     }
 }

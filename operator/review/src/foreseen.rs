@@ -2,7 +2,7 @@
 //!
 //! It must not be taken for the outcome: only the operator's status is that.
 
-use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source};
+use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
     Now,
     approval::{OwnerState, tally},
@@ -11,7 +11,8 @@ use signoff_executor::{Evaluator, EvaluatorSettings, Stopped, Subject};
 
 use crate::{
     entry::Entry,
-    outcome::{conditions, done, needed, on_behalf},
+    outcome::{done, needed, on_behalf},
+    quorum::agreement,
     text::one_line,
 };
 
@@ -108,8 +109,8 @@ pub fn unusable(counted: &ApprovalStatus, entry: &Entry) -> Option<String> {
     invalid.map(|invalid| one_line(&invalid.why, 1024))
 }
 
-/// Returns what a recorded decision comes to by a count of the decisions, or by none.
-pub fn reached(request: &ApprovalRequest, counted: Option<&ApprovalStatus>, entry: &Entry) -> Reached {
+/// Returns what a decision that is recorded in an Approval comes to by a count of the decisions, or by none.
+pub fn reached(approval: &Approval, counted: Option<&ApprovalStatus>, entry: &Entry) -> Reached {
     let verdict = entry.decision.verdict;
     let Some(status) = counted else { return Reached::Unknown };
     match status.outcome.as_ref().filter(|outcome| outcome.source == Source::Human) {
@@ -118,10 +119,10 @@ pub fn reached(request: &ApprovalRequest, counted: Option<&ApprovalStatus>, entr
         None if verdict == Verdict::Escalate => return Reached::Escalated,
         None => {}
     }
-    let tally = status.tally.unwrap_or_default();
-    let count = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { needed(request) };
-    let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
-    Reached::Open(format!("{count}{also}"))
+    if !verdict.needs_quorum() {
+        return Reached::Open(needed(&approval.spec.request));
+    }
+    Reached::Open(agreement(&Approval { status: Some(status.clone()), ..approval.clone() }))
 }
 
 impl Reached {

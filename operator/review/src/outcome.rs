@@ -5,14 +5,14 @@
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Outcome, Verdict,
     approval::{ApprovalPhase, Source},
-    gate::{GateType, RequiredFrom},
+    gate::{GateType, Quorum, Subject, SubjectKind},
 };
-use signoff_engine::approval::eligibility::allowed_verdicts;
+use signoff_engine::approval::{eligibility::allowed_verdicts, progress};
 
 use crate::{
     action::{call, is_at_tool, is_question},
     entry::Entry,
-    quorum::people,
+    quorum::{agreement, people},
     state::{DecisionState, is_as_voted},
     text::one_line,
 };
@@ -36,7 +36,8 @@ pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &
         }
         DecisionState::Deleted => format!("{verdict} recorded{person}; it does not count: the Approval was deleted"),
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
-            format!("{}{person}; {}", done(verdict), sequel(request, verdict))
+            let edit = after_edit(approval, entry).map(|why| format!("; {why}")).unwrap_or_default();
+            format!("{}{person}; {}{edit}", done(verdict), sequel(request, verdict))
         }
         DecisionState::Closed { outcome, is_counted, invalid } => {
             let how = otherwise(outcome, detail);
@@ -90,6 +91,31 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
             "the run goes on".to_owned()
         }
     }
+}
+
+/// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody where too few
+/// other users are left.
+pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
+    let request = &approval.spec.request;
+    if entry.decision.verdict != Verdict::Modify || call(request).is_none() {
+        return None;
+    }
+    let editor = entry.decision.on_behalf_of.as_ref().unwrap_or(&entry.key);
+    let who = one_line(editor, 253);
+    let is_left = |subject: &&Subject| subject.name != *editor && !request.excluded.contains(&subject.name);
+    let is_short = |quorum: &Quorum| {
+        let all = &quorum.approvers;
+        let is_barred = |one: &Subject| quorum.excludes_requester() && one.name == request.requested_by;
+        all.iter().all(|subject| subject.kind == SubjectKind::User)
+            && all.iter().filter(is_left).filter(|one| !is_barred(one)).count() < quorum.needed()
+    };
+    Some(if request.quorums.iter().any(is_short) {
+        format!(
+            "{who} cannot approve the changed call, and too few other approvers are left: it will be refused if the same gates ask"
+        )
+    } else {
+        format!("{who} cannot approve the changed call, another approver must")
+    })
 }
 
 /// Returns each verdict that a gate of a call takes now, and what it does to the call; nothing at another gate.
@@ -149,37 +175,27 @@ pub fn needed(request: &ApprovalRequest) -> String {
 
 /// Returns how many have decided, and who may still decide.
 pub fn count(approval: &Approval, verdict: Verdict) -> String {
-    let request = &approval.spec.request;
-    let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
-    let mut text = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { needed(request) };
-    if tally.have >= tally.needed && verdict.needs_quorum() {
-        text.push_str(&conditions(request));
-    }
-    let open = still_asked(approval);
+    let text = if verdict.needs_quorum() { agreement(approval) } else { needed(&approval.spec.request) };
+    let open = still_asked(approval, verdict);
     if open.is_empty() { text } else { format!("{text}; still asked: {open}") }
 }
 
-/// Names the approvers who have not decided: users by name, and every group.
-pub fn still_asked(approval: &Approval) -> String {
+/// Names the approvers who have not decided: users by name, and every group. Of a verdict with a quorum, only those of quorums that
+/// are not met.
+fn still_asked(approval: &Approval, verdict: Verdict) -> String {
     let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
-    let further = approval.spec.request.quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
+    let progress = progress(approval);
+    let is_open = |at: usize| !verdict.needs_quorum() || progress.get(at).is_none_or(|one| !one.is_met());
+    let all = approval.spec.request.quorums.iter().enumerate().filter(|(at, _)| is_open(*at));
+    let asked = all.flat_map(|(at, quorum)| if at == 0 { approval.approvers() } else { &quorum.approvers });
     let mut names: Vec<String> = Vec::new();
-    for subject in approval.approvers().iter().chain(further) {
+    for subject in asked {
         let name = one_line(&subject.to_string(), 320);
         if !votes.iter().any(|vote| subject.means(&vote.user, &[])) && !names.contains(&name) {
             names.push(name);
         }
     }
     names.join(", ")
-}
-
-/// Names what a request demands besides the people of its first quorum.
-pub fn conditions(request: &ApprovalRequest) -> String {
-    let group = |from: &RequiredFrom| format!("{} of group {}", from.min, one_line(&from.group, 253));
-    let groups = request.quorums.iter().take(1).flat_map(|own| &own.required_from).map(group);
-    let further = request.quorums.iter().skip(1).map(|one| format!("the quorum of {}", one_line(&one.source, 253)));
-    let all: Vec<_> = groups.chain(further).collect();
-    if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
 }
 
 /// Returns a verdict as a participle.

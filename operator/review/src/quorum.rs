@@ -3,9 +3,11 @@
 //! It must not judge who can decide: it says what the request and the status say.
 
 use signoff_api::{
-    Approval, ApprovalStatus,
+    Approval,
     gate::{Quorum, RejectPolicy, RequiredFrom, Subject, SubjectKind},
 };
+
+use signoff_engine::approval::{QuorumProgress, progress};
 
 use crate::text::one_line;
 
@@ -32,16 +34,59 @@ pub fn rules(quorum: &Quorum) -> String {
     text
 }
 
-/// Describes the gate's own quorum without its approvers, with the count so far.
-pub fn own(own: &Quorum, status: &ApprovalStatus) -> String {
-    let so_far = status.tally.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
-    format!("{}{}{so_far}", people(own.threshold), rules(own))
+/// Describes each quorum with the count so far, the gate's own first: the only one without its approvers, several with their approvers
+/// and the gate or policy that requires each.
+pub fn lines(approval: &Approval) -> Vec<String> {
+    let quorums = &approval.spec.request.quorums;
+    let status = approval.status.clone().unwrap_or_default();
+    let so_far = |have: i32, needed: i32| format!("{have} of {needed} so far");
+    if let [own] = quorums.as_slice() {
+        let so_far = status.tally.map(|tally| format!(" ({})", so_far(tally.have, tally.needed))).unwrap_or_default();
+        return vec![format!("{}{}{so_far}", people(own.threshold), rules(own))];
+    }
+    let has_votes = !status.votes.is_empty();
+    let line = |((at, quorum), progress): ((usize, &Quorum), QuorumProgress)| {
+        let approvers = if at == 0 { approval.approvers() } else { &quorum.approvers };
+        let so_far = has_votes.then(|| format!("; {}", so_far(progress.have, progress.needed))).unwrap_or_default();
+        let (count, rules, source) = (people(quorum.threshold), rules(quorum), one_line(&quorum.source, 253));
+        format!("{count}{rules} out of {} (required by {source}{so_far})", subjects(approvers))
+    };
+    quorums.iter().enumerate().zip(progress(approval)).map(line).collect()
 }
 
-/// Describes a further quorum with its approvers and the policy that requires it.
-pub fn further(quorum: &Quorum) -> String {
-    let (count, rules) = (people(quorum.threshold), rules(quorum));
-    format!("{count}{rules} out of {} (required by {})", subjects(&quorum.approvers), one_line(&quorum.source, 253))
+/// Returns the count so far of each quorum in a cell: `0/1`, or `1/1,0/2`.
+pub fn cell(approval: &Approval) -> String {
+    let request = &approval.spec.request;
+    if request.quorums.len() < 2 {
+        let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
+        return format!("{}/{}", tally.have, request.threshold());
+    }
+    let cells: Vec<_> = progress(approval).iter().map(|one| format!("{}/{}", one.have, one.needed)).collect();
+    cells.join(",")
+}
+
+/// Returns how many agree so far in each quorum, and the groups that are still needed: `1 of 2`, or
+/// `1 of 1 for gate one, 0 of 2 for gate two`.
+pub fn agreement(approval: &Approval) -> String {
+    let quorums = &approval.spec.request.quorums;
+    let progress = progress(approval);
+    let mut text = if quorums.len() < 2 {
+        let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
+        format!("{} of {}", tally.have, tally.needed)
+    } else {
+        let one = |(quorum, progress): (&Quorum, &QuorumProgress)| {
+            format!("{} of {} for {}", progress.have, progress.needed, one_line(&quorum.source, 253))
+        };
+        quorums.iter().zip(&progress).map(one).collect::<Vec<_>>().join(", ")
+    };
+    if progress.iter().all(|one| one.have >= one.needed) {
+        let missing = progress.iter().flat_map(|one| &one.missing);
+        let missing: Vec<_> = missing.map(|(group, min)| format!("{min} of group {}", one_line(group, 253))).collect();
+        if !missing.is_empty() {
+            text.push_str(&format!("; not yet met of: {}", missing.join(", ")));
+        }
+    }
+    text
 }
 
 /// Returns the approvers without users who are excluded; all of them if nobody would be left.

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 
 use crate::{
-    action::{call, is_question},
+    action::{call, is_at_tool, is_question},
     quorum::subjects,
     text::one_line,
 };
@@ -83,7 +83,7 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
         }
         TimeoutAction::Reject => "it counts as rejected".into(),
         TimeoutAction::Approve => "it counts as APPROVED".into(),
-        TimeoutAction::Retry => "it ends and is asked again, at most three times".into(),
+        TimeoutAction::Retry => again(request).into(),
         TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
             Some(next) => format!("{} will be asked too", subjects(&next.to)),
             None => "it counts as rejected: there are no further approvers".into(),
@@ -97,6 +97,19 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
             None => "every question's default is the answer".into(),
         },
         TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
+    }
+}
+
+/// Returns what a Retry by the deadline does. The engine asks again at most three times.
+fn again(request: &ApprovalRequest) -> &'static str {
+    match request.gate.visit {
+        ..=1 => "it ends and is asked again, at most three times",
+        // A gate of a loop is asked again for other reasons too.
+        2 | 3 if !is_at_tool(request) => "it ends and is asked again, at most three times in all",
+        2 => "it ends and is asked again, at most twice more",
+        3 => "it ends and is asked again, at most once more",
+        _ if is_at_tool(request) => "it counts as rejected and the run ends: it was asked again three times already",
+        _ => "it counts as rejected and the run ends, if Retry or Defer asked again three times already",
     }
 }
 
@@ -135,6 +148,20 @@ mod tests {
         assert_eq!(then(&call, TimeoutAction::Skip, &told), "the call does not run, and the agent is told");
         assert_eq!(then(&question, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
         assert_eq!(then(&question, TimeoutAction::Skip, &told), "the agent gets no answer and continues");
+    }
+
+    #[test]
+    fn a_deadline_that_asks_again_says_how_often() {
+        let mut call = sample::approval().spec.request;
+        call.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
+        for (visit, words) in [
+            (1, "it ends and is asked again, at most three times"),
+            (2, "it ends and is asked again, at most twice more"),
+            (4, "it counts as rejected and the run ends: it was asked again three times already"),
+        ] {
+            call.gate.visit = visit;
+            assert_eq!(then(&call, TimeoutAction::Retry, &[]), words);
+        }
     }
 
     #[test]

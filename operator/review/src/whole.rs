@@ -9,7 +9,7 @@ use kube::{
 use serde::Deserialize;
 use signoff_api::{Approval, ApprovalRequest, Blob, Digest, Workflow, approval::WorkflowRef, journal::BlobRef, names};
 
-use crate::text::one_line;
+use crate::{action::call, text::one_line};
 
 /// What errors call the response that is reviewed.
 const REVIEW: &str = "the reviewed response";
@@ -78,7 +78,8 @@ pub fn cut(request: &ApprovalRequest) -> Vec<String> {
         None => what.to_owned(),
     };
     let review = request.reviews.as_ref().filter(|_| is_review_cut(request));
-    let review = review.map(|review| of("the reviewed response", review.ref_.as_ref()));
+    let what = if call(request).is_some() { "the arguments" } else { REVIEW };
+    let review = review.map(|review| of(what, review.ref_.as_ref()));
     review.into_iter().chain(request.context_ref.as_ref().map(|whole| of("the context", Some(whole)))).collect()
 }
 

@@ -196,7 +196,7 @@ STEP        KIND     STATE       STARTED    TOOK
 │     legal-ask-1
 │     asks: Send this letter to ACME?
 │     can decide: alice; 0 of 1 agree, 1 of group leads
-│     and 1 of: group audit (required by ClusterApprovalPolicy/money)
+│     and 0 of 1 of: group audit (required by ClusterApprovalPolicy/money)
 │     until 2026-11-23T09:30:00Z (in 23h); then group sre will be asked too
 └─· note    set      Pending
 ✔ budget    branch   Succeeded   5m ago     3m20s

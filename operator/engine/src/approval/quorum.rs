@@ -17,6 +17,25 @@ pub(super) struct Quorums<'a> {
     electorate: Electorate<'a>,
 }
 
+/// The progress of one quorum: the most people who agree so far on one payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuorumProgress {
+    /// The number of those people.
+    pub have: i32,
+    /// The number that the quorum takes.
+    pub needed: i32,
+    /// The groups of `requiredFrom` that are not met, with the number that each takes.
+    pub missing: Vec<(String, i32)>,
+}
+
+impl QuorumProgress {
+    /// Whether the quorum takes nobody else.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.have >= self.needed && self.missing.is_empty()
+    }
+}
+
 /// One quorum and its position in the request.
 #[derive(Clone, Copy)]
 struct CountedQuorum<'a> {
@@ -60,8 +79,12 @@ impl<'a> Quorums<'a> {
         self.electorate.counts(quorum.at, &ballot.user, ballot.verdict, &ballot.groups)
     }
 
+    fn counted<'b>(&self, quorum: CountedQuorum<'_>, ballots: &[&'b Ballot]) -> Vec<&'b Ballot> {
+        ballots.iter().filter(|ballot| self.counts(quorum, ballot)).copied().collect()
+    }
+
     fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
-        let counted: Vec<_> = ballots.iter().filter(|b| self.counts(quorum, b)).collect();
+        let counted = self.counted(quorum, ballots);
         let from = |group: &String| counted.iter().filter(|b| b.groups.contains(group)).count();
         counted.len() >= quorum.quorum.needed()
             && quorum
@@ -96,6 +119,24 @@ impl<'a> Quorums<'a> {
         let counted = |same: &Vec<&Ballot>| same.iter().filter(|b| self.counts(own, b)).count();
         let have = agreeing(persons).iter().map(counted).max().unwrap_or(0);
         (i32::try_from(own.quorum.needed()).unwrap_or(i32::MAX), i32::try_from(have).unwrap_or(i32::MAX))
+    }
+
+    /// Returns the progress of each quorum.
+    pub(super) fn progress_of_each(&self, persons: &[&Ballot]) -> Vec<QuorumProgress> {
+        let groups = agreeing(persons);
+        let one = |quorum: &CountedQuorum<'_>| {
+            let counted = groups.iter().map(|same| self.counted(*quorum, same));
+            let best = counted.max_by_key(Vec::len).unwrap_or_default();
+            let from = |group: &String| best.iter().filter(|ballot| ballot.groups.contains(group)).count();
+            let is_missing = |group: &String, min: i32| from(group) < usize::try_from(min).unwrap_or(usize::MAX);
+            let required = quorum.quorum.required_from.iter().filter(|r| is_missing(&r.group, r.min));
+            QuorumProgress {
+                have: i32::try_from(best.len()).unwrap_or(i32::MAX),
+                needed: i32::try_from(quorum.quorum.needed()).unwrap_or(i32::MAX),
+                missing: required.map(|r| (r.group.clone(), r.min)).collect(),
+            }
+        };
+        self.all.iter().map(one).collect()
     }
 
     /// Returns why no verdict can reach its quorum any more, or `None`.

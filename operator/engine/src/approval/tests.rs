@@ -583,3 +583,18 @@ fn once_it_is_overdue_an_approve_does_not_count_even_if_it_is_there() {
     count(&mut open, 63);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
 }
+
+#[test]
+fn the_progress_of_each_quorum_counts_who_counts_there() {
+    let mut open = approval(json!({"requiredFrom": [{"group": "leads", "min": 1}], "further": [
+        {"source": "gate two", "approvers": users(&["olga", "pia"]), "threshold": 2},
+    ]}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    let own = QuorumProgress { have: 1, needed: 1, missing: vec![("leads".to_owned(), 1)] };
+    assert_eq!(progress(&open), [own, QuorumProgress { have: 0, needed: 2, missing: Vec::new() }]);
+    vote(&mut open, "bob", json!({"verdict": "Approve", "groups": ["leads"]}));
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(progress(&open).iter().map(|one| (one.have, one.is_met())).collect::<Vec<_>>(), [(2, true), (1, false)]);
+}

@@ -12,7 +12,7 @@ fn after(approval: &mut Approval, user: &str, decision: Decision) -> String {
     let entry = Entry { key: user.into(), decision };
     *approval = with(approval, &entry);
     let counted = Counter::start(1).unwrap().wait(approval, sample::now()).unwrap();
-    reached(&approval.spec.request, Some(&counted), &entry).line(&entry)
+    reached(approval, Some(&counted), &entry).line(&entry)
 }
 
 fn usable(approval: &Approval, entry: &Entry) -> Result<Option<String>, Error> {
@@ -101,6 +101,6 @@ async fn what_each_verdict_would_come_to_is_counted_without_blocking() {
     ] {
         let entry = Entry { key: "alice@example.com".into(), decision: Decision::new(verdict) };
         let counted = counter.count(&with(&approval, &entry), sample::now()).await.unwrap();
-        assert_eq!(reached(&approval.spec.request, Some(&counted), &entry), expected, "{verdict}");
+        assert_eq!(reached(&with(&approval, &entry), Some(&counted), &entry), expected, "{verdict}");
     }
 }

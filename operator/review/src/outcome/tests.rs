@@ -78,6 +78,21 @@ fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_th
 }
 
 #[test]
+fn an_edit_names_who_cannot_approve_the_changed_call() {
+    let mut approval = sample::call();
+    let after = |approval: &Approval| after_edit(approval, &entry(Verdict::Modify));
+    assert_eq!(
+        after(&approval).as_deref(),
+        Some("alice@example.com cannot approve the changed call, another approver must")
+    );
+    approval.spec.request.quorums[0].approvers = vec![Subject::user(ME)];
+    let alone = "alice@example.com cannot approve the changed call, and too few other approvers are left: it will be refused if the same gates ask";
+    assert_eq!(after(&approval).as_deref(), Some(alone));
+    assert_eq!(after_edit(&approval, &entry(Verdict::Approve)), None);
+    assert_eq!(after(&sample::approval()), None);
+}
+
+#[test]
 fn a_gate_of_the_step_of_a_tool_says_whether_the_call_runs() {
     let mut request = sample::approval().spec.request;
     request.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
@@ -113,10 +128,23 @@ fn a_quorum_that_is_not_full_names_who_is_still_asked() {
     )
     .unwrap();
     approval.spec.request.quorums.push(strict);
-    approval.status.get_or_insert_default().tally = Some(TallyStatus { needed: 2, have: 2 });
+    approval.spec.decisions.insert(ME.to_owned(), Decision::new(Verdict::Approve));
     assert_eq!(
         said(&approval),
-        "Approve counted (2 of 2; not yet met of: the quorum of ApprovalPolicy strict; still asked: group finance, bob@example.com, group security)"
+        "Approve counted (1 of 2 for gate review, 0 of 1 for ApprovalPolicy strict; still asked: group finance, bob@example.com, group security)"
+    );
+    approval.spec.request.quorums[0].threshold = 1;
+    assert_eq!(
+        said(&approval),
+        "Approve counted (1 of 1 for gate review, 0 of 1 for ApprovalPolicy strict; still asked: group security)"
+    );
+    assert_eq!(crate::quorum::cell(&approval), "1/1,0/1");
+    assert_eq!(
+        crate::quorum::lines(&approval),
+        [
+            "1 person out of alice@example.com, group finance, bob@example.com (required by gate review; 1 of 1 so far)",
+            "1 person out of group security (required by ApprovalPolicy strict; 0 of 1 so far)",
+        ]
     );
 }
 

@@ -9,6 +9,7 @@ use signoff_api::{
     gate::Quorum,
     journal::StepRecord,
 };
+use signoff_engine::approval::{QuorumProgress, progress};
 
 /// The most characters of a text of others in one detail.
 const LONGEST: usize = 300;
@@ -26,7 +27,7 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
     details.extend(action::line(request).map(|call| format!("calls {}", one_line(&call, LONGEST))));
     details.push(format!("asks: {}", one_line(&request.prompt, LONGEST)));
     details.push(quorum(approval, &status));
-    details.extend(request.quorums.iter().skip(1).map(further));
+    details.extend(request.quorums.iter().zip(progress(approval)).skip(1).map(further));
     details.extend(votes(approval, &status));
     details.push(match status.phase {
         ApprovalPhase::Overdue => {
@@ -69,13 +70,9 @@ fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
     format!("can decide: {}{excluded}; {} of {needed} agree{rules}", subjects(approval.approvers()), tally.have)
 }
 
-fn further(quorum: &Quorum) -> String {
-    format!(
-        "and {} of: {} (required by {})",
-        quorum.threshold,
-        subjects(&quorum.approvers),
-        one_line(&quorum.source, 253)
-    )
+fn further((quorum, progress): (&Quorum, QuorumProgress)) -> String {
+    let source = one_line(&quorum.source, 253);
+    format!("and {} of {} of: {} (required by {source})", progress.have, progress.needed, subjects(&quorum.approvers))
 }
 
 /// Returns the decisions so far: those that count, and those that the operator has not counted.

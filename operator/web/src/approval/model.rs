@@ -137,7 +137,7 @@ impl ApprovalPage {
             conditions: read.run.conditions.clone(),
             ..signoff_api::ApprovalStatus::default()
         }));
-        let first = request.quorums.first();
+        let mut quorums = quorum::lines(approval).into_iter();
         let decide = (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems));
         let is_question = action::is_question(request);
         let has_form = decide.as_ref().is_some_and(|forms| !forms.respond.is_empty());
@@ -167,9 +167,9 @@ impl ApprovalPage {
             after: request.action.as_ref().map(action::facts_after).unwrap_or_default(),
             says: action::says(request).map(|words| display(words, LONGEST)),
             says_title: SAYS,
-            own: first.map_or_else(|| "none: it cannot be decided".to_owned(), |own| quorum::own(own, &status)),
+            own: quorums.next().unwrap_or_else(|| "none: it cannot be decided".to_owned()),
             approvers: quorum::subjects(approval.approvers()),
-            further: request.quorums.iter().skip(1).map(quorum::further).collect(),
+            further: quorums.collect(),
             required_by: request
                 .required_by
                 .iter()

@@ -89,8 +89,9 @@ async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Mo
         if matches!(verdict, Verdict::Modify | Verdict::Respond | Verdict::Defer) {
             continue;
         }
-        let counted = state.counter.count(&foreseen::with(approval, &entry), at).await.ok();
-        all.push((verdict, foreseen::reached(&approval.spec.request, counted.as_ref(), &entry)));
+        let with = foreseen::with(approval, &entry);
+        let counted = state.counter.count(&with, at).await.ok();
+        all.push((verdict, foreseen::reached(&with, counted.as_ref(), &entry)));
     }
     all
 }

@@ -89,7 +89,8 @@ impl Sender<'_> {
         entry: &Entry,
     ) -> Result<Result<Reached, NotSent>, PageError> {
         let request = &read.seen.approval.spec.request;
-        let counted = state.counter.count(&foreseen::with(&read.seen.approval, entry), read.at).await;
+        let with = foreseen::with(&read.seen.approval, entry);
+        let counted = state.counter.count(&with, read.at).await;
         let unusable = match &counted {
             Ok(status) => foreseen::unusable(status, entry),
             Err(why) => Some(why.to_string()),
@@ -107,7 +108,7 @@ impl Sender<'_> {
             Err(other) => return Err(other),
             Ok(_) => placed,
         };
-        let reached = || foreseen::reached(request, counted.as_ref().ok(), entry);
+        let reached = || foreseen::reached(&with, counted.as_ref().ok(), entry);
         Ok(problems.map_or_else(|| Ok(reached()), |problems| Err(NotSent::wrong(problems))))
     }
 

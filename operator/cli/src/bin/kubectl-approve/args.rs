@@ -99,28 +99,46 @@ pub enum Command {
     /// RBAC lets them, and what happens at the deadline.
     Doctor(Doctor),
     /// Continue with exactly what was shown
+    ///
+    /// About a call of a tool: the call goes on with exactly these arguments.
     Approve(Plain),
     /// Reject the request
+    ///
+    /// About a call of a tool: the call does not run. The agent is told the reason, or the run ends, as `show` says.
     Reject(Plain),
     /// Continue with your own parameters instead of what was shown
     ///
     /// The parameters depend on the gate; `show` prints an example. {response} replaces the text of a step or a result,
     /// {route} a chosen route, {subtasks} the parts of divided work, {draft} a draft, {workers} the results of workers.
     /// At a gate before a step or after its failure, the parameters are fields of that step.
+    ///
+    /// About a call of a tool: {arguments} replaces all its arguments. The gates of the changed call ask, and you cannot approve it.
     Modify(Modify),
     /// Answer the questions of the gate
+    ///
+    /// About a call of a tool: the call does not run, and your answer is its result.
     Respond(Respond),
     /// Repeat the reviewed steps with your guidance, then ask again
+    ///
+    /// About a call of a tool: the call does not run, and the agent is told the guidance.
     Defer(Defer),
     /// Ask more people
+    ///
+    /// About a call of a tool: the call waits for them.
     Escalate(Escalate),
     /// End the whole run
+    ///
+    /// About a call of a tool: the call does not run.
     Abort(Plain),
     /// Skip the gate and continue
+    ///
+    /// About a call of a tool: the call does not run, and the agent continues without its result.
     Skip(Plain),
     /// Ask again, or run a failed step again
     ///
     /// At a gate about the results of workers, you can name the workers that run again: --set workers=[0,2]
+    ///
+    /// About a failed call of a tool: the call is made once more, after its gates.
     Retry(Parameters),
     /// Suspend runs: nothing new starts, gates can still be decided
     Suspend(Runs),

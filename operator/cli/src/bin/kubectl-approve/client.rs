@@ -10,7 +10,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use signoff_api::{Approval, Blob, Workflow};
+use signoff_api::{Approval, Blob, Workflow, names};
 use signoff_review::{
     entry::Entry,
     record::record,
@@ -139,6 +139,22 @@ impl Session {
     pub async fn approval(&self, name: &str) -> Result<Seen, Failure> {
         let found = self.approvals(false).get(name).await.map_err(|error| self.server.explain(error))?;
         seen(&found)
+    }
+
+    /// Whether no namespace of this call has a Workflow of this name, where that is certain.
+    pub async fn is_missing(&self, workflow: &str) -> bool {
+        if !names::is_object(workflow) {
+            return false;
+        }
+        for namespace in &self.namespaces {
+            let resource = ApiResource::erase::<Workflow>(&());
+            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+            match api.get_metadata(workflow).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Returns all Approvals that a field selector picks, of the first namespace or of all. What cannot be read as an

@@ -8,9 +8,10 @@ use futures::future::{Either, select};
 use signoff_api::{Approval, ApprovalStatus, Moment};
 use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
+    action,
     entry::{self, Change, Entry},
     foreseen::{self, Counter},
-    outcome::done,
+    outcome::{self, done},
     refusal,
     seen::Seen,
     voter::Me,
@@ -22,7 +23,7 @@ use crate::{
     client::Session,
     clock,
     decision_report::{self, Report},
-    dialog,
+    dialog, edit,
     error::Failure,
     output, payload, refusals,
     sanitize::{fenced, one_line},
@@ -143,6 +144,12 @@ pub async fn record(
         Prepared::Sent(sent) => Ok(sent),
         Prepared::Ready(args, entry) => {
             if asks {
+                if let Some(difference) = edit::difference_of(session, seen, &entry).await? {
+                    terminal::note(&difference);
+                }
+                if let Some(warning) = outcome::after_edit(&seen.approval, &entry) {
+                    terminal::note(&format!("Note: {warning}"));
+                }
                 dialog::confirm(&args, &seen.approval, me)?;
             }
             store(session, *args, seen, me, *entry).await
@@ -179,6 +186,9 @@ pub async fn prepare(
         _ => None,
     };
     let entry = payload::entry(&args, file.as_deref(), &seen.approval, me)?;
+    if closed(&seen.approval, clock::now()).is_none() {
+        payload::changes(&seen.approval, &entry)?;
+    }
     if let Some(attempt) = entry.decision.attempt {
         let why = seen
             .approval
@@ -312,14 +322,16 @@ fn read(path: &str) -> Result<String, Failure> {
     text.map_err(|error| Failure::Usage(format!("--from-file {path}: {error}")))
 }
 
-/// Returns the subject of the decision in three lines.
+/// Returns the subject of the decision in a few lines; of a call with its tool and target.
 pub fn summary(approval: &Approval) -> String {
     let request = &approval.spec.request;
+    let call = action::line(request).map(|call| format!("calls {}\n", one_line(&call, 300)));
     format!(
-        "{} of workflow {}, requested by {}\n{}request digest {}",
+        "{} of workflow {}, requested by {}\n{}{}request digest {}",
         one_line(&request.gate.path, 80),
         one_line(&request.workflow.name, 63),
         one_line(&request.requested_by, 253),
+        call.unwrap_or_default(),
         fenced(&one_line(&request.prompt, 300), 400),
         request.digest
     )
@@ -348,7 +360,7 @@ pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Fai
 
 /// Returns how many approvals are recorded and needed after a decision, as the operator will count them.
 fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
-    foreseen::reached(&approval.spec.request, counted(approval, now).ok().as_ref(), entry).line(entry)
+    foreseen::reached(approval, counted(approval, now).ok().as_ref(), entry).line(entry)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
 }
 
 /// Returns why no operator counts decisions, where that is certain.
-async fn operator_silence(session: &Session) -> Option<String> {
+pub async fn operator_silence(session: &Session) -> Option<String> {
     let state = operator_state(session, None).await;
     state.is_gone().then(|| state.to_string())
 }

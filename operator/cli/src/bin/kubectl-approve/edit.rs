@@ -16,7 +16,7 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
-use signoff_review::{action, edit::parameters_to_edit, seen::Seen, voter::Me, whole};
+use signoff_review::{action, edit::parameters_to_edit, entry::Entry, outcome, seen::Seen, voter::Me, whole};
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload},
@@ -56,11 +56,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
             args.verdict
         )));
     };
-    let reviewed = match &request.reviews {
-        Some(_) if whole::is_review_cut(request) => session.whole(&seen.approval).await?.review,
-        Some(review) => Some(review.response.clone()),
-        None => None,
-    };
+    let reviewed = reviewed(session, &seen.approval).await?;
     let before = parameters_to_edit(&schema, reviewed.as_deref());
     let before = if action::call(request).is_some() { as_json(before)? } else { as_yaml(before)? };
     dialog::complete(&mut args, request)?;
@@ -77,6 +73,29 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
         terminal::note(&format!("To send them: {}", again(session, &args, &path.to_string_lossy())));
     }
     sent
+}
+
+/// Returns the whole of what is reviewed.
+async fn reviewed(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
+    let request = &approval.spec.request;
+    match &request.reviews {
+        Some(_) if whole::is_review_cut(request) => Ok(session.whole(approval).await?.review),
+        Some(review) => Ok(Some(review.response.clone())),
+        None => Ok(None),
+    }
+}
+
+/// Returns the difference that a Modify of a call makes, or `None` for another decision.
+///
+/// # Errors
+/// The whole of the arguments cannot be read.
+pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Result<Option<String>, Failure> {
+    let request = &seen.approval.spec.request;
+    let schema = parameters::schema(request, entry.decision.verdict).filter(|_| action::call(request).is_some());
+    let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
+    let before = parameters_to_edit(&schema, reviewed(session, &seen.approval).await?.as_deref());
+    let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
+    Ok(Some(fenced(&difference(&json(&before)?, &json(&after.0)?), LONGEST)))
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.
@@ -98,6 +117,10 @@ fn confirmed(
     let (after, edited) = until_it_fits(file, args, seen, me, header, before)?;
     terminal::note(&decide::summary(&seen.approval));
     terminal::note(&fenced(&difference(before, &after), LONGEST));
+    let entry = payload::entry(&edited, None, &seen.approval, me)?;
+    if let Some(warning) = outcome::after_edit(&seen.approval, &entry) {
+        terminal::note(&format!("Note: {warning}"));
+    }
     if !args.common.yes {
         terminal::note(&format!("Until it is sent, your text is in {}", file.path().display()));
     }

@@ -19,10 +19,10 @@ pub enum Failure {
     #[error("error: {0}")]
     Usage(String),
     /// The person was asked and did not say yes.
-    #[error("refused: nothing was decided")]
+    #[error("nothing was decided")]
     Declined,
     /// The person was asked about a run and did not say yes.
-    #[error("refused: nothing was changed")]
+    #[error("nothing was changed")]
     Unchanged,
     /// Of several decisions, some could not be recorded; each said why.
     #[error("error: {failed} of {of} could not be decided")]

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use signoff_api::{Approval, ApprovalRequest, Moment, Verdict};
-use signoff_engine::approval::eligibility::ineligible;
+use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
-    action::{is_question, turn_of},
+    action::{self, is_question, turn_of},
+    quorum,
     seen::{Seen, sort, still_open},
     voter::Me,
 };
@@ -68,7 +69,11 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     }
     let output = &options.output;
     if found.is_empty() && matches!(output.output, None | Some(Format::Wide | Format::Name)) {
-        return Ok(Page { note: Some(nothing(session, options, &me)), ..Page::default() });
+        let is_missing = match &options.run {
+            Some(run) => session.is_missing(run).await,
+            None => false,
+        };
+        return Ok(Page { note: Some(nothing(session, options, &me, is_missing)), ..Page::default() });
     }
     if let Some(text) = output.document(document(&found))? {
         return Ok(Page { text, note: None });
@@ -128,7 +133,7 @@ fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<u
             call,
             gates(request),
             seen.approval.status.as_ref().map(|status| status.phase).unwrap_or_default().name().to_owned(),
-            votes(&seen.approval),
+            quorum::cell(&seen.approval),
             clock::distance(seen.approval.deadline(), now),
             if is_mine { "yes" } else { "no" }.to_owned(),
             cell(action.map(|action| &action.tool), 64),
@@ -148,6 +153,20 @@ fn gates(request: &ApprovalRequest) -> String {
     one_line(&if asking.is_empty() { request.gate.name.clone() } else { asking.join(",") }, 60)
 }
 
+/// Returns the gates and the tool of a call, or the path of a gate, in a cell.
+fn gate(request: &ApprovalRequest) -> String {
+    match action::call(request) {
+        Some(call) => format!("{}: {}", gates(request), one_line(&call.tool, 64)),
+        None => one_line(&request.gate.path, 80),
+    }
+}
+
+/// Returns the question of an agent, or the prompt of a gate, in a cell.
+pub fn asked(request: &ApprovalRequest, most: usize) -> String {
+    let question = request.form.iter().flat_map(|form| &form.questions).find_map(|one| one.question.as_deref());
+    one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
+}
+
 /// Returns the beginning of what is asked about: the arguments of a call, the first question of an agent, or the prompt.
 fn subject(request: &ApprovalRequest) -> String {
     let asked = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
@@ -160,12 +179,10 @@ fn subject(request: &ApprovalRequest) -> String {
     }
 }
 
-fn votes(approval: &Approval) -> String {
-    let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
-    format!("{}/{}", tally.have, approval.spec.request.threshold())
-}
-
-fn nothing(session: &Session, options: &List, me: &Me) -> String {
+fn nothing(session: &Session, options: &List, me: &Me, is_missing: bool) -> String {
+    if let Some(run) = options.run.as_ref().filter(|_| is_missing) {
+        return format!("There is no workflow {} in {}.", one_line(run, 63), place(session, false));
+    }
     if let Some(run) = &options.run {
         return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), place(session, false));
     }
@@ -215,15 +232,16 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     cells.extend([
         name(approval),
         one_line(&request.workflow.name, 63),
-        one_line(&request.gate.path, 80),
+        gate(request),
         phase.name().to_owned(),
-        votes(approval),
+        quorum::cell(approval),
         deadline,
         age.unwrap_or_default(),
     ]);
     if wide {
         let approvers: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
-        let verdicts: Vec<_> = request.allowed_verdicts.iter().copied().map(Verdict::name).collect();
+        let status = approval.status.clone().unwrap_or_default();
+        let verdicts: Vec<_> = allowed_verdicts(request, &status).iter().copied().map(Verdict::name).collect();
         cells.extend([
             one_line(&request.requested_by, 80),
             one_line(&approvers.join(","), 120),
@@ -231,7 +249,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
             format!("sha256:{}", request.digest.short(12)),
         ]);
     }
-    cells.push(one_line(&request.prompt, if wide { 120 } else { 48 }));
+    cells.push(asked(request, if wide { 120 } else { 48 }));
     cells
 }
 
@@ -275,6 +293,15 @@ mod tests {
             "NAME                            GATE     PHASE     DEADLINE   PROMPT\n\
              refund-4711-review-0a1b2c3d4e   review   Pending   in 23h     Send this letter…\n"
         );
+    }
+
+    #[test]
+    fn a_call_is_listed_with_gates_and_tool_and_a_question_with_its_text() {
+        let of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        let shown = rows(&[of(sample::call()), of(sample::question())], false, false, sample::now(), None);
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines[1].contains("money,guard: refund") && lines[1].ends_with("May the refund be sent?"), "{shown}");
+        assert!(lines[2].ends_with("Which account?"), "{shown}");
     }
 
     #[test]

@@ -6,19 +6,22 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use signoff_api::{
-    Approval, ApprovalRequest, Decision, Verdict,
+    Approval, ApprovalRequest, Decision, Digest, Verdict,
     approval::Answer,
     gate::{Subject, SubjectKind},
     values::JsonObject,
 };
-use signoff_engine::gate::parameters;
-use signoff_review::{entry::Entry, voter::Me};
+use signoff_engine::{gate::parameters, tools::read_object};
+use signoff_review::{action::call, entry::Entry, voter::Me};
 
 use crate::{
     args::{DecisionArgs, Payload},
     error::Failure,
     sanitize::one_line,
 };
+
+/// The parameter with the arguments of a call.
+const ARGUMENTS: &str = "arguments";
 
 /// The entry for what was typed. `file` is the content of the file that the options name, if they name one.
 ///
@@ -40,7 +43,7 @@ fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -
             let takes =
                 parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
             let takes = takes.unwrap_or_else(|| "no parameters".into());
-            let parameters = given(set, set_string, file, &takes)?;
+            let parameters = given(set, set_string, file, &takes, call(request).is_some())?;
             if parameters.is_empty() && args.verdict == Verdict::Modify {
                 let how = "--set KEY=VALUE or --from-file FILE";
                 return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
@@ -64,12 +67,14 @@ fn given(
     set_string: &[(String, String)],
     file: Option<&str>,
     takes: &str,
+    is_call: bool,
 ) -> Result<Map<String, Value>, Failure> {
     let mut parameters = match file {
         None => Map::new(),
         Some(text) => {
-            let value: Value = serde_saphyr::from_str(text)
-                .map_err(|error| Failure::Usage(format!("--from-file is neither JSON nor YAML: {error}")))?;
+            let value: Value = serde_saphyr::from_str(text).map_err(|error| {
+                Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", reason(&error.to_string())))
+            })?;
             match value {
                 Value::Object(fields) => fields,
                 _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {takes}"))),
@@ -77,12 +82,48 @@ fn given(
         }
     };
     for (key, text) in set {
+        if is_call && key == ARGUMENTS {
+            parameters.insert(key.clone(), Value::Object(arguments(text)?));
+            continue;
+        }
         parameters.insert(key.clone(), serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())));
     }
     for (key, text) in set_string {
         parameters.insert(key.clone(), Value::String(text.clone()));
     }
     Ok(parameters)
+}
+
+/// Reads the arguments of a call, as strictly as those of a model.
+fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+    if let Err(why) = serde_json::from_str::<Value>(text) {
+        return Err(Failure::Usage(format!("--set {ARGUMENTS}: not JSON: {why}; write --set {ARGUMENTS}='{{…}}'")));
+    }
+    read_object(text).map_err(|why| Failure::Usage(format!("--set {ARGUMENTS}: {why}")))
+}
+
+/// Returns the reason of the YAML reader, without its advice to programmers.
+fn reason(error: &str) -> String {
+    let end = [", set DuplicateKeyPolicy", "; set DuplicateKeyPolicy", " set DuplicateKeyPolicy"];
+    let end = end.iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
+    one_line(&error[..end], 300)
+}
+
+/// Refuses a Modify of a call that changes nothing: the editor could not approve the call any more.
+///
+/// # Errors
+/// The arguments are those that were proposed.
+pub fn changes(approval: &Approval, entry: &Entry) -> Result<(), Failure> {
+    let request = &approval.spec.request;
+    let Some(review) = request.reviews.as_ref().filter(|_| call(request).is_some()) else { return Ok(()) };
+    let arguments = entry.decision.parameters.as_ref().and_then(|parameters| parameters.0.get(ARGUMENTS));
+    let is_same = arguments.and_then(|arguments| Digest::of(arguments).ok()).is_some_and(|own| own == review.digest);
+    if entry.decision.verdict == Verdict::Modify && is_same {
+        let why =
+            "nothing was changed: these are the proposed arguments; to let the call go on with them, approve instead";
+        return Err(Failure::Refused(why.to_owned()));
+    }
+    Ok(())
 }
 
 fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {

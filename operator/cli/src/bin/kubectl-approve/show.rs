@@ -25,6 +25,7 @@ use crate::{
     args::Show,
     client::Session,
     clock::{self, distance},
+    decision_report,
     error::Failure,
     sanitize::{fenced, one_line},
     suggest::CallFlags,
@@ -50,7 +51,13 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
     let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
     status.conditions.extend(said.cloned());
     let now = clock::now();
-    let next = next::next(&seen.approval, &me, &run, now, &session.call);
+    let is_uncounted = decisions::is_uncounted(&seen.approval, &me);
+    let silence = if is_uncounted { decision_report::operator_silence(session).await } else { None };
+    let next = match silence {
+        Some(silence) => format!("{:<14}the run waits until an operator counts your decision: {silence}\n", "Next:"),
+        None if is_uncounted => format!("{:<14}the run waits until the operator counts your decision\n", "Next:"),
+        None => next::next(&seen.approval, &me, &run, now, &session.call),
+    };
     Ok(page(&seen, &me, now, whole.as_ref(), &session.call) + &next)
 }
 
@@ -146,16 +153,14 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     let holds = if seen.digest_holds() { "" } else { "  << NOT the digest of this request: do not decide it" };
     page.fact("Digest", &format!("{}{holds}", request.digest));
     page.fact("Phase", status.phase.name());
-    page.fact("Verdicts", &names(&request.allowed_verdicts));
+    page.fact("Verdicts", &names(allowed_verdicts(request, &status)));
     let whom = if action::is_question(request) { "Can answer" } else { "Approvers" };
     page.fact(whom, &quorum::subjects(approval.approvers()));
-    if let Some((own, further)) = request.quorums.split_first() {
-        page.fact("Quorum", &quorum::own(own, &status));
-        for one in further {
-            page.fact("And", &quorum::further(one));
-        }
-    } else {
+    if request.quorums.is_empty() {
         page.fact("Quorum", "none: it cannot be decided");
+    }
+    for (at, one) in quorum::lines(approval).iter().enumerate() {
+        page.fact(if at == 0 { "Quorum" } else { "And" }, one);
     }
     for by in &request.required_by {
         page.fact("Required by", &format!("{}:", one_line(&by.source, 253)));

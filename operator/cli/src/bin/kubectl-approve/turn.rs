@@ -166,8 +166,10 @@ async fn prepare(
 /// Says which call a failure is about.
 fn tell(approval: &Approval, failure: &Failure) {
     let text = failure.to_string();
-    let (prefix, why) = text.split_once(": ").unwrap_or(("error", &text));
-    terminal::note(&format!("{prefix}: {}: {why}", resource(approval)));
+    match text.split_once(": ") {
+        Some((prefix, why)) => terminal::note(&format!("{prefix}: {}: {why}", resource(approval))),
+        None => terminal::note(&format!("{}: {text}", resource(approval))),
+    }
 }
 
 fn resource(approval: &Approval) -> String {

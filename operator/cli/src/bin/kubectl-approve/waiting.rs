@@ -14,6 +14,7 @@ use signoff_api::{
     gate::{Subject, SubjectKind},
     workflow::WorkflowPhase,
 };
+use signoff_engine::approval::progress;
 use signoff_review::{
     quorum::{people, rules},
     request::consequence,
@@ -79,9 +80,18 @@ pub async fn report(session: &Session, named: Option<&Named>, operator: &Operato
     }
     let more = (runs.len().saturating_sub(MOST), gates.len().saturating_sub(MOST));
     if more != (0, 0) {
-        report.page.push_str(&format!("and {} more runs and {} more gates; name one of them\n", more.0, more.1));
+        report.page.push_str(&and_more(more.0, more.1));
     }
     Ok(report)
+}
+
+/// Returns the line about the runs and gates that are left out.
+fn and_more(runs: usize, gates: usize) -> String {
+    let count = |count: usize, what: &str| {
+        (count > 0).then(|| format!("{count} more {what}{}", if count == 1 { "" } else { "s" }))
+    };
+    let all: Vec<_> = [count(runs, "run"), count(gates, "gate")].into_iter().flatten().collect();
+    format!("and {}; name one of them\n", all.join(" and "))
 }
 
 async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
@@ -206,10 +216,10 @@ impl<'a> Gate<'a> {
             page.push_str("  it has ended: nothing waits for it\n");
             return page;
         }
-        for (index, (quorum, rights)) in request.quorums.iter().zip(&self.quorums).enumerate() {
-            let so_far = status.tally.filter(|_| index == 0);
-            let so_far =
-                so_far.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
+        let progress = progress(self.approval);
+        for ((quorum, rights), progress) in request.quorums.iter().zip(&self.quorums).zip(progress) {
+            let so_far = status.tally.map(|_| format!(" ({} of {} so far)", progress.have, progress.needed));
+            let so_far = so_far.unwrap_or_default();
             let source = one_line(&quorum.source, 253);
             let needed = format!("{}{}", people(quorum.threshold), rules(quorum));
             page.push_str(&wrapped(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));

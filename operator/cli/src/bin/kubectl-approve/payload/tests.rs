@@ -68,6 +68,27 @@ fn what_would_not_arrive_unchanged_is_not_sent() {
 }
 
 #[test]
+fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
+    let approval = sample::call();
+    let typed = |text: &str| entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
+    let same = typed(r#"{"customer":"ACME","amount":420.0,"note":"as agreed\\nby phone"}"#).unwrap();
+    assert!(changes(&approval, &same).unwrap_err().to_string().contains("nothing was changed"));
+    assert!(changes(&approval, &typed(r#"{"customer":"ACME","amount":42}"#).unwrap()).is_ok());
+    for (text, why) in [
+        (r#"{"amount":1,"amount":900}"#, "amount"),
+        (r#"{"amount":9007199254740993}"#, "amount"),
+        ("amount=3", "--set arguments: not JSON: expected value at line 1 column 1"),
+        ("[1]", "must be a JSON object"),
+    ] {
+        let failure = typed(text).unwrap_err().to_string();
+        assert!(failure.contains(why), "{text}: {failure}");
+    }
+    let twice = entry(&args(Verdict::Modify, set(&[])), Some("{\"arguments\":{\"a\":1,\"a\":2}}"), &approval, &alice());
+    let twice = twice.unwrap_err().to_string();
+    assert!(!twice.contains("DuplicateKeyPolicy") && twice.contains("duplicate"), "{twice}");
+}
+
+#[test]
 fn answers_are_collected_by_question() {
     let approval = sample::approval();
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());

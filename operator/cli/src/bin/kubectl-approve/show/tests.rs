@@ -264,6 +264,21 @@ fn words_of_others_cannot_pass_for_facts() {
 }
 
 #[test]
+fn a_decision_that_is_not_counted_is_said_to_its_voter() {
+    let mut approval = sample::approval();
+    approval.spec.decisions.insert("alice@example.com".into(), Decision::new(Verdict::Approve));
+    let said = "You:          alice@example.com: your decision is recorded, and not counted yet\n";
+    assert!(shown(approval).contains(said));
+}
+
+#[test]
+fn an_overdue_request_lists_the_verdicts_that_count_now() {
+    let mut approval = sample::approval();
+    approval.status.get_or_insert_default().phase = signoff_api::approval::ApprovalPhase::Overdue;
+    assert!(shown(approval).contains("Verdicts:     Retry, Reject, Abort\n"));
+}
+
+#[test]
 fn a_request_that_takes_reject_says_what_follows() {
     let mut approval = sample::approval();
     assert!(shown(approval.clone()).contains("After Reject: the run ends\n"));
@@ -297,7 +312,7 @@ fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
     );
     approval.spec.request.quorums.push(serde_json::from_value(strict).unwrap());
     let page = shown(approval);
-    let expected = "Quorum:       1 person
+    let expected = "Quorum:       1 person out of alice@example.com, group finance (required by gate review)
 And:          1 person out of group security (required by ApprovalPolicy strict)
 Required by:  ClusterApprovalPolicy prod:
               - at least 2 people
