@@ -47,7 +47,7 @@ pub fn lines(approval: &Approval) -> Vec<String> {
     let has_votes = !status.votes.is_empty();
     let line = |((at, quorum), progress): ((usize, &Quorum), QuorumProgress)| {
         let approvers = if at == 0 { approval.approvers() } else { &quorum.approvers };
-        let so_far = has_votes.then(|| format!("; {}", so_far(progress.have, progress.needed))).unwrap_or_default();
+        let so_far = if has_votes { format!("; {}", so_far(progress.have, progress.needed)) } else { String::new() };
         let (count, rules, source) = (people(quorum.threshold), rules(quorum), one_line(&quorum.source, 253));
         format!("{count}{rules} out of {} (required by {source}{so_far})", subjects(approvers))
     };
