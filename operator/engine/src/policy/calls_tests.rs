@@ -289,11 +289,9 @@ fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_asked_about_and_not_s
     assert_eq!(errors(&policies, spec([None; 3], json!([]))), [], "the host is an input");
     for gates in [json!([]), every_call(json!([]))] {
         let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
-        assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
-        // What was refused stays refused: its agent was told.
-        run.take(&none(), Vec::new());
+        run.take(&none(), Vec::new()); // what was refused stays refused
         assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
     }
 }
@@ -307,12 +305,10 @@ fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
         assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
         let sent = |command: &&Command| matches!(command, Command::Call(call) if call.path.contains("/.call-"));
         assert!(!run.transition.commands.iter().any(|command| sent(&command)));
-
         let mut honest = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
         honest.decide(&tools(json!({"never": [{"methods": ["DELETE"]}]})), GATE, Verdict::Approve);
-        let done =
-            honest.journal.records().iter().any(|r| r.path.starts_with("handle/.turn-1/.call-1/") && r.path != GATE);
-        assert!(done);
+        let is_of_call = |path: &str| path.starts_with("handle/.turn-1/.call-1/") && path != GATE;
+        assert!(honest.journal.records().iter().any(|record| is_of_call(&record.path)));
     }
 }
 
@@ -565,23 +561,20 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
 
 #[test]
 fn a_call_that_people_edit_into_a_forbidden_one_is_not_asked_about_again_and_not_sent() {
-    let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
-    for (host, is_sent) in [("bank.example", false), ("other.example", true)] {
+    for host in ["bank.example", "other.example"] {
+        let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
         let mut spec = spec([None; 3], every_call(json!([])));
         spec["steps"][3]["http"]["url"] = json!("https://{{ args.to }}/refunds");
         let mut run = PolicyRun::of(&policies, spec);
         turn(&mut run, &policies, "handle", &[("refund", r#"{"to":"crm.example"}"#)]);
-        let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": host}}));
-        edited.decided_by = vec!["alice".to_owned()];
-        run.outcome(&policies, GATE, edited);
-        assert_eq!(run.asks().len(), usize::from(is_sent), "{host}");
-        if is_sent {
-            run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
-        }
-        let sent = run.calls().iter().any(|call| call.path.ends_with("/pay"));
-        assert_eq!(sent, is_sent, "{host}");
-        if !is_sent {
+        let edited = super::bypass_tests::modified(json!({"arguments": {"to": host}}));
+        run.outcome(&policies, GATE, signoff_api::Outcome { decided_by: vec!["alice".to_owned()], ..edited });
+        if host == "bank.example" {
+            assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
             assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+        } else {
+            run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
+            assert!(run.calls().iter().any(|call| call.path.ends_with("/pay")));
         }
     }
 }
