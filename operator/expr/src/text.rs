@@ -11,6 +11,9 @@ use unicode_normalization::UnicodeNormalization;
 ///
 /// Applying it twice changes nothing more.
 pub fn clean(text: &str) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
+        return text.to_owned();
+    }
     text.chars().filter(|&c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).nfc().collect()
 }
 

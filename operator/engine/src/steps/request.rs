@@ -136,8 +136,8 @@ pub(crate) fn ask<'a>(
         true => gate.shows.as_deref().map(text::clean),
         false => Some(joined(&scope, contexts.into_iter())?),
     };
-    let of_call = step_scope.call.as_deref().filter(|_| call.is_none());
-    let context = with_what_is_beside(context, reviewed.as_ref(), of_call);
+    let of_call = step_scope.call.as_ref().filter(|_| call.is_none()).map(|call| call());
+    let context = with_what_is_beside(context, reviewed.as_ref(), of_call.as_deref());
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));

@@ -37,7 +37,7 @@ impl Arguments {
     /// # Errors
     /// One sentence for the model.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Self::of(if text.trim().is_empty() { Map::new() } else { read(text)? })
+        Self::of_clean(&if text.trim().is_empty() { Map::new() } else { read(text)? })
     }
 
     /// Returns the arguments with this value, such as those that a person edited.
@@ -45,8 +45,11 @@ impl Arguments {
     /// # Errors
     /// One sentence for the model.
     pub(crate) fn of(value: Map<String, Value>) -> Result<Self, String> {
-        let cleaned = read(&canonical_text(&value)?)?;
-        let text = canonical_text(&cleaned)?;
+        Self::of_clean(&read(&canonical_text(&value)?)?)
+    }
+
+    fn of_clean(value: &Map<String, Value>) -> Result<Self, String> {
+        let text = canonical_text(value)?;
         // The value is read from the text that is digested and sent: `2.0` is `2` for gates and schemas too.
         Ok(Self { value: read(&text)?, text })
     }

@@ -52,7 +52,7 @@ pub(crate) struct StepScope<'a> {
     /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
     /// What people are told of the call of a tool that these steps are of.
-    pub(crate) call: Option<Rc<str>>,
+    pub(crate) call: Option<Rc<dyn Fn() -> String + 'a>>,
 }
 
 impl<'a> StepScope<'a> {

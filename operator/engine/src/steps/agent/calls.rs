@@ -340,11 +340,13 @@ async fn call_tool<'a>(
                 continue;
             }
         }
-        let scope = StepScope { call: Some(shown::at_step(turn.agent, tool, &proposal).into()), ..site.scope.clone() };
-        let Some(cleared) = gating.clear(&site, proposal.sends, &editors) else {
+        let Some(cleared) = gating.clear(&site, proposal.sends.clone(), &editors) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
         let place = step_path(&path, tool);
+        let agent = turn.agent.to_owned();
+        let scope =
+            StepScope { call: Some(Rc::new(move || shown::at_step(&agent, tool, &proposal))), ..site.scope.clone() };
         let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
             Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
