@@ -42,7 +42,7 @@ pub fn has_segments(version: i32) -> bool {
 /// The fact of a turn of an agent with the number of its calls.
 pub const FACT_CALLS: &str = "calls";
 /// The fact of a failed call that may have had its effect all the same; its value is `true`. Records of earlier versions lack it.
-pub const FACT_UNKNOWN: &str = "unknown";
+pub const FACT_UNKNOWN: &str = "outcomeUnknown";
 
 impl StepRecord {
     /// Whether this is a turn of an agent that called tools.

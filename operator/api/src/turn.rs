@@ -45,6 +45,22 @@ impl TurnCalls {
     /// The largest number of calls that are kept of one turn. Further ones are dropped: an answer within its token limit has few,
     /// and the engine makes fewer still.
     pub const MAX_CALLS: usize = 256;
+
+    /// Returns the calls that have a place in the turn with this number, each with an id of its own: one without an id gets one, and a
+    /// further one with an id of this turn is dropped, because it could not be answered.
+    #[must_use]
+    pub fn distinct(self, turn: i32) -> Vec<RequestedCall> {
+        let mut distinct: Vec<RequestedCall> = Vec::new();
+        for (at, mut call) in self.calls.into_iter().enumerate() {
+            if call.id.is_empty() {
+                call.id = format!("turn-{turn}-call-{}", at + 1);
+            }
+            if distinct.iter().all(|known| known.id != call.id) {
+                distinct.push(call);
+            }
+        }
+        distinct
+    }
 }
 
 impl RequestedArguments {

@@ -90,13 +90,15 @@ impl CallError {
     /// Whether it is known if the call took effect.
     ///
     /// `false` when the call broke or timed out after it may have been sent, and when a gateway
-    /// (502, 504, 520 to 530, 599) lost the server behind it. So may have a gateway that answers 503
+    /// (502, 504, 520 to 528, 530, 599) lost the server behind it. So may have a gateway that answers 503
     /// without `Retry-After`: a service mesh says so of a connection that broke. A call with effects
     /// must then never be repeated in silence.
     #[must_use]
     pub fn outcome_known(&self) -> bool {
         match self.class {
-            ErrorClass::Timeout | ErrorClass::Protocol | ErrorClass::Status(502 | 504 | 520..=530 | 599) => !self.sent,
+            ErrorClass::Timeout | ErrorClass::Protocol | ErrorClass::Status(502 | 504 | 520..=528 | 530 | 599) => {
+                !self.sent
+            }
             ErrorClass::Status(503) => !self.sent || self.retry_after.is_some(),
             _ => true,
         }

@@ -50,6 +50,12 @@ pub fn line(request: &ApprovalRequest) -> Option<String> {
     Some(format!("{}{}", one_line(&call.tool, 64), target.unwrap_or_default()))
 }
 
+/// Returns what a request shows of the arguments of a call, without the comments above them, for a line.
+pub fn arguments_line(response: &str, most: usize) -> String {
+    let lines: Vec<_> = response.lines().skip_while(|line| line.starts_with("# ")).collect();
+    one_line(&lines.join("\n"), most)
+}
+
 /// Returns the facts that stand before the arguments: the tool and its target.
 pub fn facts_before(action: &Action) -> Vec<Fact> {
     let mut facts = vec![("Agent", vec![one_line(&action.agent, 63)])];

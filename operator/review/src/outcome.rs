@@ -105,7 +105,9 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     let is_left = |subject: &&Subject| subject.name != *editor && !request.excluded.contains(&subject.name);
     let is_short = |quorum: &Quorum| {
         let all = &quorum.approvers;
-        let is_barred = |one: &Subject| quorum.excludes_requester() && one.name == request.requested_by;
+        let is_requester =
+            |one: &Subject| one.name == request.requested_by || request.requested_for.as_ref() == Some(&one.name);
+        let is_barred = |one: &Subject| quorum.excludes_requester() && is_requester(one);
         all.iter().all(|subject| subject.kind == SubjectKind::User)
             && all.iter().filter(is_left).filter(|one| !is_barred(one)).count() < quorum.needed()
     };
@@ -114,7 +116,7 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
             "{who} cannot approve the changed call, and too few other approvers are left: it will be refused if the same gates ask"
         )
     } else {
-        format!("{who} cannot approve the changed call, another approver must")
+        format!("{who} cannot approve the changed call")
     })
 }
 

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 
 use crate::{
-    action::{call, is_at_tool, is_question},
+    action::{call, is_question},
     quorum::subjects,
     text::one_line,
 };
@@ -100,15 +100,11 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
     }
 }
 
-/// Returns what a Retry by the deadline does. The engine asks again at most three times.
+/// Returns what a Retry by the deadline does. The engine asks again at most three times, and a gate is visited for other reasons too.
 fn again(request: &ApprovalRequest) -> &'static str {
     match request.gate.visit {
         ..=1 => "it ends and is asked again, at most three times",
-        // A gate of a loop is asked again for other reasons too.
-        2 | 3 if !is_at_tool(request) => "it ends and is asked again, at most three times in all",
-        2 => "it ends and is asked again, at most twice more",
-        3 => "it ends and is asked again, at most once more",
-        _ if is_at_tool(request) => "it counts as rejected and the run ends: it was asked again three times already",
+        2 | 3 => "it ends and is asked again, at most three times in all",
         _ => "it counts as rejected and the run ends, if Retry or Defer asked again three times already",
     }
 }
@@ -152,15 +148,14 @@ mod tests {
 
     #[test]
     fn a_deadline_that_asks_again_says_how_often() {
-        let mut call = sample::approval().spec.request;
-        call.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
+        let mut request = sample::approval().spec.request;
         for (visit, words) in [
             (1, "it ends and is asked again, at most three times"),
-            (2, "it ends and is asked again, at most twice more"),
-            (4, "it counts as rejected and the run ends: it was asked again three times already"),
+            (2, "it ends and is asked again, at most three times in all"),
+            (4, "it counts as rejected and the run ends, if Retry or Defer asked again three times already"),
         ] {
-            call.gate.visit = visit;
-            assert_eq!(then(&call, TimeoutAction::Retry, &[]), words);
+            request.gate.visit = visit;
+            assert_eq!(then(&request, TimeoutAction::Retry, &[]), words);
         }
     }
 

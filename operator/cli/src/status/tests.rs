@@ -196,7 +196,8 @@ STEP        KIND     STATE       STARTED    TOOK
 │     legal-ask-1
 │     asks: Send this letter to ACME?
 │     can decide: alice; 0 of 1 agree, 1 of group leads
-│     and 0 of 1 of: group audit (required by ClusterApprovalPolicy/money)
+│     and 0 of 1 agree of: group audit (required by
+│       ClusterApprovalPolicy/money)
 │     until 2026-11-23T09:30:00Z (in 23h); then group sre will be asked too
 └─· note    set      Pending
 ✔ budget    branch   Succeeded   5m ago     3m20s
@@ -501,7 +502,7 @@ fn each_call_of_an_agent_has_a_row_that_says_what_became_of_it() {
         json!({"response": json!({"text": "", "calls": calls}).to_string(), "facts": {"calls": calls.len().to_string()}})
     };
     let decided = |phase: &str, verdict: &str| json!({"decision": {"phase": phase, "verdict": verdict, "source": "Human", "decidedBy": ["bob"]}});
-    let first = turn(&json!(["lookup", "nosuch", "refund", "letter"]));
+    let first = turn(&json!(["lookup", "lookup", "nosuch", "refund", "letter"]));
     let spec = json!({
         "tools": [{"name": "lookup", "step": "find", "description": "Finds.", "effects": "read"}],
         "agents": [{"name": "clerk", "tools": ["lookup"]}],

@@ -49,7 +49,9 @@ pub(super) fn members(schema: &Map<String, Value>) -> Members {
         return Members::Open;
     }
     let shape = |property: &Value| property.as_object().map_or(Members::Open, members);
-    Members::shapes(properties.iter().map(|(name, property)| (name.clone(), shape(property))))
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let required = required.map(|name| (name.to_owned(), Members::Open));
+    Members::shapes(required.chain(properties.iter().map(|(name, property)| (name.clone(), shape(property)))))
 }
 
 impl Validator<'_> {

@@ -238,10 +238,10 @@ impl Validator<'_> {
                 format!("the step runs only as the tool {}: leave dependsOn out", tool.name),
             );
         }
-        // A step of several tools may read what only some of them have.
+        // A step of several tools may read what only some of them have. No new rule stops a run that was accepted.
         let is_alike = |other: &Tool| other.step != tool.step || other.parameters == tool.parameters;
         let is_alike = plan.spec.tools.iter().all(is_alike);
-        let arguments = if is_alike { references::members(&parameters.0) } else { Members::Open };
+        let arguments = if is_alike && !self.accepted { references::members(&parameters.0) } else { Members::Open };
         let known = everywhere.clone().with("args", arguments);
         let mut planned = self.step(step, &StepContext::new(plan, &at, CALL, known))?;
         // Gates of policies stand beneath each call.

@@ -61,7 +61,7 @@ pub(super) fn write(step: Value, gates: Value) -> Value {
 #[test]
 fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
     let step = json!({"http": {"method": "PUT", "url": "https://a.org/", "expect": {"status": [299]}}, "retry": {"limit": 20}});
-    let unknown = ("unknown", "true");
+    let unknown = ("outcomeUnknown", "true");
     for (status, further, is_known) in [
         ("200", None, false),
         ("302", None, false),

@@ -76,6 +76,9 @@ impl Fields {
         let cost = |(name, value): &(&String, &Value)| entry(name, value);
         let own = first.iter().map(cost).sum::<usize>();
         let kept = own.min((budget / 2).max(level(first.iter().chain(&others).map(cost), budget)));
+        if kept == 0 {
+            return Value::Object(cut_fields(&self.list, budget));
+        }
         let share = level(others.iter().map(cost), budget.saturating_sub(kept));
         let fields = self.list.iter().map(|(name, value)| {
             let share = if *name == self.first { kept } else { share };
@@ -163,7 +166,7 @@ fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     shown
 }
 
-/// Every name, with the beginning of its value where there is room for all of them.
+/// Every name, with the beginning of its value where there is room for all of them, else with its value where that is short.
 fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> {
     let short = |name: &str| if name.len() > NAME { beginning(name, NAME) } else { name.to_owned() };
     let cost = |(name, value): (&String, &Value)| name.len().min(NAME) + 2 + size(value);
@@ -184,7 +187,8 @@ fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> 
         let name = short(name);
         let Some(rest) = left.checked_sub(name.len() + BESIDE) else { break };
         left = rest;
-        shown.insert(name, Value::String(format!("… {} bytes", size(value))));
+        let is_short = size(value) <= BESIDE && !value.is_object() && !value.is_array();
+        shown.insert(name, if is_short { value.clone() } else { Value::String(format!("… {} bytes", size(value))) });
     }
     let more = fields.len() - shown.len();
     shown.insert("…".to_owned(), Value::String(left_out(more, "names", &Value::Object(fields.clone()))));

@@ -228,14 +228,16 @@ pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// Returns the context that the gate's author shows, followed by the facts about a container that ran, and about the call of a tool.
+/// Returns the facts about the call of a tool, the context that the gate's author shows, and the facts about a container that ran.
 fn with_what_is_beside(
     context: Option<String>,
     reviewed: Option<&ReviewSubject>,
     of_call: Option<&str>,
 ) -> Option<String> {
     let beside = reviewed.and_then(|one| one.beside.as_deref());
-    let all: Vec<_> = context.into_iter().chain(beside.into_iter().chain(of_call).map(text::clean)).collect();
+    // Which call it is stands first: the context of an author can be long.
+    let of_call = of_call.map(text::clean);
+    let all: Vec<_> = of_call.into_iter().chain(context).chain(beside.map(text::clean)).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 

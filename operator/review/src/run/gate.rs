@@ -72,7 +72,12 @@ fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
 
 fn further((quorum, progress): (&Quorum, QuorumProgress)) -> String {
     let source = one_line(&quorum.source, 253);
-    format!("and {} of {} of: {} (required by {source})", progress.have, progress.needed, subjects(&quorum.approvers))
+    format!(
+        "and {} of {} agree of: {} (required by {source})",
+        progress.have,
+        progress.needed,
+        subjects(&quorum.approvers)
+    )
 }
 
 /// Returns the decisions so far: those that count, and those that the operator has not counted.

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 
 use super::{gate, planned::planned, state::State, turn};
-use crate::{action::turn_of, text::one_line};
+use crate::text::one_line;
 
 /// The kind of a row that has steps below it and no record of its own.
 const BRANCH: &str = "branch";
@@ -75,9 +75,12 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
             };
             rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
         }
-        for call in turn::paths_of_calls(latest) {
+        for call in turn::calls(&status.steps, latest) {
             let seq = latest.done.unwrap_or(latest.seq);
-            add(&mut rows, &call, seq, Node { kind: CALL, ..unbegun(&call, unbegun_state) });
+            let mut details = vec![format!("calls {}", one_line(&call.tool, 64))];
+            details.extend(call.is_refused.then(|| "refused before it began; the agent was told why".to_owned()));
+            let state = if call.is_refused { State::NotRun } else { unbegun_state };
+            add(&mut rows, &call.path, seq, Node { kind: CALL, details, ..unbegun(&call.path, state) });
         }
     }
     let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
@@ -91,7 +94,6 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
     }
     let mut roots = take_children(&rows, None);
     roots.iter_mut().for_each(|node| summarize(node, status));
-    roots.iter_mut().for_each(|node| name_calls(node, status));
     roots
 }
 
@@ -252,7 +254,7 @@ fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     node.state = match (open(node), latest) {
         (Some(open), _) => open,
         (None, Some(latest)) => latest.state,
-        (None, None) if turn::is_answered(&status.steps, &turn::of_path(&node.path)) => node.state,
+        (None, None) if is_answered(node, status) => node.state,
         // The calls have ended, and the turn that reads their results has not begun.
         (None, None) if !status.phase.is_end() && node.state.is_uneventful() => State::Record(StepPhase::Started),
         (None, None) => unanswered(node),
@@ -262,13 +264,16 @@ fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     node.finished = last.filter(|_| ends);
 }
 
-/// Returns the state of a turn with which the run ended: its last call says why.
+fn is_answered(node: &Node, status: &WorkflowStatus) -> bool {
+    let own = status.steps.iter().find(|record| record.path == node.path && Some(record.attempt) == node.attempt);
+    own.is_some_and(|own| turn::is_answered(&status.steps, &turn::of_path(&base(&node.path)), own.seq))
+}
+
+/// Returns the state of a turn with which the run ended: the call that ended it says why, else the run ended elsewhere.
 fn unanswered(node: &Node) -> State {
-    let called = node.children.iter().rev().map(|call| call.state).find(|state| !state.is_unbegun());
-    match called {
-        Some(state) if state != State::Record(StepPhase::Succeeded) => state,
-        _ => State::NotRun,
-    }
+    let is_eventful = |state: &State| !state.is_unbegun() && *state != State::Record(StepPhase::Succeeded);
+    let called = node.children.iter().map(|call| call.state).find(is_eventful);
+    called.unwrap_or(State::Decided(ApprovalPhase::Cancelled))
 }
 
 /// Returns the state of an open record below a row: such as that of a gate about a failed step.
@@ -279,19 +284,4 @@ fn open(node: &Node) -> Option<State> {
 
 fn is_below(node: &Node, state: State) -> bool {
     node.children.iter().any(|child| child.state == state || is_below(child, state))
-}
-
-/// Says at each call which tool the model named, and whether it was refused before it began.
-fn name_calls(node: &mut Node, status: &WorkflowStatus) {
-    if node.kind == CALL
-        && let Some((turn, number)) = turn_of(&node.path)
-    {
-        let call = turn::calls_at(&status.steps, turn).into_iter().nth(number.saturating_sub(1) as usize);
-        node.details.extend(call.map(|call| format!("calls {}", one_line(&call.tool, 64))));
-        if node.children.is_empty() && turn::is_answered(&status.steps, turn) {
-            node.state = State::NotRun;
-            node.details.push("refused before it began; the agent was told why".to_owned());
-        }
-    }
-    node.children.iter_mut().for_each(|child| name_calls(child, status));
 }

@@ -37,11 +37,32 @@ pub fn lines(turn: &TurnCalls) -> String {
     lines.join("\n")
 }
 
-/// Returns the paths of the calls of a turn, as rows have them; none where it called no tools.
-pub fn paths_of_calls(record: &StepRecord) -> impl Iterator<Item = String> {
-    let turn = of_path(&base(&record.path));
-    let calls = of(record).map_or(0, |turn| turn.calls.len());
-    (1..=calls).map(move |at| format!("{turn}/.call-{at}"))
+/// A call of a turn.
+pub struct CallOfTurn {
+    /// Its path, as rows have it.
+    pub path: String,
+    /// The tool, as the model named it.
+    pub tool: String,
+    /// Whether it was refused before it began: its turn was answered, and it has no record.
+    pub is_refused: bool,
+}
+
+/// Returns the calls of a turn with a place of their own, as the engine numbers them; none where the turn called no tools.
+pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
+    let Some(turn) = of(record) else { return Vec::new() };
+    let path = of_path(&base(&record.path));
+    let is_answered = is_answered(records, &path, record.seq);
+    let made = |call: &str| {
+        let is_of_call = |path: &str| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
+        records.iter().any(|other| other.seq > record.seq && is_of_call(&base(&other.path)))
+    };
+    let number = number(&path).map_or(1, |(_, number)| number);
+    let calls = turn.distinct(i32::try_from(number).unwrap_or(i32::MAX)).into_iter().enumerate();
+    let call = |(at, call): (usize, RequestedCall)| {
+        let path = format!("{path}/.call-{}", at + 1);
+        CallOfTurn { is_refused: is_answered && !made(&path), path, tool: call.tool }
+    };
+    calls.map(call).collect()
 }
 
 /// Returns the path of the turn of a record: that of an agent is its first turn.
@@ -49,24 +70,17 @@ pub fn of_path(path: &str) -> String {
     if number(path).is_some() { path.to_owned() } else { format!("{path}/.turn-1") }
 }
 
-/// Whether the turn that reads the results of a turn has begun.
-pub fn is_answered(records: &[StepRecord], turn: &str) -> bool {
+/// Whether the turn that reads the results of a turn has begun. `began`: the number of the event that started the turn.
+pub fn is_answered(records: &[StepRecord], turn: &str, began: i64) -> bool {
     let Some((agent, number)) = number(turn) else { return false };
     let next = format!("{agent}/.turn-{}", number + 1);
-    records.iter().any(|record| base(&record.path) == next)
+    records.iter().any(|record| record.seq > began && base(&record.path) == next)
 }
 
 /// Returns the agent and the number of a turn.
 fn number(path: &str) -> Option<(&str, u32)> {
     let (agent, number) = path.rsplit_once("/.turn-")?;
     Some((agent, number.parse().ok()?))
-}
-
-/// Returns the calls of the latest attempt at a turn; the first turn is the record of the agent itself.
-pub fn calls_at(records: &[StepRecord], turn: &str) -> Vec<RequestedCall> {
-    let own = turn.strip_suffix("/.turn-1").unwrap_or(turn);
-    let attempts = records.iter().filter(|record| record.path == own);
-    attempts.max_by_key(|record| record.attempt).and_then(of).unwrap_or_default().calls
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use signoff_api::{Verdict, names};
 use signoff_review::{
-    action::turn_of,
+    action::{arguments_line, turn_of},
     entry::Entry,
     outcome,
     state::{DecisionState, level, state as state_of},
-    text::one_line,
 };
 
 use crate::{
@@ -206,7 +205,7 @@ impl Call<'_> {
             return Ok((chosen, Problems::default()));
         };
         chosen.target = format!("Call {number}: {}", model::target(request));
-        chosen.arguments = request.reviews.as_ref().map(|review| one_line(&review.response, LONGEST_ARGUMENTS));
+        chosen.arguments = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
         let read = Read::of(self.state, self.caller, self.namespace, seen).await;
         let (planned, problems) = match self.attempt(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),

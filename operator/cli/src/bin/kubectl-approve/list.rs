@@ -174,7 +174,7 @@ fn subject(request: &ApprovalRequest) -> String {
         request.reviews.as_ref().filter(|_| request.action.is_some()).map(|review| review.response.as_str());
     match (is_question(request), asked, arguments) {
         (true, Some(asked), _) => one_line(&format!("asks: {asked}"), 60),
-        (false, _, Some(arguments)) => one_line(arguments, 60),
+        (false, _, Some(arguments)) => action::arguments_line(arguments, 60),
         _ => one_line(&request.prompt, 60),
     }
 }

@@ -150,6 +150,13 @@ fn a_long_argument_hides_no_other_one() {
     assert!(reviews.response.contains("\namount: 1000000\n"), "{}", reviews.response);
     assert_eq!((reviews.response.len() <= 4096, reviews.ref_.is_some()), (true, true));
     assert_eq!(reviews.digest, signoff_api::Digest::of_bytes(arguments.as_bytes()));
+    run.approve(GATE);
+    run.reply(PAY, 1, "paid");
+    let mut many: serde_json::Map<_, _> = (0..70).map(|at| (format!("a{at}"), json!("y".repeat(60)))).collect();
+    many.insert("zz_amount".to_owned(), json!(1_000_000));
+    turn(&mut run, "handle/.turn-2", &[("c2", "refund", &Value::Object(many).to_string())]);
+    let response = run.asked("handle/.turn-2/.call-1/.gate").request.reviews.clone().unwrap().response;
+    assert!(response.contains("\nzz_amount: 1000000\n") && response.contains("a69: … 60 bytes"), "{response}");
 }
 
 #[test]

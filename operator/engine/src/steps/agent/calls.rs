@@ -86,7 +86,8 @@ pub(crate) async fn perform_turn<'a>(
         return Ok(Err(failure("Malformed", "the recorded calls of its turn cannot be read")));
     };
     let path = turn.path_of_calls(run, &invocation.base);
-    let calls = read(reply.calls, turn.number);
+    let (says, truncated) = (text::clean(&reply.text), reply.truncated);
+    let calls = read(reply.distinct(turn.number));
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
@@ -99,8 +100,8 @@ pub(crate) async fn perform_turn<'a>(
         seen,
         is_answered,
         limits: limits(run, &path, seen),
-        says: text::clean(&reply.text),
-        truncated: reply.truncated,
+        says,
+        truncated,
         siblings: siblings.collect(),
         path,
     };
@@ -144,26 +145,18 @@ fn failure(class: &str, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
-/// Reads the calls: one without an id gets one, and a further one with an id of this turn is dropped, because it could not be
-/// answered. An id of an earlier turn is replaced when the conversation is told.
-fn read(requested: Vec<RequestedCall>, number: i32) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
-    for (at, RequestedCall { mut id, tool, arguments }) in requested.into_iter().enumerate() {
-        if id.is_empty() {
-            id = format!("turn-{number}-call-{}", at + 1);
-        }
-        if calls.iter().any(|known| known.id == id) {
-            continue;
-        }
+/// Reads the arguments of the calls. An id of an earlier turn is replaced when the conversation is told.
+fn read(requested: Vec<RequestedCall>) -> Vec<Call> {
+    let read = |RequestedCall { id, tool, arguments }| {
         let arguments = match arguments {
             RequestedArguments::Text(text) => Arguments::parse(&text),
             RequestedArguments::TooLong(bytes) => {
                 Err(format!("the arguments have {bytes} bytes, which is too much: give less"))
             }
         };
-        calls.push(Call { id, tool, arguments });
-    }
-    calls
+        Call { id, tool, arguments }
+    };
+    requested.into_iter().map(read).collect()
 }
 
 /// Answers all calls at once; equal ones one after the other.
@@ -297,7 +290,7 @@ async fn call_tool<'a>(
         let (check, _) = run.visit(&format!("{path}/.check"));
         let was_checked = || turn.is_answered || was_checked(run, tool, &path, attempts.next);
         if let Some(why) = refused_at_check(run, turn, &check, was_checked).await {
-            return result(format!("Error: {why}"));
+            return result(refused(&why, attempts, edited.is_some()));
         }
         if let Some(why) = problem(run, &check, tool, &arguments) {
             return result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name));
@@ -312,14 +305,16 @@ async fn call_tool<'a>(
             Ok(proposal) => proposal,
             Err(why) => {
                 let why = format!("{} cannot be called with these arguments: {why}", tool.name);
-                return result(format!("Error: {}", refuse(run, turn, &check, "Template", &why).await));
+                let why = if was_checked() { why } else { refuse(run, turn, &check, "Template", &why).await };
+                return result(refused(&why, attempts, edited.is_some()));
             }
         };
-        // Nobody is asked about a call that would not be made. One that went on is refused when its step starts.
+        // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses it when it starts.
         if !was_checked()
             && let Some(why) = &proposal.forbidden
         {
-            return result(format!("Error: {}", refuse(run, turn, &check, NOT_ALLOWED, why).await));
+            let why = refuse(run, turn, &check, NOT_ALLOWED, why).await;
+            return result(refused(&why, attempts, edited.is_some()));
         }
         if !is_escalated {
             is_escalated = true;
@@ -360,6 +355,16 @@ async fn call_tool<'a>(
     }
 }
 
+/// Returns the result of a call that is refused before people are asked about it.
+fn refused(why: &str, attempts: Attempts, is_edited: bool) -> String {
+    let edited = if is_edited { "A human changed the arguments, and the changed call was refused. " } else { "" };
+    let before = match attempts.next {
+        ..=1 => "",
+        _ => "; an earlier attempt at this call was made, and whether it had an effect is not certain",
+    };
+    format!("{edited}Error: {why}{before}")
+}
+
 /// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record already.
 fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
     let (step, place) = (&tool.step, step_path(path, tool));
@@ -371,8 +376,7 @@ fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> b
 }
 
 /// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation of them was
-/// stopped. The stop is recorded, so that every replay agrees. It is no stop of arguments that were evaluated before: what followed
-/// from them stands.
+/// stopped. The stop is recorded, so that every replay agrees. A call that went on after this check is not stopped later.
 async fn refused_at_check<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,

@@ -126,14 +126,16 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     // The gate with the most cautious timeout action comes first; its escalation levels are used.
     let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
-    let yields = a_timeout_keeps_asking(&steps);
-    steps.sort_by_key(|step| step.gate().map(|gate| (yields && !has_timeout(gate), caution_rank(action(gate)))));
+    let ignores_defaults = a_timeout_keeps_asking(&steps);
+    steps.sort_by_key(|step| {
+        step.gate().map(|gate| (ignores_defaults && !has_timeout(gate), caution_rank(action(gate))))
+    });
     let gates: Vec<_> = steps.iter().filter_map(|step| Some((*step, step.gate()?))).collect();
     let (step, first) = *gates.first().ok_or_else(no_gate)?;
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
-    let times = gates.iter().filter(|(_, gate)| !yields || has_timeout(gate)).map(|(_, gate)| gate.after);
+    let times = gates.iter().filter(|(_, gate)| !ignores_defaults || has_timeout(gate)).map(|(_, gate)| gate.after);
     // The shortest is the most careful, unless the deadline approves: then all of them do.
     let after = if action(first) == TimeoutAction::Approve { times.max() } else { times.min() };
     gate.after = after.unwrap_or(first.after);
@@ -177,8 +179,8 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have no say: the usual
-/// one would end what somebody wanted to be asked on.
+/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have no say: the default
+/// timeout would end a request that another gate keeps open.
 fn a_timeout_keeps_asking(steps: &[&PlannedStep]) -> bool {
     let said = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
     let most_cautious = said.min_by_key(|action| caution_rank(*action));

@@ -29,7 +29,7 @@ use crate::{
 const MOST_SCHEMA: usize = 16 * 1024;
 /// The most lines about what the run did before.
 const MOST_DONE: usize = 16;
-/// The most bytes of such a line.
+/// The most characters of such a line.
 const LINE: usize = 250;
 
 /// The review of a call. `at`: its place in the turn.
@@ -174,7 +174,8 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
 /// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of sight.
 fn own_words(says: &str) -> Option<String> {
     let mut lines: Vec<_> = says.trim().lines().collect();
-    lines.dedup_by(|line, before| line.trim().is_empty() && before.trim().is_empty());
+    let is_empty = |line: &str| line.chars().all(|c| c.is_whitespace() || text::is_invisible(c));
+    lines.dedup_by(|line, before| is_empty(line) && is_empty(before));
     let words = lines.join("\n");
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }

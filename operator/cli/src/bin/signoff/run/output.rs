@@ -169,7 +169,7 @@ pub fn paused(report: &RunReport<'_>) -> String {
         );
         if let (Some(call), Some(review)) = (action::line(request), &request.reviews) {
             // What a command approves stands above it.
-            text += &format!("  Call of {call}\n  Arguments {}\n", one_line(&review.response, 2000));
+            text += &format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, 2000));
         }
         if let (GateType::StepStart, Some(review)) = (request.gate.type_, &request.reviews) {
             text += &format!("  What would run: {}\n", one_line(&review.response, 2000));

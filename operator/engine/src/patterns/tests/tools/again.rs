@@ -156,6 +156,23 @@ fn the_gate_of_a_policy_before_requests_holds_for_requests_of_tools() {
 }
 
 #[test]
+fn a_further_attempt_that_a_policy_forbids_meanwhile_says_that_one_was_made() {
+    let mut spec = repeatable(2, money());
+    spec["steps"][2]["http"]["url"] = json!("https://{{ args.to | default('bank') }}.example/refunds");
+    let mut run = TestRun::of(spec.clone());
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    let never: signoff_api::policy::ClusterApprovalPolicySpec =
+        serde_json::from_value(json!({"tools": {"never": [{"hosts": ["bank.example"]}]}})).unwrap();
+    let policies = std::sync::Arc::new(crate::Policies::of(&BTreeMap::new(), [("prod", &never)], []));
+    run.plan =
+        crate::Plan::of(&crate::tests::test_run::workflow(spec), &crate::Settings::default(), &policies).unwrap();
+    unanswered(&mut run, 1);
+    let told = result(&run, "handle/.turn-2", "c1");
+    assert!(told.contains("forbids calls of tools") && told.ends_with("had an effect is not certain"), "{told}");
+}
+
+#[test]
 fn an_unknown_outcome_is_not_told_to_the_model_by_a_gate_whose_condition_does_not_hold() {
     let errors = json!({"name": "errors", "type": "errorEscalation", "condition": "error.class == 'Other'", "hitl": gate(json!({}))});
     let mut run = run(json!([errors]));

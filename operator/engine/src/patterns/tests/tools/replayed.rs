@@ -99,7 +99,10 @@ fn edited_arguments_that_cost_too_much_are_an_error_result_although_the_call_was
     let check = format!("{CHECK}#2");
     run.take(vec![Fact::ApprovalDecided { path: GATE.into(), outcome }, stopped(&check)]);
     let told = result(&run, "handle/.turn-2", "c1");
-    assert_eq!(told, "Error: the arguments cost too much to check: it took too long");
+    assert_eq!(
+        told,
+        "A human changed the arguments, and the changed call was refused. Error: the arguments cost too much to check: it took too long"
+    );
     changes_nothing(&mut run, &check);
     run.reply("handle/.turn-2", 1, "done");
     assert_eq!(run.succeeded(), "done");
