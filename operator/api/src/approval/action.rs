@@ -45,8 +45,8 @@ pub struct Action {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub siblings: Vec<SiblingCall>,
-    /// What the run did before, the newest last: the tool and the outcome of each call before this turn, then who changed this
-    /// call, and how its last attempt ended.
+    /// Earlier calls of the run, the newest last: the tool and the outcome of each call before this turn. Then the last editor of this
+    /// call with the arguments before the edit, and the error of its last attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]

@@ -29,7 +29,7 @@ pub struct QuorumProgress {
 }
 
 impl QuorumProgress {
-    /// Whether the quorum takes nobody else.
+    /// Whether the quorum is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.have >= self.needed && self.missing.is_empty()
@@ -79,19 +79,21 @@ impl<'a> Quorums<'a> {
         self.electorate.counts(quorum.at, &ballot.user, ballot.verdict, &ballot.groups)
     }
 
-    fn counted<'b>(&self, quorum: CountedQuorum<'_>, ballots: &[&'b Ballot]) -> Vec<&'b Ballot> {
-        ballots.iter().filter(|ballot| self.counts(quorum, ballot)).copied().collect()
+    fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
+        self.progress(quorum, ballots).is_met()
     }
 
-    fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
-        let counted = self.counted(quorum, ballots);
-        let from = |group: &String| counted.iter().filter(|b| b.groups.contains(group)).count();
-        counted.len() >= quorum.quorum.needed()
-            && quorum
-                .quorum
-                .required_from
-                .iter()
-                .all(|r| from(&r.group) >= usize::try_from(r.min).unwrap_or(usize::MAX))
+    /// Returns the progress of a quorum by ballots for one payload.
+    fn progress(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> QuorumProgress {
+        let counted: Vec<_> = ballots.iter().filter(|ballot| self.counts(quorum, ballot)).collect();
+        let from = |group: &String| counted.iter().filter(|ballot| ballot.groups.contains(group)).count();
+        let is_missing = |group: &String, min: i32| from(group) < usize::try_from(min).unwrap_or(usize::MAX);
+        let required = quorum.quorum.required_from.iter().filter(|one| is_missing(&one.group, one.min));
+        QuorumProgress {
+            have: i32::try_from(counted.len()).unwrap_or(i32::MAX),
+            needed: i32::try_from(quorum.quorum.needed()).unwrap_or(i32::MAX),
+            missing: required.map(|one| (one.group.clone(), one.min)).collect(),
+        }
     }
 
     /// The people who reject with the weight that it takes, if they do.
@@ -113,28 +115,12 @@ impl<'a> Quorums<'a> {
         agreeing(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.met(*quorum, same)))
     }
 
-    /// Returns the threshold of the gate's own quorum, and the most people who agree so far on one payload.
-    pub(super) fn progress(&self, persons: &[&Ballot]) -> (i32, i32) {
-        let Some(own) = self.all.first().copied() else { return (0, 0) };
-        let counted = |same: &Vec<&Ballot>| same.iter().filter(|b| self.counts(own, b)).count();
-        let have = agreeing(persons).iter().map(counted).max().unwrap_or(0);
-        (i32::try_from(own.quorum.needed()).unwrap_or(i32::MAX), i32::try_from(have).unwrap_or(i32::MAX))
-    }
-
     /// Returns the progress of each quorum.
     pub(super) fn progress_of_each(&self, persons: &[&Ballot]) -> Vec<QuorumProgress> {
         let groups = agreeing(persons);
         let one = |quorum: &CountedQuorum<'_>| {
-            let counted = groups.iter().map(|same| self.counted(*quorum, same));
-            let best = counted.max_by_key(Vec::len).unwrap_or_default();
-            let from = |group: &String| best.iter().filter(|ballot| ballot.groups.contains(group)).count();
-            let is_missing = |group: &String, min: i32| from(group) < usize::try_from(min).unwrap_or(usize::MAX);
-            let required = quorum.quorum.required_from.iter().filter(|r| is_missing(&r.group, r.min));
-            QuorumProgress {
-                have: i32::try_from(best.len()).unwrap_or(i32::MAX),
-                needed: i32::try_from(quorum.quorum.needed()).unwrap_or(i32::MAX),
-                missing: required.map(|r| (r.group.clone(), r.min)).collect(),
-            }
+            let all = groups.iter().map(|same| self.progress(*quorum, same));
+            all.max_by_key(|one| one.have).unwrap_or_else(|| self.progress(*quorum, &[]))
         };
         self.all.iter().map(one).collect()
     }

@@ -14,7 +14,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    quorum::Quorums,
+    quorum::{QuorumProgress, Quorums},
     votes::{self, Ballot},
 };
 use crate::{gate::decision, transition::Now};
@@ -134,7 +134,8 @@ impl Tally<'_> {
         let persons = quorums.persons(&ballots);
         let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
 
-        let (needed, have) = quorums.progress(&persons);
+        let QuorumProgress { have, needed, .. } =
+            quorums.progress_of_each(&persons).into_iter().next().unwrap_or_default();
         let tally = TallyStatus { needed, have };
         self.status.tally = (have > 0 || self.status.tally.is_some()).then_some(tally);
         self.status.have = have;

@@ -37,7 +37,7 @@ pub(super) const RECORD: [&str; 16] = [
 const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 
-/// What a JSON Schema may say of an object beside its `properties`.
+/// Keywords of a JSON Schema that can allow names which `properties` does not list.
 const BESIDE_PROPERTIES: [&str; 10] =
     ["$ref", "$dynamicRef", "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"];
 

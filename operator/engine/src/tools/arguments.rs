@@ -1,6 +1,7 @@
 //! The arguments of a call: parsed once and strictly, then known by their canonical text.
 //!
-//! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the tool itself read the same bytes.
+//! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the tool itself read
+//! the same bytes.
 //!
 //! **Invariant:** two readers of `Arguments::text` cannot understand it differently: no duplicate key, no number that a double
 //! does not hold, no invalid Unicode.

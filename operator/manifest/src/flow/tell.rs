@@ -104,7 +104,7 @@ fn tools(text: &mut String, agent: &AgentTools) {
     }
 }
 
-/// Whom each gate in front of tools asks, and until when.
+/// Adds the approvers and the deadline of each gate in front of tools.
 fn gates_of_tools(text: &mut String, flow: &Flow) {
     let tools = flow.agents.iter().flat_map(|agent| &agent.tools);
     let gates: BTreeMap<_, _> = tools.flat_map(|tool| &tool.gates).map(|gate| (&gate.name, &gate.gate)).collect();

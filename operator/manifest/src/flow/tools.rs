@@ -55,7 +55,7 @@ pub struct AskingGate {
     /// The condition under which the gate asks; always where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
-    /// Whom it asks, and until when.
+    /// Its approvers and its deadline.
     pub gate: super::Gate,
 }
 

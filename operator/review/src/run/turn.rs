@@ -52,9 +52,11 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));
     let is_answered = is_answered(records, &path, record.seq);
+    let later = records.iter().filter(|other| is_answered && other.seq > record.seq);
+    let later: Vec<_> = later.map(|other| base(&other.path)).collect();
     let made = |call: &str| {
-        let is_of_call = |path: &str| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
-        records.iter().any(|other| other.seq > record.seq && is_of_call(&base(&other.path)))
+        let is_of_call = |path: &String| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
+        later.iter().any(is_of_call)
     };
     let number = number(&path).map_or(1, |(_, number)| number);
     let calls = turn.distinct(i32::try_from(number).unwrap_or(i32::MAX)).into_iter().enumerate();

@@ -51,7 +51,7 @@ pub(crate) struct StepScope<'a> {
     pub(crate) feedback_from: Option<String>,
     /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
-    /// What people are told of the call of a tool that these steps are of.
+    /// Describes the call of a tool to which these steps belong, for the requests of their gates.
     pub(crate) call: Option<Rc<dyn Fn() -> String + 'a>>,
 }
 

@@ -462,7 +462,7 @@ fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) ->
     Ok(Proposal { arguments: arguments.clone(), target, facts, sends, forbidden, digest })
 }
 
-/// What is known of a call before it is made.
+/// A rendered call: its target, the facts by which policies match it, the digest of its input, and why policies forbid it.
 struct Preview {
     target: String,
     facts: CallFacts,

@@ -33,7 +33,7 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) seen: i64,
     /// Those that its gates are asked about.
     pub(super) attempts: Attempts,
-    /// Who changed its arguments last, and what they were before, if people changed them.
+    /// The last editors of its arguments and the arguments before the edit, as a line of the request.
     pub(super) edited: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Proposal {
     pub(super) facts: CallFacts,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
-    /// Why the policies of now do not allow the call.
+    /// The reason why the current policies forbid the call.
     pub(super) forbidden: Option<String>,
     /// The digest that the approval binds.
     pub(super) digest: Digest,
