@@ -68,7 +68,8 @@ pub struct Step {
     /// The longest duration of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http, 1h for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// A CEL condition, such as `inputs.amount < 100`. If it is true, the step is skipped. Default: never skipped.
+    /// A CEL condition, such as `inputs.amount < 100`. If it is true, the step is skipped; if it has no value, the step
+    /// fails, and a gate asks. Default: never skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub skip_if: Option<String>,

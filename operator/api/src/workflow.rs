@@ -302,7 +302,7 @@ pub struct Artifact {
     /// The content, a template.
     #[schemars(length(min = 1, max = 16384))]
     pub from: String,
-    /// A CEL condition. If it is true, the file is not written.
+    /// A CEL condition. If it is true or has no value, the file is not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub skip_if: Option<String>,

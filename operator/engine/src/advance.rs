@@ -52,7 +52,7 @@ pub fn advance(
     let run = Run::new(plan, control, blobs, now, journal);
     apply_facts(&run, facts);
     let mut end = if control.cancel { Some(End::Cancelled) } else { check_active_deadline(&run) };
-    let mut artifacts = Vec::new();
+    let (mut artifacts, mut left_out) = (Vec::new(), Vec::new());
     if end.is_none() {
         end = match poll(patterns::run(&run)) {
             None => None,
@@ -63,7 +63,7 @@ pub fn advance(
                 Some(match room {
                     Err(why) => End::Failed(format!("outputs and artifacts: {why}")),
                     Ok(()) => {
-                        artifacts = shown.artifacts;
+                        (artifacts, left_out) = (shown.artifacts, shown.left_out);
                         End::Succeeded(shown.outputs)
                     }
                 })
@@ -79,7 +79,10 @@ pub fn advance(
         close_in_flight(&run);
     }
     let state = run.state.into_inner();
-    if state.missing.is_empty() { transition(control, state, end, artifacts) } else { wait_for_values(before, state) }
+    if !state.missing.is_empty() {
+        return wait_for_values(before, state);
+    }
+    Transition { left_out, ..transition(control, state, end, artifacts) }
 }
 
 /// Polls a pattern without a runtime until it is quiescent.
@@ -320,6 +323,7 @@ fn transition(
         journal: state.journal,
         blocked: if end.is_some() { Vec::new() } else { state.blocked },
         artifacts,
+        left_out: Vec::new(),
         end,
         phase,
         pending,
@@ -339,6 +343,7 @@ fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
         blocked: Vec::new(),
         pending: Vec::new(),
         artifacts: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct RunResult {
     pub(crate) outputs: String,
     /// Relative paths, and what stands in them.
     pub(crate) artifacts: Vec<(String, String)>,
+    /// The artifacts that were left out because their condition could not be evaluated, a sentence each.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// The verdicts on a plan after which it is planned again, and people are asked about the new plan.

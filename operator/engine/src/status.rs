@@ -82,7 +82,7 @@ pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: 
 fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) {
     waiting(status, workflow, overdue, now);
     if let Some(end) = &transition.end {
-        finish(status, workflow, end.message(), now);
+        finish(status, workflow, &end_message(end, &transition.left_out), now);
     }
 }
 
@@ -98,11 +98,19 @@ fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     status.observed_generation = workflow.metadata.generation;
     status.journal_version = Some(journal::version(transition.journal.records().iter(), transition.journal.segments()));
     status.message = match &transition.end {
-        Some(end) => Some(text::display(end.message(), 1024)),
+        Some(end) => Some(text::display(&end_message(end, &transition.left_out), 1024)),
         None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
         None => waiting_message(&status.pending),
     };
     status
+}
+
+/// Returns the message of a run that has ended, with the artifacts that it lacks.
+fn end_message(end: &End, left_out: &[String]) -> String {
+    match left_out {
+        [] => end.message().to_owned(),
+        some => format!("{}, and artifacts were left out: {}", end.message(), some.join("; ")),
+    }
 }
 
 /// Returns the message of a run that goes on: the first of the Approvals that it waits for, or `None` if there are none.

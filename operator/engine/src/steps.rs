@@ -24,7 +24,7 @@ use signoff_api::{
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
-        activity::{ActivityKey, Start, input_digest},
+        activity::{ActivityKey, Start, error, input_digest},
         run::{RenderError, Run},
         scope::{self, StepScope},
         step_invocation::StepInvocation,
@@ -37,7 +37,6 @@ pub(crate) use gate::{DecidedGate, decide};
 use gate::{MOST_AGAIN, SubjectAt};
 use gate_before::GateBefore;
 pub(crate) use output::{AnswerParser, parse_again};
-use signoff_expr::Condition;
 
 /// The control flow after a step of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +206,7 @@ async fn perform_as<'a>(
                 }
             }
             (_, Some(error)) => StepFailure::of(error),
-            (_, None) => StepFailure::of(crate::replay::activity::error("Failed", "it failed")),
+            (_, None) => StepFailure::of(error("Failed", "it failed")),
         };
         match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
             failure::FailureAction::Again(_) if invocation.permission.is_some() => {
@@ -278,7 +277,7 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         if key.kind == StepKind::Agent {
             run.agent_turns.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
+        let open = |seq| open_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
         // A turn of a model has no effect: it may be made once more.
         let was_asked = key.kind != StepKind::Agent && was_call_asked(&invocation);
@@ -320,19 +319,41 @@ fn is_failure_certain(record: &StepRecord) -> bool {
     status.is_some_and(|status| status >= 400 && !is_gateway(status))
 }
 
-/// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates
-/// before it see the same.
-fn open_or_skip_attempt<'a>(
+/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when it begins, with the
+/// values that the first one saw, so an attempt never runs without. An attempt that has begun is repeated without them.
+fn open_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: i64,
     key: &ActivityKey,
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
-    if key.attempt == 1 && key.path == invocation.base {
-        return open_or_skip(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq), open);
+    if key.path != invocation.base || has_begun(run, key) {
+        return open();
     }
-    open()
+    let seen = invocation.visible_before(run, seq);
+    match conditions(run, &invocation.step_scope, invocation.step, seen)? {
+        Conditions::Hold => open(),
+        Conditions::Skip => Ok(Start::Skipped),
+        Conditions::Undecided(why) => Ok(Start::Failed(error(CONDITION, &why))),
+    }
+}
+
+/// Opens a gate, unless its conditions skip it. A gate whose condition cannot be evaluated asks.
+fn open_gate<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    gate: &PlannedStep,
+    seq: i64,
+    key: &ActivityKey,
+    open: impl FnOnce() -> Result<Start, RenderError>,
+) -> Result<Start, RenderError> {
+    let is_skipped = !has_begun(run, key) && matches!(conditions(run, step_scope, gate, seq)?, Conditions::Skip);
+    if is_skipped { Ok(Start::Skipped) } else { open() }
+}
+
+fn has_begun(run: &Run<'_>, key: &ActivityKey) -> bool {
+    run.state.borrow().journal.get(&key.path, key.attempt).is_some()
 }
 
 /// Returns the input of an attempt that people approved.
@@ -390,28 +411,41 @@ fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     failed.error.as_ref().and_then(|e| e.not_before).map_or(after, |asked| asked.max(after))
 }
 
-/// Leaves the step out where its conditions say so; one without a value leaves nothing out.
-fn open_or_skip<'a>(
+/// The class of the error of a step whose conditions cannot be evaluated.
+pub(crate) const CONDITION: &str = "Condition";
+
+/// The result of the conditions of a step.
+enum Conditions {
+    Hold,
+    Skip,
+    /// A condition has no value, for this reason.
+    Undecided(String),
+}
+
+/// Evaluates the conditions of a step with the values that were known at `seq`.
+fn conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     seq: i64,
-    open: impl FnOnce() -> Result<Start, RenderError>,
-) -> Result<Start, RenderError> {
-    if step.skip_if.is_some() || step.only_if.is_some() {
-        let scope = match scope::at(run, step_scope, step, seq) {
-            Err(RenderError::Missing) => return Err(RenderError::Missing),
-            Err(_) => return open(),
-            Ok(scope) => scope,
-        };
-        let is = |condition: &Option<Condition>, value| {
-            condition.as_ref().is_some_and(|condition| condition.evaluate(&scope).is_ok_and(|found| found == value))
-        };
-        if is(&step.skip_if, true) || is(&step.only_if, false) {
-            return Ok(Start::Skipped);
+) -> Result<Conditions, RenderError> {
+    if step.skip_if.is_none() && step.only_if.is_none() {
+        return Ok(Conditions::Hold);
+    }
+    let scope = match scope::at(run, step_scope, step, seq) {
+        Err(RenderError::Missing) => return Err(RenderError::Missing),
+        Err(RenderError::Language(why)) => return Ok(Conditions::Undecided(why.to_string())),
+        Err(RenderError::Invalid(why)) => return Ok(Conditions::Undecided(why)),
+        Ok(scope) => scope,
+    };
+    for (condition, skips) in [(&step.skip_if, true), (&step.only_if, false)] {
+        match condition.as_ref().map(|condition| condition.evaluate(&scope)) {
+            Some(Err(why)) => return Ok(Conditions::Undecided(why.to_string())),
+            Some(Ok(found)) if found == skips => return Ok(Conditions::Skip),
+            Some(Ok(_)) | None => {}
         }
     }
-    open()
+    Ok(Conditions::Hold)
 }
 
 /// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts

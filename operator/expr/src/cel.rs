@@ -113,8 +113,8 @@ impl Condition {
     ///
     /// # Errors
     /// [`LanguageError::Evaluation`] if it has no value or one that is not true or false,
-    /// [`LanguageError::Limit`] if it costs too much. What follows from an error (a gate fires, a
-    /// step is not skipped) is the caller's to decide.
+    /// [`LanguageError::Limit`] if it costs too much. What follows from an error (a gate asks, a
+    /// step fails) is the caller's to decide.
     pub fn evaluate(&self, scope: &Scope) -> Result<bool, LanguageError> {
         let Some(tree) = &self.tree else {
             return Ok(true);

@@ -8,11 +8,11 @@ use super::PatternResult;
 use crate::{
     plan::{PlannedEdge, PlannedGraph},
     replay::{
-        activity::{ActivityKey, Start},
+        activity::{ActivityKey, Start, error},
         run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
-    steps::{self, EarlyEnd, StepFlow},
+    steps::{self, CONDITION, EarlyEnd, StepFlow},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, EarlyEnd> {
@@ -61,11 +61,13 @@ async fn next<'a>(
                 // Evaluated once: what it came to is a record.
                 let (path, _) = run.visit(&format!("{}/.next", node.path));
                 let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-                let open = |seq| chosen(run, step_scope, graph, choices, seq).map(Start::Immediate);
+                let open = |seq| chosen(run, step_scope, graph, (&node.name, choices), seq);
                 let record = run.activity(step_scope, key, open).await;
                 if record.phase != StepPhase::Succeeded {
-                    let why = record.error.map_or_else(String::new, |error| error.message);
-                    return Err(EarlyEnd::Failed(format!("edge from {}: {why}", node.name)));
+                    return Err(EarlyEnd::Failed(match record.error {
+                        Some(error) if error.class == CONDITION => error.message,
+                        error => format!("edge from {}: {}", node.name, error.map_or_else(String::new, |e| e.message)),
+                    }));
                 }
                 let name = record.response.as_ref().and_then(|name| name.0.as_str()).unwrap_or_default();
                 let to = graph.nodes.iter().position(|node| node.name == name);
@@ -78,20 +80,25 @@ async fn next<'a>(
     Ok(None)
 }
 
-/// The name of the node that the first condition that holds leads to; empty where none does.
+/// Chooses the node that the first condition that holds leads to; empty where none does. A condition that cannot be evaluated before one
+/// that holds chooses no node: its edge has no meaning, and neither has any edge after it.
 fn chosen<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     graph: &PlannedGraph,
-    choices: &[(Condition, usize)],
+    (from, choices): (&str, &[(Condition, usize)]),
     seq: i64,
-) -> Result<String, RenderError> {
+) -> Result<Start, RenderError> {
     let wanted = choices.iter().flat_map(|(when, _)| when.references()).collect();
     let scope = scope::general(run, step_scope, &wanted, seq)?;
     for (when, to) in choices {
-        if when.is_else() || when.evaluate(&scope)? {
-            return Ok(graph.nodes.get(*to).map(|node| node.name.clone()).unwrap_or_default());
+        let target = graph.nodes.get(*to).map(|node| node.name.clone()).unwrap_or_default();
+        match when.evaluate(&scope) {
+            _ if when.is_else() => return Ok(Start::Immediate(target)),
+            Ok(true) => return Ok(Start::Immediate(target)),
+            Ok(false) => {}
+            Err(why) => return Ok(Start::Failed(error(CONDITION, &format!("edge from {from} to {target}: {why}")))),
         }
     }
-    Ok(String::new())
+    Ok(Start::Immediate(String::new()))
 }

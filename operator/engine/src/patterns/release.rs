@@ -146,7 +146,9 @@ async fn shown<'a>(
     seq: Option<i64>,
 ) -> Result<RunResult, EarlyEnd> {
     let outputs = match (outputs, seq) {
-        (Outputs::Withheld, _) => return Ok(RunResult { outputs: String::new(), artifacts: Vec::new() }),
+        (Outputs::Withheld, _) => {
+            return Ok(RunResult { outputs: String::new(), artifacts: Vec::new(), left_out: Vec::new() });
+        }
         (Outputs::Rendered(_), Some(seq)) => {
             let text = rendered(run, || text(run, done, seq)).await;
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
@@ -160,28 +162,46 @@ async fn shown<'a>(
         scope::all(files)
     };
     let files = rendered(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
-    Ok(RunResult { outputs, artifacts: files.into_iter().flatten().collect() })
+    let mut result = RunResult { outputs, artifacts: Vec::new(), left_out: Vec::new() };
+    for file in files {
+        match file {
+            File::Rendered(path, content) => result.artifacts.push((path, content)),
+            File::Skipped => {}
+            File::Undecided(why) => result.left_out.push(why),
+        }
+    }
+    Ok(result)
 }
 
-/// The path and content of a file; none where it is left out.
+/// A rendered artifact.
+enum File {
+    /// Its path and content.
+    Rendered(String, String),
+    Skipped,
+    /// Left out, because its condition cannot be evaluated.
+    Undecided(String),
+}
+
+/// Renders an artifact.
 fn file<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     artifact: &PlannedArtifact,
     seq: i64,
-) -> Result<Option<(String, String)>, RenderError> {
+) -> Result<File, RenderError> {
     let mut wanted = artifact.path.references().clone();
     wanted.extend(artifact.from.references().iter().cloned());
     wanted.extend(artifact.skip_if.iter().flat_map(|condition| condition.references()));
     let scope = scope::general(run, step_scope, &wanted, seq)?;
-    // A condition without a value leaves nothing out.
-    if artifact.skip_if.as_ref().is_some_and(|condition| condition.evaluate(&scope).unwrap_or(false)) {
-        return Ok(None);
+    match artifact.skip_if.as_ref().map(|condition| condition.evaluate(&scope)) {
+        Some(Ok(true)) => return Ok(File::Skipped),
+        Some(Err(why)) => return Ok(File::Undecided(why.to_string())),
+        Some(Ok(false)) | None => {}
     }
     let path = artifact.path.render(&scope)?.trim().to_owned();
     safe_path(&path)
         .map_err(|why| RenderError::Invalid(format!("{}: {why}", signoff_expr::text::display(&path, 200))))?;
-    Ok(Some((path, artifact.from.render(&scope)?)))
+    Ok(File::Rendered(path, artifact.from.render(&scope)?))
 }
 
 impl<'a> PatternResult<'a> {

@@ -2,16 +2,19 @@
 //!
 //! It never repeats anything by itself: what may be repeated without asking was repeated before.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 use signoff_api::{
     Outcome, Verdict,
+    gate::TimeoutAction,
     journal::{StepError, StepPhase},
     step::OnError,
 };
 
-use super::{EarlyEnd, gate, verdict_or_end};
+use super::{CONDITION, EarlyEnd, gate, verdict_or_end};
 use crate::{
-    plan::PlannedStep,
+    plan::{Action, PlannedStep},
     replay::{run::Run, scope::StepScope, step_invocation::Override},
     steps::request::ReviewSubject,
 };
@@ -89,7 +92,9 @@ pub(super) async fn decide<'a>(
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let base = format!("{path}/.error");
     let again = step.is_tool().then_some(&ASKS_AGAIN[..]);
-    let decided = gate::decide_after(run, &step_scope, asked, &base, &shown, again).await?;
+    let is_undecided = error.class == CONDITION;
+    let asked = if is_undecided { Cow::Owned(without_running(asked)) } else { Cow::Borrowed(&**asked) };
+    let decided = gate::decide_after(run, &step_scope, &asked, &base, &shown, again).await?;
     // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
         return if is_never_told { Err(unknown()) } else { by_itself() };
@@ -111,6 +116,28 @@ pub(super) async fn decide<'a>(
         // What a person said reaches the agent with its next turn.
         _ => Ok(FailureAction::Again(Override::default())),
     }
+}
+
+/// Returns the gate about a step whose condition cannot be evaluated: neither people nor a deadline can run the step there, because
+/// whether it may run is not known.
+fn without_running(gate: &PlannedStep) -> PlannedStep {
+    let Some(planned) = gate.gate() else { return gate.clone() };
+    let mut planned = planned.clone();
+    planned.allowed.retain(|v| matches!(v, Verdict::Skip | Verdict::Reject | Verdict::Abort | Verdict::Escalate));
+    if planned.allowed.iter().all(|verdict| *verdict == Verdict::Escalate) {
+        planned.allowed.extend([Verdict::Reject, Verdict::Abort]);
+    }
+    (planned.form, planned.spec.form) = (None, None);
+    if let Some(timeout) = &mut planned.spec.timeout {
+        timeout.action = timeout.action.map(|action| match action {
+            TimeoutAction::Skip | TimeoutAction::Abort | TimeoutAction::Escalate | TimeoutAction::Reject => action,
+            TimeoutAction::Approve | TimeoutAction::Retry | TimeoutAction::Default | TimeoutAction::Expire => {
+                TimeoutAction::Reject
+            }
+        });
+        timeout.default = None;
+    }
+    PlannedStep { action: Action::Gate(Box::new(planned)), ..gate.clone() }
 }
 
 /// The result of a call after a Defer.

@@ -11,7 +11,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{EarlyEnd, StepFlow, open_or_skip, verdict_or_end};
+use super::{EarlyEnd, StepFlow, open_gate, verdict_or_end};
 
 use crate::{
     gate::subject::GateSubject,
@@ -90,7 +90,7 @@ pub(crate) async fn decide<'a>(
         let (path, visit) = run.visit(base);
         let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
         let open =
-            |seq| open_or_skip(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
+            |seq| open_gate(run, step_scope, step, seq, &key, || ask(run, step_scope, step, visit, seq, &key, shown));
         let record = run.activity(step_scope, key.clone(), open).await;
         if record.phase == StepPhase::Failed {
             let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use signoff_api::{ApprovalRequest, Verdict};
 
-use super::{EarlyEnd, gate, open_or_skip_attempt, render_input, verdict_or_end};
+use super::{EarlyEnd, gate, open_attempt, render_input, verdict_or_end};
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
@@ -118,9 +118,10 @@ fn shown<'a>(
     key: &ActivityKey,
     retries: i32,
 ) -> Result<Option<ReviewSubject>, RenderError> {
-    let call = match open_or_skip_attempt(run, invocation, seq, key, || render_input(run, invocation, seq, key))? {
+    let call = match open_attempt(run, invocation, seq, key, || render_input(run, invocation, seq, key))? {
         Start::Call(call) => call,
         Start::Skipped => return Err(RenderError::Invalid("the step is skipped".to_owned())),
+        Start::Failed(error) => return Err(RenderError::Invalid(error.message)),
         _ => return Ok(None),
     };
     let digest = input_digest(&call).map_err(RenderError::Invalid)?;

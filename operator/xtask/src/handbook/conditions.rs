@@ -11,7 +11,7 @@ const fn e(words: &'static str, what: &'static str, example: &'static str) -> En
 pub(super) const INTRO: &str = "\
 [CEL](https://cel.dev), over the same names: `skipIf`, `condition` of gates, `when` of edges. A condition never guesses:
 an undefined name, a missing field, a comparison of unlike things is an error. What follows from an error is what is
-safe: a gate asks, a step is not skipped, a grant does not match, an edge fails the run by its name.
+safe: a gate asks, a step fails, an edge fails the run, an artifact is left out.
 ";
 
 /// All tables of conditions, in the order of the page.
