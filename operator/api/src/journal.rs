@@ -44,6 +44,9 @@ pub const FACT_CALLS: &str = "calls";
 /// The fact of a failed call that may have had its effect all the same; its value is `true`. Records of earlier versions lack it.
 pub const FACT_UNKNOWN: &str = "outcomeUnknown";
 
+/// The fact of a call of a tool, and of a gate about one, with the beginning of its arguments.
+pub const FACT_GIVEN: &str = "given";
+
 impl StepRecord {
     /// Whether this is a turn of an agent that called tools.
     #[must_use]

@@ -28,6 +28,9 @@ pub struct Tool {
     /// The effects of a call. Default: unknown, which counts as `irreversible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
+    /// Whether an equal call can be made again without people. Default: false; a gate of a policy ignores true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeatable: Option<bool>,
 }
 
 impl Tool {

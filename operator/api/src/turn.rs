@@ -1,7 +1,7 @@
 //! The response of a turn of an agent that called tools: the JSON that the executor writes into the journal, and that the engine
 //! and clients read; and the path of a turn.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,14 @@ pub struct TurnCalls {
     /// Whether the answer was cut at its largest length, so that its last call can be incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The number of further calls that were not kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A call of a tool, as the model asked for it. Its `Debug` shows lengths only.
@@ -42,24 +50,36 @@ pub enum RequestedArguments {
 }
 
 impl TurnCalls {
-    /// The largest number of calls that are kept of one turn. Further ones are dropped: an answer within its token limit has few,
-    /// and the engine makes fewer still.
+    /// The largest number of calls that are kept of one turn. Further ones are counted: an answer within its token limit has few, and
+    /// the engine makes fewer still.
     pub const MAX_CALLS: usize = 256;
 
-    /// Returns the calls that have a place in the turn with this number, each with an id of its own: one without an id gets one, and a
-    /// further one with an id of this turn is dropped, because it could not be answered.
+    /// Returns a turn as it is recorded: at most [`TurnCalls::MAX_CALLS`] calls, each with an id of its own. A call without an id, or
+    /// with the id of an earlier call of the turn, gets a new one, so that each has exactly one result. `dropped`: the number of calls
+    /// that are not kept already.
     #[must_use]
-    pub fn distinct(self, turn: i32) -> Vec<RequestedCall> {
-        let mut distinct: Vec<RequestedCall> = Vec::new();
-        for (at, mut call) in self.calls.into_iter().enumerate() {
-            if call.id.is_empty() {
-                call.id = format!("turn-{turn}-call-{}", at + 1);
+    pub fn recorded(text: String, calls: Vec<RequestedCall>, truncated: bool, dropped: usize) -> Self {
+        let dropped = dropped + calls.len().saturating_sub(Self::MAX_CALLS);
+        let given: BTreeSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+        let mut used: BTreeSet<String> = BTreeSet::new();
+        let name = |(at, mut call): (usize, RequestedCall)| {
+            if call.id.is_empty() || used.contains(&call.id) {
+                // An id that the model gave to another call is not taken from that one.
+                let first =
+                    if call.id.is_empty() { format!("call-{}", at + 1) } else { format!("{}-{}", call.id, at + 1) };
+                let mut id = first.clone();
+                let mut number = 1;
+                while used.contains(&id) || given.contains(&id) {
+                    number += 1;
+                    id = format!("{first}-{number}");
+                }
+                call.id = id;
             }
-            if distinct.iter().all(|known| known.id != call.id) {
-                distinct.push(call);
-            }
-        }
-        distinct
+            used.insert(call.id.clone());
+            call
+        };
+        let calls = calls.into_iter().take(Self::MAX_CALLS).enumerate().map(name).collect();
+        Self { text, calls, truncated, dropped }
     }
 }
 
@@ -111,7 +131,7 @@ mod tests {
         let call = |arguments| RequestedCall { id: "a".into(), tool: "letter".into(), arguments };
         let calls =
             vec![call(RequestedArguments::Text("no JSON".into())), call(RequestedArguments::TooLong(5_242_880))];
-        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false };
+        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false, dropped: 0 };
         let written = json!({"text": "I write.", "calls": [
             {"id": "a", "tool": "letter", "arguments": "no JSON"}, {"id": "a", "tool": "letter", "tooLong": 5_242_880},
         ]});
@@ -119,6 +139,36 @@ mod tests {
         assert_eq!(serde_json::from_value::<TurnCalls>(written).unwrap(), turn);
         let cut = TurnCalls { truncated: true, ..turn };
         assert_eq!(serde_json::to_value(&cut).unwrap()["truncated"], true);
+    }
+
+    #[test]
+    fn every_call_of_a_recorded_turn_has_an_id_of_its_own() {
+        let ids = |given: &[&str]| {
+            let call = |id: &&str| RequestedCall {
+                id: (*id).to_owned(),
+                tool: "pay".into(),
+                arguments: RequestedArguments::Text("{}".into()),
+            };
+            let turn = TurnCalls::recorded(String::new(), given.iter().map(call).collect(), false, 0);
+            turn.calls.into_iter().map(|call| call.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&["a", "b"]), ["a", "b"]);
+        assert_eq!(ids(&["a", "a", "a"]), ["a", "a-2", "a-3"]);
+        assert_eq!(ids(&["", ""]), ["call-1", "call-2"]);
+        assert_eq!(ids(&["a", "a", "a-2"]), ["a", "a-2-2", "a-2"], "a later call keeps its id");
+        assert_eq!(ids(&["call-2", ""]), ["call-2", "call-2-2"]);
+        let many: Vec<String> = (0..300).map(|at| at.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(ids(&many).len(), TurnCalls::MAX_CALLS);
+    }
+
+    #[test]
+    fn calls_that_are_not_kept_are_counted() {
+        let call =
+            RequestedCall { id: "a".into(), tool: "pay".into(), arguments: RequestedArguments::Text("{}".into()) };
+        let turn = TurnCalls::recorded(String::new(), vec![call; 260], false, 40);
+        assert_eq!((turn.calls.len(), turn.dropped), (TurnCalls::MAX_CALLS, 44));
+        assert_eq!(serde_json::to_value(&turn).unwrap()["dropped"], 44);
     }
 
     #[test]
@@ -138,7 +188,8 @@ mod tests {
             tool: "letter".into(),
             arguments: RequestedArguments::Text("ACME".into()),
         };
-        let shown = format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false });
+        let shown =
+            format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false, dropped: 0 });
         assert!(shown.contains("Text(4 bytes)"), "{shown}");
         assert!(["ACME", "letter", "secret"].iter().all(|word| !shown.contains(word)), "{shown}");
     }

@@ -150,7 +150,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
                 serde_json::Value::String(text) => text,
                 other => other.to_string(),
             };
-            record.facts = reply.facts;
+            record.facts.extend(reply.facts);
             record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
@@ -170,7 +170,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
         }
         Fact::CallFinished { result: Err(failure), at: ended, .. } => {
             at = ended;
-            record.facts = failure.facts;
+            record.facts.extend(failure.facts);
             record.log = failure.log.and_then(|log| state.store_log(&log));
             record.error = Some(StepError {
                 class: failure.class,

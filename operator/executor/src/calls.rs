@@ -166,12 +166,12 @@ impl Caller for DefaultCaller {
 impl From<TurnReply> for Reply {
     /// Returns the text as the response of a turn without calls, otherwise its calls as the journal has them.
     fn from(turn: TurnReply) -> Self {
-        let TurnReply { text, calls, usage, truncated } = turn;
+        let TurnReply { text, calls, dropped, usage, truncated } = turn;
         let (response, fact) = if calls.is_empty() {
             (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
         } else {
             let fact = (FACT_CALLS.to_owned(), calls.len().to_string());
-            (json!(TurnCalls { text, calls, truncated }), Some(fact))
+            (json!(TurnCalls::recorded(text, calls, truncated, dropped)), Some(fact))
         };
         Self { response, facts: fact.into_iter().collect(), usage, log: None }
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {
-        Reply::from(TurnReply { text: "I write.".into(), calls, usage: None, truncated })
+        Reply::from(TurnReply { text: "I write.".into(), calls, dropped: 0, usage: None, truncated })
     }
 
     fn facts(reply: &Reply) -> Vec<(&str, &str)> {
@@ -260,8 +260,8 @@ mod tests {
         let reply = turn(calls(), false);
         let expected = json!({"text": "I write.", "calls": [
             {"id": "a", "tool": "letter", "arguments": "{\"to\": \"ACME\"}"},
-            {"id": "a", "tool": "letter", "arguments": "no JSON"},
-            {"id": "", "tool": "letter", "tooLong": 5_242_880},
+            {"id": "a-2", "tool": "letter", "arguments": "no JSON"},
+            {"id": "call-3", "tool": "letter", "tooLong": 5_242_880},
         ]});
         assert_eq!((&reply.response, facts(&reply)), (&expected, vec![("calls", "3")]));
         let cut = turn(calls(), true);

@@ -13,7 +13,11 @@ use signoff_api::{
 };
 use signoff_expr::re2;
 
-use super::{PlannedGate, Validator, step::StepContext};
+use super::{
+    Action, PlannedGate, PlannedStep, Validator,
+    step::{PlanContext, StepContext},
+    tools,
+};
 
 use crate::{
     field_error::FieldError,
@@ -23,8 +27,15 @@ use crate::{
     },
     policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
-    tools,
+    tools::GATE_TIMEOUT,
 };
+
+/// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something by its tools.
+fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'static str> {
+    let Action::Agent(agent) = &step.action else { return None };
+    (agent.fresh && tools::agent_can_change(plan, &agent.agent))
+        .then_some("leave Defer out, or leave conversation: fresh out, so that it knows the results of its calls")
+}
 
 impl Validator<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
@@ -232,7 +243,17 @@ impl Validator<'_> {
         }
         if let (true, GateSubject::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, subject) {
             let again = context.earlier.iter().skip_while(|(at, _)| at != from);
-            for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
+            for (_, step) in again {
+                if let Some(remedy) = forgets_its_calls(context.plan, step) {
+                    let message = format!(
+                        "Defer runs step {} again, whose agent forgets what its tools did: {remedy}",
+                        step.name
+                    );
+                    self.error(&field, message);
+                }
+                if step.is_idempotent() {
+                    continue;
+                }
                 let remedy = match step.policy_gates.is_empty() {
                     true => "leave Defer out, or set idempotent: true if the step can be repeated",
                     false => {
@@ -281,7 +302,7 @@ impl Validator<'_> {
     /// The timeout of a gate without one. An agent that waits for a call is in the middle of its work, so people have less time there.
     fn usual_timeout(&self, subject: &GateSubject) -> Duration {
         let usual = self.settings.default_gate_timeout;
-        if matches!(subject, GateSubject::Call(_)) { usual.min(tools::GATE_TIMEOUT) } else { usual }
+        if matches!(subject, GateSubject::Call(_)) { usual.min(GATE_TIMEOUT) } else { usual }
     }
 
     fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {

@@ -48,6 +48,8 @@ pub(crate) struct PlannedTool {
     pub(crate) parameters: JsonObject,
     /// As the author declares them.
     pub(crate) effects: Option<Effects>,
+    /// Whether its author says that an equal call can be made again.
+    pub(crate) repeatable: bool,
     /// The digest of the tool and its step, as they are written.
     pub(crate) definition: Digest,
     /// It runs only with a permission of the gates: `steps` refuses it without one.
@@ -58,6 +60,11 @@ impl PlannedTool {
     /// Returns the effects of a call; unknown effects count as irreversible.
     pub(crate) fn effects(&self) -> Effects {
         self.effects.unwrap_or(Effects::Irreversible)
+    }
+
+    /// Whether an equal call can be made again without people. The author cannot say so where a policy has a gate.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.repeatable && !self.step.has_policy_call_gate && self.step.policy_gates.is_empty()
     }
 
     /// Returns what is known of its calls before any is made.
@@ -263,6 +270,7 @@ impl Validator<'_> {
                 description: tool.description.clone(),
                 parameters,
                 effects: tool.effects,
+                repeatable: tool.repeatable == Some(true),
                 definition,
                 step: planned,
             }),
@@ -449,6 +457,32 @@ impl Validator<'_> {
             self.not_allowed(field, why);
         }
     }
+}
+
+/// Whether a tool of an agent, or of an agent that it calls, can change something.
+pub(super) fn agent_can_change(plan: &PlanContext<'_>, agent: &str) -> bool {
+    let (mut seen, mut left) = (BTreeSet::new(), vec![agent.to_owned()]);
+    while let Some(agent) = left.pop() {
+        let names = plan.agents.get(&agent).into_iter().flat_map(|agent| &agent.tools);
+        for tool in names.filter_map(|name| plan.spec.tools.iter().find(|tool| tool.name == *name)) {
+            let Some(step) = plan.spec.steps.iter().find(|step| step.name == tool.step) else { continue };
+            let reads = tool.effects == Some(Effects::Read);
+            match (&step.agent, &step.http) {
+                (Some(called), _) => left.extend(seen.insert(called.name.clone()).then(|| called.name.clone())),
+                (None, Some(http)) => {
+                    let method = http.method.unwrap_or_default().name().to_owned();
+                    let facts = CallFacts { method: Some(method), ..CallFacts::of_kind(CallKind::Http, tool.effects) };
+                    if facts.changes() {
+                        return true;
+                    }
+                }
+                // A text changes nothing by itself: its author says what it stands for.
+                (None, None) if step.set.is_some() && reads => {}
+                (None, None) => return true,
+            }
+        }
+    }
+    false
 }
 
 fn no_parameters() -> JsonObject {

@@ -7,11 +7,12 @@ use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use signoff_api::{
     Digest, Moment, Outcome,
-    journal::{StepError, StepKind, StepPhase, StepRecord},
+    journal::{FACT_GIVEN, StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
 
 use super::{
+    call_history::turn_of_call,
     run::{RenderError, Run, is_call},
     scope::StepScope,
     transition_state::TransitionState,
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
                 None if self.control.suspend => Poll::Pending,
                 None if key.is_call() && self.is_full(step_scope.limit.as_ref()) => Poll::Pending,
                 None => {
-                    self.begin(&key, &open);
+                    self.begin(&key, step_scope.given.clone(), &open);
                     self.finished(&key)
                 }
             }
@@ -120,7 +121,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn begin(&self, key: &ActivityKey, open: &impl Fn(i64) -> Result<Start, RenderError>) {
+    /// Begins an activity. `given`: the beginning of the arguments of the call whose step it is.
+    fn begin(&self, key: &ActivityKey, given: Option<String>, open: &impl Fn(i64) -> Result<Start, RenderError>) {
         let seq = self.state.borrow().journal.seq() + 1;
         let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
         let opening = match costly {
@@ -135,6 +137,9 @@ impl<'a> Run<'a> {
         }
         let seq = state.journal.next_seq();
         let mut record = self.blank(key, seq);
+        record
+            .facts
+            .extend(given.filter(|_| turn_of_call(&key.path).is_some()).map(|text| (FACT_GIVEN.to_owned(), text)));
         match opening {
             Ok(Start::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
                 self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
@@ -184,7 +189,9 @@ impl<'a> Run<'a> {
             Err(RenderError::Invalid(why)) => self.fail(&mut state, &mut record, "Input", &why),
             Err(RenderError::Missing) | Ok(Start::Blocked(_)) => {}
         }
-        state.journal.put(record);
+        drop(state);
+        self.record_call(&record);
+        self.state.borrow_mut().journal.put(record);
     }
 
     /// Repeats the wish of an activity that has begun and is not over.

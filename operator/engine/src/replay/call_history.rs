@@ -6,8 +6,8 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use signoff_api::{
-    Verdict,
-    journal::{FACT_CALLS, StepRecord},
+    Digest, Verdict,
+    journal::{FACT_CALLS, StepKind, StepRecord},
 };
 
 use crate::journal::{Journal, within};
@@ -22,8 +22,10 @@ pub(crate) struct CallHistory {
     turns: Vec<TurnWithCalls>,
     /// By step: the ends of turns at it and beneath it in order, each with the calls that were made until then.
     sums: RefCell<BTreeMap<String, Vec<(i64, usize)>>>,
-    /// Rejected, or asked again.
+    /// Rejected, edited, or asked again.
     decided: Vec<StepRecord>,
+    /// The calls by the step of their tool and the digest of its input: the path and attempt of each.
+    equal: RefCell<BTreeMap<(String, Digest), Vec<(String, i32)>>>,
 }
 
 /// A finished turn that called tools.
@@ -41,9 +43,10 @@ impl CallHistory {
                 let calls = record.facts.get(FACT_CALLS).and_then(|calls| calls.parse().ok()).unwrap_or(0);
                 history.turns.push(TurnWithCalls { path: record.path.clone(), done, calls: MOST_CALLS.min(calls) });
             }
-            if matches!(verdict(record), Some(Verdict::Reject | Verdict::Retry)) {
+            if matches!(verdict(record), Some(Verdict::Reject | Verdict::Retry | Verdict::Modify)) {
                 history.decided.push(record.clone());
             }
+            history.add_call(record);
         }
         history.turns.sort_by(|a, b| a.path.cmp(&b.path));
         history
@@ -75,11 +78,41 @@ impl CallHistory {
         ends
     }
 
-    /// Returns the gates that were decided with Reject, or with Retry, before `seq`; the oldest first.
+    /// Adds a record that begins during the replay, if it is a call of a tool.
+    pub(crate) fn add_call(&self, record: &StepRecord) {
+        let Some((step, input)) = turn_of_call(&record.path).and_then(|_| input(record)) else { return };
+        self.equal.borrow_mut().entry((step, input)).or_default().push((record.path.clone(), record.attempt));
+    }
+
+    /// Returns the path and attempt of each call that ran a step with an input.
+    pub(crate) fn equal(&self, step: &str, input: &Digest) -> Vec<(String, i32)> {
+        self.equal.borrow().get(&(step.to_owned(), input.clone())).cloned().unwrap_or_default()
+    }
+
+    /// Returns the gates that were decided with Reject, with Modify, or with Retry, before `seq`; the oldest first.
     pub(crate) fn decided_before(&self, seq: i64, meant: Verdict) -> impl Iterator<Item = &StepRecord> {
         let decided = self.decided.iter().filter(move |record| verdict(record) == Some(meant));
         decided.filter(move |record| record.done.is_some_and(|done| done < seq))
     }
+}
+
+/// Returns the turn of the record of a call, as `handle/.turn-2` of `handle/.turn-2/.call-1/pay`; `None` for any other record.
+pub(crate) fn turn_of_call(path: &str) -> Option<&str> {
+    let (turn, call) = path.rsplit_once('/')?.0.rsplit_once('/')?;
+    call.starts_with(".call-").then_some(turn)
+}
+
+/// Returns the step of a call and the digest of its input; of a rendered text that of the text.
+fn input(record: &StepRecord) -> Option<(String, Digest)> {
+    let input = match record.kind {
+        StepKind::Http | StepKind::Pod => record.input_digest.clone()?,
+        StepKind::Set => match (&record.response, &record.response_ref) {
+            (Some(response), _) => Digest::of_bytes(response.0.as_str()?.as_bytes()),
+            (None, reference) => reference.as_ref()?.digest.clone(),
+        },
+        StepKind::Agent | StepKind::Hitl | StepKind::Condition => return None,
+    };
+    Some((record.path.rsplit('/').next()?.to_owned(), input))
 }
 
 fn verdict(record: &StepRecord) -> Option<Verdict> {

@@ -89,6 +89,13 @@ impl<'a> Run<'a> {
         self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
     }
 
+    /// Adds a record that begins now to the calls of the run.
+    pub(crate) fn record_call(&self, record: &StepRecord) {
+        if let Some(history) = self.call_history.get() {
+            history.add_call(record);
+        }
+    }
+
     /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
     pub(crate) fn record_value_read(&self) {
         let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);

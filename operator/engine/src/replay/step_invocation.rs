@@ -19,6 +19,9 @@ pub(crate) trait Permission {
     /// Whether people were asked. Then another attempt follows only on a known failure.
     fn was_asked(&self) -> bool;
 
+    /// Whether people have to decide before the step runs: an equal call was made before, and no gate in front of the tool asked.
+    fn needs_people(&self) -> bool;
+
     /// The people who gave the arguments: they do not approve what is rendered from them.
     fn editors(&self) -> &[String];
 }

@@ -5,6 +5,8 @@ use crate::transition::ToolCall;
 /// A turn that called tools, with the result of each call.
 #[derive(Debug)]
 pub(crate) struct ToolTurn {
+    /// The path before `.call-1`.
+    pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) calls: Vec<ToolCall>,
     /// In the order of `calls`.

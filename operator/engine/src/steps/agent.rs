@@ -5,6 +5,7 @@
 
 mod ask;
 mod calls;
+mod equal;
 mod gating;
 mod merge;
 mod rejected;

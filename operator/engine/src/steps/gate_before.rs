@@ -41,7 +41,7 @@ pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefo
 /// Asks at `gates`, one after the other, until all of them have approved the same call.
 ///
 /// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it must not, people
-/// skipped it.
+/// skipped it, or nobody decided about a call that was made before.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     invocation: &mut StepInvocation<'a>,
@@ -54,7 +54,7 @@ pub(super) async fn ask<'a>(
     }
     (invocation.approved, invocation.last_asked) = (None, None);
     let of_policies = || gates.iter().filter(|(gate, _)| gate.added_by.is_some()).cloned();
-    let mut was_skipped = false;
+    let (mut was_skipped, mut was_decided) = (false, false);
     let mut queue: VecDeque<GateBefore<'a>> = gates.iter().cloned().collect();
     while let Some((gate, path)) = queue.pop_front() {
         let decided = {
@@ -63,6 +63,7 @@ pub(super) async fn ask<'a>(
             let asked = excluding(gate, editors)?;
             gate::decide(run, &invocation.step_scope, &asked, &path, &shown).await?
         };
+        was_decided |= !decided.was_not_asked() && !decided.is_by_timeout();
         invocation.first_asked.get_or_insert(decided.record.seq);
         invocation.last_asked.get_or_insert(decided.record.seq);
         match verdict_or_end(run, &decided, &[Verdict::Retry])? {
@@ -89,7 +90,8 @@ pub(super) async fn ask<'a>(
     if was_skipped {
         invocation.approved = None;
     }
-    Ok(true)
+    let needs_people = invocation.permission.as_ref().is_some_and(|permission| permission.needs_people());
+    Ok(was_decided || !needs_people)
 }
 
 /// Returns a gate at which the people who gave the arguments of a call do not decide.

@@ -136,7 +136,8 @@ pub(crate) fn ask<'a>(
         true => gate.shows.as_deref().map(text::clean),
         false => Some(joined(&scope, contexts.into_iter())?),
     };
-    let of_call = step_scope.call.as_ref().filter(|_| call.is_none()).map(|call| call());
+    let of_call = step_scope.call.as_ref().filter(|_| call.is_none());
+    let of_call = of_call.map(|describe| describe(run, facts.seq)).transpose()?;
     let context = with_what_is_beside(context, reviewed.as_ref(), of_call.as_deref());
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =

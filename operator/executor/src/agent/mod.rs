@@ -65,6 +65,8 @@ pub struct TurnReply {
     pub text: String,
     /// The calls that the model asks for, in its order; empty where no tools were offered.
     pub calls: Vec<RequestedCall>,
+    /// The number of further calls, which are not kept.
+    pub dropped: usize,
     /// The tokens used, or `None` where the provider does not report them.
     pub usage: Option<Usage>,
     /// Whether the answer was cut at `max_tokens` or the model's own limit.
@@ -139,6 +141,7 @@ impl fmt::Debug for TurnReply {
         f.debug_struct("TurnReply")
             .field("bytes", &self.text.len())
             .field("calls", &self.calls.len())
+            .field("dropped", &self.dropped)
             .field("usage", &self.usage)
             .field("truncated", &self.truncated)
             .finish()

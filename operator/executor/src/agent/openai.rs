@@ -92,7 +92,7 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
         return Err(broken(format!("answered an error: {}", reason(&answer, request))));
     }
     let choice =
-        completion.choices.into_iter().next().ok_or_else(|| broken("answered without any choice".to_owned()))?;
+        completion.choices.kept.into_iter().next().ok_or_else(|| broken("answered without any choice".to_owned()))?;
     let finish = choice.finish_reason.unwrap_or_default();
     let message = choice.message.ok_or_else(|| broken("answered a choice without a message".to_owned()))?;
     let text = message.content.filter(|text| !text.is_empty());
@@ -100,8 +100,13 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
         return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({finish})")));
     }
     // A model that calls what it was not offered has said only its text.
-    let calls =
-        if offers_tools { bounded(message.tool_calls.into_iter().map(RequestedCall::from)) } else { Vec::new() };
+    let (calls, dropped) = match offers_tools {
+        true => {
+            let answer::AtMost { kept, dropped } = message.tool_calls;
+            (bounded(kept.into_iter().map(RequestedCall::from)), dropped)
+        }
+        false => (Vec::new(), 0),
+    };
     let text = match text {
         None if calls.is_empty() => {
             return Err(broken(format!("answered without text (finish reason {:?})", excerpt(&finish, []))));
@@ -112,7 +117,7 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
         input_tokens: count(tokens.prompt_tokens),
         output_tokens: count(tokens.completion_tokens),
     });
-    Ok(TurnReply { text, calls, usage, truncated: finish == "length" })
+    Ok(TurnReply { text, calls, dropped, usage, truncated: finish == "length" })
 }
 
 /// Returns a number of tokens as the journal keeps it; a number too large for it is its largest.

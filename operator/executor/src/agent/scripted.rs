@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use signoff_api::{
     journal::Usage,
-    turn::{RequestedArguments, RequestedCall},
+    turn::{RequestedArguments, RequestedCall, TurnCalls},
     workflow::{ScriptedCall, ScriptedReply},
 };
 use signoff_engine::transition::ToolCall;
@@ -50,7 +50,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
                 input_tokens: request.prompts().map(words).sum(),
                 output_tokens: words(&text) + written.sum::<i64>(),
             };
-            Ok(TurnReply { text, calls: bounded(calls), usage: Some(usage), truncated: false })
+            let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
+            Ok(TurnReply { text, calls: bounded(calls), dropped, usage: Some(usage), truncated: false })
         }
     }
 }

@@ -228,6 +228,6 @@ fn debug_shows_neither_key_nor_prompt_nor_answer() {
     assert!(!shown.contains(KEY) && !shown.contains("ACME") && !shown.contains("polite"), "{shown}");
     let call =
         RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: RequestedArguments::Text("ACME".into()) };
-    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], usage: None, truncated: false };
+    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], dropped: 0, usage: None, truncated: false };
     assert!(!format!("{reply:?}").contains("ACME") && !format!("{:?}", reply.calls).contains("ACME"));
 }

@@ -58,8 +58,7 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
         let is_of_call = |path: &String| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
         later.iter().any(is_of_call)
     };
-    let number = number(&path).map_or(1, |(_, number)| number);
-    let calls = turn.distinct(i32::try_from(number).unwrap_or(i32::MAX)).into_iter().enumerate();
+    let calls = turn.calls.into_iter().enumerate();
     let call = |(at, call): (usize, RequestedCall)| {
         let path = format!("{path}/.call-{}", at + 1);
         CallOfTurn { is_refused: is_answered && !made(&path), path, tool: call.tool }

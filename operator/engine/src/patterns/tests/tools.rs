@@ -4,6 +4,7 @@
 mod after;
 mod again;
 mod bound;
+mod equal;
 mod escalated;
 mod gate_types;
 mod merge;
@@ -14,7 +15,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase};
+use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase, turn::TurnCalls};
 
 use crate::{
     End, Fact,
@@ -65,6 +66,9 @@ fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
 }
 
 fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
+    // As the caller records it, whatever ids the model gave.
+    let given: TurnCalls = serde_json::from_value(response).unwrap();
+    let response = json!(TurnCalls::recorded(given.text, given.calls, given.truncated, given.dropped));
     let count = response["calls"].as_array().unwrap().len();
     let facts = BTreeMap::from([("calls".to_owned(), count.to_string())]);
     let reply = Reply { response, facts, ..Reply::default() };
@@ -116,7 +120,10 @@ fn a_request_names_the_tool_and_the_outcome_of_every_earlier_call() {
     run.fail("handle/.turn-1/.call-3/pay", 1, false, false);
     turn(&mut run, "handle/.turn-2", &[("c4", "refund", r#"{"amount":3}"#)]);
     let action = run.asked("handle/.turn-2/.call-1/.gate").request.action.clone().unwrap();
-    assert_eq!(action.done, ["lookup: Succeeded", "refund: Rejected", "refund: Failed"]);
+    assert_eq!(
+        action.done,
+        ["lookup {}: Succeeded", r#"refund {"amount":1}: Rejected"#, r#"refund {"amount":2}: Failed"#]
+    );
 }
 
 #[test]
@@ -349,6 +356,7 @@ fn what_the_model_gets_wrong_is_an_error_result_and_nothing_runs() {
     for id in ["c1", "c2", "c3", "c4", "c5"] {
         assert!(result(&run, "handle/.turn-2", id).starts_with("Error: "), "{id}");
     }
+    assert_eq!(result(&run, "handle/.turn-2", "c1-6"), "found twice the same id", "no call vanishes");
 }
 
 #[test]
@@ -523,7 +531,7 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     let sub = "lead/.turn-2/.call-1/sub";
     turn(&mut run, sub, &[("n2", "refund", r#"{"amount":2}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
-    assert_eq!(done(&run, &gate), ["refund: Succeeded", "delegate: Succeeded"]);
+    assert_eq!(done(&run, &gate), [r#"refund {"amount":1}: Succeeded"#, r#"delegate {"task":"refund it"}: Succeeded"#]);
     run.decide(&gate, decided(Verdict::Skip));
     run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
     run.reply("lead/.turn-3", 1, "all done");

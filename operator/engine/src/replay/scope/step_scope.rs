@@ -52,8 +52,13 @@ pub(crate) struct StepScope<'a> {
     /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
     /// Describes the call of a tool to which these steps belong, for the requests of their gates.
-    pub(crate) call: Option<Rc<dyn Fn() -> String + 'a>>,
+    pub(crate) call: Option<CallText<'a>>,
+    /// The beginning of the arguments of the call of a tool to which these steps belong.
+    pub(crate) given: Option<String>,
 }
+
+/// The description of a call for a request that is made at a number of the journal.
+pub(crate) type CallText<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<String, RenderError> + 'a>;
 
 impl<'a> StepScope<'a> {
     /// A frame of these steps, whose records begin with `prefix`, and that remembers no other.
@@ -69,6 +74,7 @@ impl<'a> StepScope<'a> {
             feedback_from: Some(prefix.to_owned()),
             limit: None,
             call: None,
+            given: None,
         }
     }
 

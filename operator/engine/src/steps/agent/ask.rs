@@ -7,6 +7,7 @@ use signoff_api::{Outcome, Verdict, approval::Source};
 use signoff_expr::text;
 
 use super::{
+    equal::not_again,
     gating::{Gating, places},
     merge,
     rejected::refused_before,
@@ -48,19 +49,28 @@ pub(super) async fn ask<'a>(
     let base = gate_of(&site.path);
     while let Some(group) = gating.next(recorded_gates(run, &base).as_deref()) {
         let step = merge::merged(&group, editors).map_err(EarlyEnd::Failed)?;
-        let subject = |_| {
+        let subject = |seq| {
             merge::check_excluded(&step).map_err(RenderError::Invalid)?;
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
-            Ok(Some(shown::call(run, turn, at, site, proposal, &group).with_facts(facts)))
+            Ok(Some(shown::call(run, turn, at, site, proposal, &group, seq)?.with_facts(facts)))
         };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,
             Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
         };
+        let made_before = |decided: &DecidedGate| proposal.equal.as_ref()?.made_before(run, decided.record.seq);
         match decided.verdict {
             Verdict::Approve if site.attempts.next > 1 && outcome.source == Source::Timeout => {
                 let why = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
                 return Ok(PeopleSaid::Answered(Answered::Result(why.to_owned())));
+            }
+            Verdict::Approve
+                if outcome.source == Source::Timeout
+                    && let Some(earlier) = made_before(&decided) =>
+            {
+                // A deadline that approves is no decision about a repetition.
+                let result = not_again(run, &earlier).await.map_err(EarlyEnd::Failed)?;
+                return Ok(PeopleSaid::Answered(Answered::Result(result)));
             }
             Verdict::Approve => {
                 let recorded = decided.record.facts.get(FACT_GATES).map(String::as_str);
@@ -173,7 +183,7 @@ fn instead(
     let recorded = decided.record.facts.get(FACT_STOPS).map(|stops| stops == "true");
     let stops = recorded.unwrap_or_else(|| stops_on_reject(step));
     Ok(match decided.verdict {
-        Verdict::Reject if !stops => Some(Answered::Rejected(denied(outcome))),
+        Verdict::Reject if !stops => Some(Answered::OfAllEqual(denied(outcome))),
         Verdict::Skip => Some(skipped(outcome)),
         Verdict::Defer => Some(deferred(outcome)),
         _ => match verdict_or_end(run, decided, &[Verdict::Retry])? {

@@ -16,11 +16,12 @@ use signoff_expr::text;
 
 use super::{
     ask::{PeopleSaid, ask, ask_people, gate_of},
+    equal::{EqualCalls, not_again},
     gating::Gating,
     rejected::{escalate, escalation_of, refused_before},
     shown,
     site::{Answered, Proposal, ToolCallSite, TurnSite, cut, cut_at},
-    turn::Turn,
+    turn::{self, Turn},
 };
 use crate::{
     evaluation::{Part, within},
@@ -53,6 +54,17 @@ const ARGUMENTS: usize = 64 * 1024;
 const TURNS: i32 = 20;
 /// The default `limits.calls` of an agent.
 const CALLS: i32 = 100;
+
+/// The class of the record of a call that is equal to one that was not made.
+const REFUSED: &str = "Refused";
+/// The class of the record of a call that is not made again.
+const REPEATED: &str = "Repeated";
+/// The class of the record of a call that is beyond a limit.
+const LIMIT: &str = "Limit";
+/// The class of the record of a call of a tool that the agent does not have.
+const NO_TOOL: &str = "NoTool";
+/// The class of the record of a call whose arguments cannot be used.
+const ARGUMENTS_INVALID: &str = "Arguments";
 
 /// A call of a turn, with an id of its own and its arguments read once.
 struct Call {
@@ -87,7 +99,9 @@ pub(crate) async fn perform_turn<'a>(
     };
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
-    let calls = read(reply.distinct(turn.number));
+    let dropped = reply.dropped;
+    let calls = read(reply.calls);
+    let equal = equal_calls(&calls);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings
         .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
@@ -104,9 +118,14 @@ pub(crate) async fn perform_turn<'a>(
         truncated,
         siblings: siblings.collect(),
         path,
+        told: Rc::new(turn::told(&invocation.turns)),
+        equal: places(&equal, calls.len()),
     };
-    let results = within_budget(answer_all(run, &site, &calls).await?, RESULTS);
-    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls: as_told(calls), results })))
+    let mut results = within_budget(answer_all(run, &site, &calls, &equal).await?, RESULTS);
+    if let Some(last) = results.last_mut().filter(|_| dropped > 0) {
+        last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
+    }
+    Ok(Ok(Rc::new(ToolTurn { path: site.path, text: cut(&site.says), calls: as_told(calls), results })))
 }
 
 /// The calls as the model is told them again. Where all their arguments together are too long for a conversation, long ones are
@@ -159,8 +178,8 @@ fn read(requested: Vec<RequestedCall>) -> Vec<Call> {
     requested.into_iter().map(read).collect()
 }
 
-/// Answers all calls at once; equal ones one after the other.
-async fn answer_all<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, calls: &[Call]) -> Result<Vec<String>, EarlyEnd> {
+/// Returns the positions of the calls in groups of equal ones: of the same tool with the same arguments.
+fn equal_calls(calls: &[Call]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let is_equal = |group: &&mut Vec<usize>| {
@@ -174,22 +193,64 @@ async fn answer_all<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, calls: &[Call]) 
             None => groups.push(vec![at]),
         }
     }
-    let members = groups.iter().map(|group| {
-        let one: Member<'_, Vec<(usize, String)>> = Box::pin(async move {
-            let (mut results, mut rejected) = (Vec::new(), None::<String>);
-            for at in group {
-                let Some(call) = calls.get(*at) else { continue };
-                let result = match &rejected {
-                    Some(why) => why.clone(),
-                    None => match answer(run, site, *at, call).await? {
-                        Answered::Result(result) => result,
-                        Answered::Rejected(why) => rejected.insert(why).clone(),
-                    },
-                };
-                results.push((*at, result));
+    groups
+}
+
+/// Returns for each call its number among the equal ones, from 1, and their count.
+fn places(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
+    let mut places = vec![(1, 1); calls];
+    for group in groups {
+        for (number, at) in group.iter().enumerate() {
+            if let Some(place) = places.get_mut(*at) {
+                *place = (number + 1, group.len());
             }
-            Ok(results)
-        });
+        }
+    }
+    places
+}
+
+/// Answers equal calls one after the other.
+async fn answer_equal<'a>(
+    run: &Run<'a>,
+    site: &TurnSite<'_, 'a>,
+    calls: &[Call],
+    group: &[usize],
+) -> Result<Vec<(usize, String)>, EarlyEnd> {
+    let mut results = Vec::new();
+    let mut rest = group.iter();
+    while let Some(at) = rest.next() {
+        let Some(call) = calls.get(*at) else { continue };
+        let of_all = match answer(run, site, *at, call).await? {
+            Answered::Result(result) => {
+                results.push((*at, result));
+                continue;
+            }
+            Answered::OfAllEqual(result) => result,
+        };
+        results.push((*at, of_all.clone()));
+        // One record says so for all of them.
+        if let Some(first) = rest.as_slice().first().filter(|first| **first < MOST_CALLS) {
+            let more = match rest.as_slice().len() {
+                1 => String::new(),
+                count => format!(", and the same holds for {} more equal calls", count - 1),
+            };
+            let why = format!("it is equal to call {} of this turn, which was not made{more}", at + 1);
+            refuse_call(run, site, *first, REFUSED, &why).await;
+        }
+        results.extend(rest.by_ref().map(|at| (*at, of_all.clone())));
+    }
+    Ok(results)
+}
+
+/// Answers all calls at once; equal ones one after the other.
+async fn answer_all<'a>(
+    run: &Run<'a>,
+    site: &TurnSite<'_, 'a>,
+    calls: &[Call],
+    groups: &[Vec<usize>],
+) -> Result<Vec<String>, EarlyEnd> {
+    let members = groups.iter().map(|group| {
+        let one: Member<'_, Vec<(usize, String)>> = Box::pin(answer_equal(run, site, calls, group));
         one
     });
     let mut results: Vec<_> = join_all(members.collect(), false).await?.into_iter().flatten().collect();
@@ -200,27 +261,24 @@ async fn answer_all<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, calls: &[Call]) 
 /// Answers one call.
 async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Call) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
-    if at >= MOST_CALLS {
-        return error(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));
-    }
-    if site.truncated {
-        return error(
-            "your message was cut at its largest length, so its calls were not made: call again with less text"
-                .to_owned(),
-        );
-    }
-    if let Some(limit) = reached_limit(site, at) {
-        return error(format!("the limit of {limit} calls is reached: answer with what you have"));
+    if let Some((is_first, why)) = beyond_limits(site, at) {
+        // One record says so for all calls of the turn that are beyond.
+        let why = if is_first { refuse_call(run, site, at, LIMIT, &why).await } else { why };
+        return error(why);
     }
     let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
     let Some(name) = own.iter().find(|name| names::wire(name) == call.tool) else {
         let all = own.iter().map(|name| names::wire(name)).collect::<Vec<_>>().join(", ");
         let all = if all.is_empty() { "none".to_owned() } else { all };
-        return error(format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64)));
+        let why = format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64));
+        return error(refuse_call(run, site, at, NO_TOOL, &why).await);
     };
     let arguments = match &call.arguments {
         Ok(arguments) => arguments,
-        Err(why) => return error(format!("the arguments cannot be used: {why}")),
+        Err(why) => {
+            let why = format!("the arguments cannot be used: {why}");
+            return error(refuse_call(run, site, at, ARGUMENTS_INVALID, &why).await);
+        }
     };
     let path = format!("{}/.call-{}", site.path, at + 1);
     if names::is_built_in(name) {
@@ -228,6 +286,24 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
     }
     let Some(tool) = run.plan.tools.tools.get(name) else { return error(format!("there is no tool {name}")) };
     call_tool(run, site, at, path, tool, arguments.clone()).await
+}
+
+/// Returns why a call is beyond the limits of its turn or of an agent, and whether it is the first of its turn.
+fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<(bool, String)> {
+    let why = |at: usize| {
+        if at >= MOST_CALLS {
+            return Some(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));
+        }
+        if site.truncated {
+            let why =
+                "your message was cut at its largest length, so its calls were not made: call again with less text";
+            return Some(why.to_owned());
+        }
+        let limit = reached_limit(site, at)?;
+        Some(format!("the limit of {limit} calls is reached: answer with what you have"))
+    };
+    let is_first = at.checked_sub(1).is_none_or(|before| why(before).is_none());
+    why(at).map(|why| (is_first, why))
 }
 
 /// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.
@@ -287,13 +363,15 @@ async fn call_tool<'a>(
     let (mut editors, mut edited, mut note, mut is_escalated) = (Vec::new(), None, String::new(), false);
     let mut attempts = Attempts::first(&tool.step);
     loop {
-        let (check, _) = run.visit(&format!("{path}/.check"));
+        let (check, _) = run.visit(&check_of(&path));
         let was_checked = || turn.is_answered || was_checked(run, tool, &path, attempts.next);
         if let Some(why) = refused_at_check(run, turn, &check, was_checked).await {
             return result(refused(&why, attempts, edited.is_some()));
         }
         if let Some(why) = problem(run, &check, tool, &arguments) {
-            return result(format!("Error: the arguments do not fit the tool {}: {why}", tool.name));
+            let why = format!("the arguments do not fit the tool {}: {why}", tool.name);
+            let why = refuse(run, turn, &check, ARGUMENTS_INVALID, &why).await;
+            return result(refused(&why, attempts, edited.is_some()));
         }
         if let Some(why) = refused_before(run, turn.seen, &tool.name, &arguments) {
             return result(why);
@@ -301,7 +379,7 @@ async fn call_tool<'a>(
         let scope = scope(run, turn, tool, &path, &arguments);
         let site = ToolCallSite { tool, path: path.clone(), scope, seen: turn.seen, attempts, edited: edited.clone() };
         let part = || Part::step(&check, 1);
-        let proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
+        let mut proposal = match run.render(|| within(part, || propose(run, &site, &arguments))).await {
             Ok(proposal) => proposal,
             Err(why) => {
                 let why = format!("{} cannot be called with these arguments: {why}", tool.name);
@@ -316,6 +394,7 @@ async fn call_tool<'a>(
             let why = refuse(run, turn, &check, NOT_ALLOWED, why).await;
             return result(refused(&why, attempts, edited.is_some()));
         }
+        proposal.equal = EqualCalls::of(turn, tool, &path, &proposal);
         if !is_escalated {
             is_escalated = true;
             if let Some(answered) = escalate(run, turn, at, &site, &proposal).await? {
@@ -324,6 +403,10 @@ async fn call_tool<'a>(
         }
         let gating = run.render(|| within(part, || Gating::of(run, &site, &proposal))).await;
         let mut gating = gating.map_err(EarlyEnd::Failed)?;
+        let is_asked = gating.asks() || tool.step.start.is_some() || !tool.step.policy_gates.is_empty();
+        if let Some(of_all) = not_made_again(run, turn, &site, &check, &proposal, is_asked).await? {
+            return Ok(Answered::OfAllEqual(of_all));
+        }
         match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
             PeopleSaid::Approved => {}
             PeopleSaid::Answered(answered) => return Ok(answered),
@@ -335,17 +418,26 @@ async fn call_tool<'a>(
                 continue;
             }
         }
-        let Some(cleared) = gating.clear(&site, proposal.sends.clone(), &editors) else {
+        let place = step_path(&path, tool);
+        let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
+        let before = began.unwrap_or_else(|| next_seq(run));
+        let earlier = proposal.equal.as_ref().and_then(|equal| equal.made_before(run, before));
+        let Some(cleared) = gating.clear(&site, proposal.sends.clone(), &editors, earlier.is_some()) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
-        let place = step_path(&path, tool);
-        let agent = turn.agent.to_owned();
-        let scope =
-            StepScope { call: Some(Rc::new(move || shown::at_step(&agent, tool, &proposal))), ..site.scope.clone() };
+        let (agent, given) = (turn.agent.to_owned(), Some(shown::given(&arguments)));
+        let describe = move |run: &Run<'a>, seq: i64| shown::at_step(run, &agent, tool, &proposal, seq);
+        let scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
         let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
             Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
-            Performed::Ended(StepResult::Skipped) => return result(format!("{note}Skipped: the tool was left out")),
+            Performed::Ended(StepResult::Skipped) => {
+                let text = match &earlier {
+                    Some(earlier) => not_again(run, earlier).await.map_err(EarlyEnd::Failed)?,
+                    None => "Skipped: the tool was left out".to_owned(),
+                };
+                return result(format!("{note}{text}"));
+            }
             Performed::Ended(StepResult::Failed(why)) => {
                 return result(format!("{note}Error: {}", text::display(&why, 2000)));
             }
@@ -353,6 +445,50 @@ async fn call_tool<'a>(
             Performed::AskAgain(next) => attempts = next,
         }
     }
+}
+
+/// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`. It waits until no
+/// equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
+async fn not_made_again<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    site: &ToolCallSite<'a>,
+    check: &str,
+    proposal: &Proposal,
+    is_asked: bool,
+) -> Result<Option<String>, EarlyEnd> {
+    let Some(equal) = &proposal.equal else { return Ok(None) };
+    let recorded = run.state.borrow().journal.get(check, 1).map(|record| record.seq);
+    if recorded.is_none() {
+        if was_checked(run, site.tool, &site.path, site.attempts.next) {
+            return Ok(None);
+        }
+        equal.settled(run).await;
+        if is_asked {
+            return Ok(None);
+        }
+    }
+    let before = recorded.unwrap_or_else(|| next_seq(run));
+    let Some(earlier) = equal.made_before(run, before) else { return Ok(None) };
+    let why = format!("an equal call was made before, at {}, and no gate asks whether it is made again", earlier.path);
+    refuse(run, turn, check, REPEATED, &why).await;
+    not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
+}
+
+/// The number of the next event of the journal.
+fn next_seq(run: &Run<'_>) -> i64 {
+    run.state.borrow().journal.seq() + 1
+}
+
+/// Where the record of a call stands that says why it was refused.
+fn check_of(path: &str) -> String {
+    format!("{path}/.check")
+}
+
+/// Records why the call at a place of a turn is refused, and returns what is recorded.
+async fn refuse_call<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, at: usize, class: &str, why: &str) -> String {
+    let (check, _) = run.visit(&check_of(&format!("{}/.call-{}", turn.path, at + 1)));
+    refuse(run, turn, &check, class, why).await
 }
 
 /// Returns the result of a call that is refused before people are asked about it.
@@ -385,7 +521,10 @@ async fn refused_at_check<'a>(
 ) -> Option<String> {
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
-        (state.journal.get(check, 1).is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
+        // A call that is not made again is rendered to find the earlier one.
+        let class = |record: &StepRecord| record.error.as_ref().map(|error| error.class.clone());
+        let recorded = state.journal.get(check, 1).filter(|record| class(record).as_deref() != Some(REPEATED));
+        (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
     if is_recorded || (is_stopped && !was_checked()) {
         return Some(refuse(run, turn, check, TOO_COSTLY, "they were stopped").await);
@@ -453,20 +592,22 @@ fn scope<'a>(
 
 /// Renders a call for the request and for the comparison when it is sent.
 fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
-    let Preview { target, facts, sends, forbidden } = preview(run, site)?;
+    let Preview { target, facts, sends, input, forbidden } = preview(run, site)?;
     let action = json!({
         "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
         "path": site.path, "target": target, "sends": sends,
     });
     let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
-    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, forbidden, digest })
+    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, forbidden, input, digest, equal: None })
 }
 
-/// A rendered call: its target, the facts by which policies match it, the digest of its input, and why policies forbid it.
+/// A rendered call: its target, the facts by which policies match it, the digest of what is sent, the digest of its input, and why
+/// policies forbid it.
 struct Preview {
     target: String,
     facts: CallFacts,
     sends: Option<Digest>,
+    input: Option<Digest>,
     forbidden: Option<String>,
 }
 
@@ -475,7 +616,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
     let path = step_path(&site.path, site.tool);
     if let Action::Agent(agent) = &step.action {
         let target = format!("agent {}", agent.agent);
-        return Ok(Preview { target, facts: site.tool.facts(), sends: None, forbidden: None });
+        return Ok(Preview { target, facts: site.tool.facts(), sends: None, input: None, forbidden: None });
     }
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
@@ -492,16 +633,23 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
                 }
                 CallContent::Agent(agent) => format!("agent {}", agent.agent),
             };
+            let sends = Some(input_digest(&call).map_err(RenderError::Invalid)?);
             Ok(Preview {
                 target: text::display(&target, 1500),
                 facts: CallFacts::of(&call.content, site.tool.effects),
-                sends: Some(input_digest(&call).map_err(RenderError::Invalid)?),
+                input: sends.clone(),
+                sends,
                 forbidden: run.plan.refuses(&call),
             })
         }
-        _ => {
+        opening => {
             let forbidden = run.plan.refuses_text(&path);
-            Ok(Preview { target: "a text of this run".to_owned(), facts: site.tool.facts(), sends: None, forbidden })
+            let input = match opening {
+                Start::Immediate(text) => Some(Digest::of_bytes(text.as_bytes())),
+                _ => None,
+            };
+            let target = "a text of this run".to_owned();
+            Ok(Preview { target, facts: site.tool.facts(), sends: None, input, forbidden })
         }
     }
 }

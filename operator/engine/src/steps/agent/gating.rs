@@ -26,6 +26,7 @@ pub(crate) struct Cleared {
     /// The digest of the input of the call, if it can be computed before the call.
     sends: Option<Digest>,
     was_asked: bool,
+    needs_people: bool,
     editors: Vec<String>,
 }
 
@@ -36,6 +37,10 @@ impl Permission for Cleared {
 
     fn was_asked(&self) -> bool {
         self.was_asked
+    }
+
+    fn needs_people(&self) -> bool {
+        self.needs_people
     }
 
     fn editors(&self) -> &[String] {
@@ -104,10 +109,23 @@ impl<'a> Gating<'a> {
         }
     }
 
-    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments.
-    pub(super) fn clear(&self, site: &ToolCallSite<'a>, sends: Option<Digest>, editors: &[String]) -> Option<Cleared> {
-        let (step, editors) = (site.tool.step.path.clone(), editors.to_vec());
-        self.asking.is_empty().then_some(Cleared { step, sends, was_asked: self.was_asked, editors })
+    /// Whether a gate asks about the call, or asked.
+    pub(super) fn asks(&self) -> bool {
+        self.was_asked
+    }
+
+    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments. `is_repeated`:
+    /// whether an equal call was made before.
+    pub(super) fn clear(
+        &self,
+        site: &ToolCallSite<'a>,
+        sends: Option<Digest>,
+        editors: &[String],
+        is_repeated: bool,
+    ) -> Option<Cleared> {
+        let (step, editors, was_asked) = (site.tool.step.path.clone(), editors.to_vec(), self.was_asked);
+        let needs_people = is_repeated && !was_asked;
+        self.asking.is_empty().then_some(Cleared { step, sends, was_asked, needs_people, editors })
     }
 }
 

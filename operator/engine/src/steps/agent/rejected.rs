@@ -1,10 +1,12 @@
-//! Calls that people rejected before: an equal one is refused without asking, and a tool that was rejected too often is escalated.
+//! Calls that people rejected or edited before: a call that was rejected is refused without asking, and a tool that was rejected too
+//! often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
     Verdict,
     approval::{AskingGate, Source},
     gate::GateType,
     journal::StepRecord,
+    turn::turn_of,
 };
 use signoff_expr::text;
 
@@ -25,6 +27,8 @@ use crate::{
 
 /// The number of rejected calls of a tool in a run after which the next call is escalated.
 const MOST_REJECTED: usize = 3;
+/// The number of edits of equal calls after which the next equal call is escalated.
+const MOST_EDITED: usize = 2;
 /// The path of the escalation below a call.
 const ESCALATION: &str = ".error";
 
@@ -46,16 +50,42 @@ fn decided<'r>(run: &'r Run<'_>, seen: i64, tool: &'r str, verdict: Verdict) -> 
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// The number of rejected calls of a tool since people last decided Retry at the gate about failures. A Retry at another gate or by a
-/// timeout does not reset the count.
-fn rejections(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> usize {
+/// Returns why a call is escalated: calls of its tool were rejected too often, or the same call was edited too often, since people last
+/// decided Retry at the gate about failures. A Retry at another gate or by a timeout does not reset the counts. `at`: the place of the call
+/// in its turn.
+fn too_often(
+    run: &Run<'_>,
+    turn: &TurnSite<'_, '_>,
+    at: usize,
+    tool: &PlannedTool,
+    arguments: &Arguments,
+) -> Option<String> {
+    let last = last_retry(run, turn.seen, tool);
+    let rejected = decided(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
+    if rejected >= MOST_REJECTED {
+        return Some(format!("calls of {} were rejected {rejected} times in this run", tool.name));
+    }
+    let digest = arguments.digest().to_string();
+    // Equal calls of a turn are made one after the other, so what was decided about the earlier ones is known.
+    let edits = decided(run, i64::MAX, &tool.name, Verdict::Modify).filter(|record| {
+        let number = turn_of(&record.path).filter(|(path, _)| *path == turn.path).map(|(_, number)| number);
+        let is_earlier = number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number <= at));
+        let is_known = record.done.is_some_and(|done| done < turn.seen) || is_earlier;
+        is_known && record.done > last && record.facts.get(FACT_ARGUMENTS) == Some(&digest)
+    });
+    let edited = edits.count();
+    let why = || format!("people changed the arguments of this call of {} {edited} times in this run", tool.name);
+    (edited >= MOST_EDITED).then(why)
+}
+
+/// The number of the last Retry by people at the gate about failures of a tool.
+fn last_retry(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> Option<i64> {
     let by_people = |r: &&StepRecord| {
         let (name, _) = scope::parts(&r.path);
         name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)
     };
     let retried = decided(run, seen, &tool.name, Verdict::Retry).filter(by_people);
-    let last = retried.filter_map(|record| record.done).max();
-    decided(run, seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count()
+    retried.filter_map(|record| record.done).max()
 }
 
 /// Where the records of the escalation of a call stand.
@@ -63,7 +93,7 @@ pub(super) fn escalation_of(path: &str) -> String {
     format!("{path}/{ESCALATION}")
 }
 
-/// Asks people whether the gates of a rejected tool ask again: at the gate about failures of its step, with the quorums of every gate that
+/// Asks people whether the gates of a tool ask again that was rejected, or whose call was edited, too often: at the gate about failures of its step, with the quorums of every gate that
 /// may have rejected it. Returns the result of the call, or `None` if its gates ask.
 pub(super) async fn escalate<'a>(
     run: &Run<'a>,
@@ -72,11 +102,8 @@ pub(super) async fn escalate<'a>(
     site: &ToolCallSite<'a>,
     proposal: &Proposal,
 ) -> Result<Option<Answered>, EarlyEnd> {
-    let (tool, count) = (site.tool, rejections(run, turn.seen, site.tool));
-    if count < MOST_REJECTED {
-        return Ok(None);
-    }
-    let refused = format!("calls of {} were rejected {count} times in this run", tool.name);
+    let tool = site.tool;
+    let Some(refused) = too_often(run, turn, at, tool, &proposal.arguments) else { return Ok(None) };
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
         return result(format!("Refused: {refused}; do not call it again"));
@@ -97,9 +124,9 @@ pub(super) async fn escalate<'a>(
         source: None,
         because: refused.clone(),
     };
-    let subject = |_| {
+    let subject = |seq| {
         fits.clone().map_err(RenderError::Invalid)?;
-        Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone())))
+        Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone(), seq)?))
     };
     let error =
         serde_json::json!({"class": "Rejected", "message": refused, "attempt": 1, "exitCode": null, "log": null});

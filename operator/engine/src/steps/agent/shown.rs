@@ -6,18 +6,23 @@ use serde_json::{Value, json};
 use signoff_api::{
     JsonObject, Verdict,
     approval::{Action, ActionKind, ApprovalPhase, AskingGate},
-    journal::{StepKind, StepRecord},
+    journal::{FACT_GIVEN, StepKind, StepRecord},
     tool::Effects,
 };
 use signoff_expr::text;
 
 use super::{
+    equal,
     gating::Asking,
     site::{FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::PlannedTool,
-    replay::{run::Run, scope},
+    replay::{
+        call_history::turn_of_call,
+        run::{RenderError, Run},
+        scope::{self, within},
+    },
     steps::{
         excerpt::{Fields, SHOWN},
         request::{CallReview, ReviewSubject},
@@ -31,8 +36,10 @@ const MOST_SCHEMA: usize = 16 * 1024;
 const MOST_DONE: usize = 16;
 /// The most characters of such a line.
 const LINE: usize = 250;
+/// The most characters of the arguments of a call in its records and in such a line.
+const GIVEN: usize = 120;
 
-/// The review of a call. `at`: its place in the turn.
+/// The review of a call. `at`: its place in the turn; `seq`: the number of the journal at which it is asked.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -40,7 +47,8 @@ pub(super) fn call<'a>(
     site: &ToolCallSite<'a>,
     proposal: &Proposal,
     group: &[Asking<'a>],
-) -> ReviewSubject {
+    seq: i64,
+) -> Result<ReviewSubject, RenderError> {
     let (tool, arguments) = (site.tool, &proposal.arguments);
     let schema = json!({"Modify": edit_schema(&tool.parameters)});
     let is_short = schema.to_string().len() <= MOST_SCHEMA;
@@ -61,7 +69,7 @@ pub(super) fn call<'a>(
         attempts: Some(site.attempts.further + 1),
         gates: gates.collect(),
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
-        done: done(run, site),
+        done: done(run, turn, at, site, proposal, seq)?,
     };
     let call = CallReview {
         action,
@@ -73,7 +81,7 @@ pub(super) fn call<'a>(
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
     let (binds, call) = (Some(proposal.digest.clone()), Some(Box::new(call)));
-    ReviewSubject { excerpt: excerpt(arguments), binds, call, ..subject }
+    Ok(ReviewSubject { excerpt: excerpt(arguments), binds, call, ..subject })
 }
 
 /// Returns the beginning of each argument, if all of them are too long for a request: a long one must not hide another.
@@ -84,15 +92,30 @@ fn excerpt(arguments: &Arguments) -> Option<String> {
 }
 
 /// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
-pub(super) fn at_step(agent: &str, tool: &PlannedTool, proposal: &Proposal) -> String {
+pub(super) fn at_step(
+    run: &Run<'_>,
+    agent: &str,
+    tool: &PlannedTool,
+    proposal: &Proposal,
+    seq: i64,
+) -> Result<String, RenderError> {
     let Proposal { arguments, target, .. } = proposal;
     let effects = tool.effects.map_or("unknown", Effects::name);
-    format!(
-        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects: {effects}\narguments ({} bytes): {}",
+    let made = match proposal.equal.as_ref().and_then(|equal| equal.made_before(run, seq)) {
+        Some(earlier) => format!("\n{}", equal::line(run, &earlier)?),
+        None => String::new(),
+    };
+    Ok(format!(
+        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects: {effects}{made}\narguments ({} bytes): {}",
         tool.name,
         arguments.text().len(),
         text::display(arguments.text(), 1500)
-    )
+    ))
+}
+
+/// Returns the beginning of the arguments of a call, for its records.
+pub(super) fn given(arguments: &Arguments) -> String {
+    text::display(arguments.text(), GIVEN)
 }
 
 /// Returns the JSON Schema of edited arguments. Definitions are found at the root of a schema only.
@@ -125,12 +148,13 @@ pub(super) fn escalation<'a>(
     site: &ToolCallSite<'a>,
     proposal: &Proposal,
     asking: AskingGate,
-) -> ReviewSubject {
-    let mut subject = call(run, turn, at, site, proposal, &[]);
+    seq: i64,
+) -> Result<ReviewSubject, RenderError> {
+    let mut subject = call(run, turn, at, site, proposal, &[], seq)?;
     if let Some(call) = &mut subject.call {
         (call.action.gates, call.parameters) = (vec![asking], None);
     }
-    subject
+    Ok(subject)
 }
 
 /// The review of a question. Its form is all that there is to review.
@@ -168,7 +192,8 @@ pub(super) fn question(
 
 /// Returns the facts of the record of a gate, which identify a rejected call later.
 fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
-    vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, arguments.digest().to_string())]
+    let digest = arguments.digest().to_string();
+    vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, given(arguments))]
 }
 
 /// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of sight.
@@ -180,43 +205,59 @@ fn own_words(says: &str) -> Option<String> {
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
 
-/// Returns what the run did before, the newest last: the outcomes of its calls, who changed this one, and how its last attempt ended.
-fn done(run: &Run<'_>, site: &ToolCallSite<'_>) -> Vec<String> {
+/// Returns what the run did before this call, the newest last: its calls and their outcomes, who changed this one, how its last attempt
+/// ended, and which equal calls were made.
+fn done(
+    run: &Run<'_>,
+    turn: &TurnSite<'_, '_>,
+    at: usize,
+    site: &ToolCallSite<'_>,
+    proposal: &Proposal,
+    seq: i64,
+) -> Result<Vec<String>, RenderError> {
     let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
-    let of_this_call = edited.into_iter().chain(last_attempt(run, site));
-    let mut lines: Vec<_> = earlier_calls(run, site.seen).into_iter().chain(of_this_call).collect();
+    let mut of_this_call: Vec<_> = edited.into_iter().chain(last_attempt(run, site)).collect();
+    if let Some(equal) = &proposal.equal {
+        let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
+        of_this_call.extend(made.map(|line| text::display(&line, LINE)));
+        let (number, count) = turn.equal.get(at).copied().unwrap_or((1, 1));
+        if count > 1 {
+            let ran = equal.made_in_turn(run, &turn.path, seq);
+            of_this_call.push(format!("this is call {number} of {count} equal calls of this turn, {ran} of them ran"));
+        }
+    }
+    let mut lines: Vec<_> = earlier_calls(run, &site.path, seq).into_iter().chain(of_this_call).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
-    lines
+    Ok(lines)
 }
 
-/// Returns the outcomes of the calls that the run made before, the newest last.
-fn earlier_calls(run: &Run<'_>, seen: i64) -> Vec<String> {
+/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last; not those of the call at `own`.
+fn earlier_calls(run: &Run<'_>, own: &str, seq: i64) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
     let end = |record: &StepRecord| match record.calls_tools() {
         true => state.journal.get(&format!("{}/.answer", record.path), 1)?.done,
         false => record.done,
     };
-    let ended = state.journal.records().iter().filter_map(|record| Some((end(record)?, record)));
-    let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seen).collect();
+    let others = state.journal.records().iter().filter(|record| !within(&record.path, own));
+    let ended = others.filter_map(|record| Some((end(record)?, record)));
+    let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seq).collect();
     ended.sort_by_key(|(end, _)| *end);
     ended.into_iter().filter_map(|(_, record)| line(run, record)).collect()
 }
 
-/// Returns the tool and the outcome of a call, or the tool and the decision by which it did not run.
+/// Returns the tool, the arguments and the outcome of a call, or the decision by which it did not run.
 fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
-    let (before, _) = record.path.rsplit_once('/')?;
+    turn_of_call(&record.path)?;
     let (name, _) = scope::parts(&record.path);
-    if !before.rsplit('/').next()?.starts_with(".call-") {
-        return None;
-    }
+    let given = record.facts.get(FACT_GIVEN).map(|given| format!(" {given}")).unwrap_or_default();
     let what = match record.kind {
         StepKind::Hitl => {
             let tool = record.facts.get(FACT_TOOL)?;
             let verdict = record.decision.as_ref()?.verdict.filter(|verdict| *verdict != Verdict::Approve)?;
-            format!("{tool}: {}", ApprovalPhase::of(verdict).name())
+            format!("{tool}{given}: {}", ApprovalPhase::of(verdict).name())
         }
-        _ => format!("{}: {}", tool_of(run, name)?, record.phase.name()),
+        _ => format!("{}{given}: {}", tool_of(run, name)?, record.phase.name()),
     };
     Some(text::display(&what, LINE))
 }

@@ -1,8 +1,11 @@
 //! The types of a call while it is made: its turn, its tool, its proposal and its result.
 
+use std::{collections::BTreeSet, rc::Rc};
+
 use signoff_api::{Digest, approval::SiblingCall};
 use signoff_expr::text;
 
+use super::equal::EqualCalls;
 use crate::{
     plan::PlannedTool,
     policy::CallFacts,
@@ -48,8 +51,12 @@ pub(super) struct Proposal {
     pub(super) sends: Option<Digest>,
     /// The reason why the current policies forbid the call.
     pub(super) forbidden: Option<String>,
+    /// The digest by which equal calls are found; `None` for an agent.
+    pub(super) input: Option<Digest>,
     /// The digest that the approval binds.
     pub(super) digest: Digest,
+    /// What finds the calls that are equal to it; `None` if it can be made again.
+    pub(super) equal: Option<EqualCalls>,
 }
 
 /// The turn of a call.
@@ -68,14 +75,18 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) says: String,
     pub(super) truncated: bool,
     pub(super) siblings: Vec<SiblingCall>,
+    /// The earlier turns of the conversation that the model was told with this one.
+    pub(super) told: Rc<BTreeSet<String>>,
+    /// For each call its number among the equal calls of the turn, from 1, and their count.
+    pub(super) equal: Vec<(usize, usize)>,
 }
 
 /// The result of a call.
 pub(super) enum Answered {
     /// A result for the agent.
     Result(String),
-    /// A result for the agent after a Reject: people are not asked about an equal call of the same turn.
-    Rejected(String),
+    /// A result that each further equal call of the turn has too: none of them is made, and nobody is asked about them.
+    OfAllEqual(String),
 }
 
 /// Cuts a result to the length that the model receives.

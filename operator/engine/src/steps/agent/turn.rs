@@ -87,8 +87,8 @@ pub(super) fn left_out(turns: usize) -> Message {
     Message::text(Role::User, note)
 }
 
-/// Adds turns to a conversation, the oldest first. Where they have more than [`MEMORY`] bytes, the oldest are left out.
-pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
+/// Returns how many of these turns, the oldest, are left out of a conversation of at most [`MEMORY`] bytes.
+fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
     let mut room = MEMORY;
     let fits = |turn: &&Rc<ToolTurn>| match room.checked_sub(turn.bytes()) {
         Some(left) => {
@@ -99,7 +99,17 @@ pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
     };
     // The newest turn is always told: its calls wait for their results.
     let kept = turns.iter().rev().take_while(fits).count().max(1).min(turns.len());
-    let dropped = turns.len() - kept;
+    turns.len() - kept
+}
+
+/// Returns the turns that the model is told after these: an older one is left out, and the model does not know what it did there.
+pub(super) fn told(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
+    turns.iter().skip(dropped(turns)).map(|turn| turn.path.clone()).collect()
+}
+
+/// Adds turns to a conversation, the oldest first. Where they have more than [`MEMORY`] bytes, the oldest are left out.
+pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
+    let dropped = dropped(turns);
     if dropped > 0 {
         messages.push(left_out(dropped));
     }

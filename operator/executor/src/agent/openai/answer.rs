@@ -16,8 +16,8 @@ use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 #[derive(Deserialize)]
 pub(super) struct Completion {
     /// The first choice.
-    #[serde(default, deserialize_with = "at_most::<_, _, 1>")]
-    pub(super) choices: Vec<Choice>,
+    #[serde(default)]
+    pub(super) choices: AtMost<Choice, 1>,
     pub(super) usage: Option<Tokens>,
     /// Some gateways answer 200 and put the failure here.
     pub(super) error: Option<IgnoredAny>,
@@ -36,8 +36,8 @@ pub(super) struct Answered {
     pub(super) content: Option<String>,
     pub(super) refusal: Option<String>,
     /// The first [`TurnCalls::MAX_CALLS`] calls.
-    #[serde(default, deserialize_with = "at_most::<_, _, { TurnCalls::MAX_CALLS }>")]
-    pub(super) tool_calls: Vec<Called>,
+    #[serde(default)]
+    pub(super) tool_calls: AtMost<Called, { TurnCalls::MAX_CALLS }>,
 }
 
 /// A call; a field that is absent or null is empty. Calls of another type than `function` have no name.
@@ -78,35 +78,50 @@ impl From<Called> for RequestedCall {
     }
 }
 
-/// Reads the first `N` values of a list; null is an empty list.
-fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(from: D) -> Result<Vec<T>, D::Error> {
-    struct AtMost<T, const N: usize>(PhantomData<T>);
+/// The first `N` values of a list, and the number of further ones; null is an empty list.
+pub(super) struct AtMost<T, const N: usize> {
+    pub(super) kept: Vec<T>,
+    pub(super) dropped: usize,
+}
 
-    impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for AtMost<T, N> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut kept = Vec::new();
-            while kept.len() < N {
-                match list.next_element()? {
-                    Some(value) => kept.push(value),
-                    None => return Ok(kept),
-                }
-            }
-            while list.next_element::<IgnoredAny>()?.is_some() {}
-            Ok(kept)
-        }
+impl<T, const N: usize> Default for AtMost<T, N> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), dropped: 0 }
     }
+}
 
-    from.deserialize_any(AtMost::<T, N>(PhantomData))
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct List<T, const N: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for List<T, N> {
+            type Value = AtMost<T, N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+                Ok(AtMost::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut read = AtMost::default();
+                while read.kept.len() < N {
+                    match list.next_element()? {
+                        Some(value) => read.kept.push(value),
+                        None => return Ok(read),
+                    }
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    read.dropped += 1;
+                }
+                Ok(read)
+            }
+        }
+
+        from.deserialize_any(List::<T, N>(PhantomData))
+    }
 }
 
 /// Reads a text, or the texts of a list of parts as one.
@@ -147,7 +162,7 @@ mod tests {
 
     fn calls(json: &str) -> Vec<RequestedCall> {
         let message: Answered = serde_json::from_str(json).unwrap();
-        message.tool_calls.into_iter().map(RequestedCall::from).collect()
+        message.tool_calls.kept.into_iter().map(RequestedCall::from).collect()
     }
 
     #[test]
@@ -155,8 +170,8 @@ mod tests {
         let many = vec!["{}"; TurnCalls::MAX_CALLS + 44].join(",");
         assert_eq!(calls(&format!(r#"{{"tool_calls": [{many}]}}"#)).len(), TurnCalls::MAX_CALLS);
         let completion: Completion = serde_json::from_str(r#"{"choices": [{"finish_reason": "a"}, 1, "x"]}"#).unwrap();
-        assert_eq!(completion.choices.len(), 1);
-        assert_eq!(completion.choices[0].finish_reason.as_deref(), Some("a"));
+        assert_eq!((completion.choices.kept.len(), completion.choices.dropped), (1, 2));
+        assert_eq!(completion.choices.kept[0].finish_reason.as_deref(), Some("a"));
         // A list that breaks after the limit is still broken.
         assert!(serde_json::from_str::<Completion>(r#"{"choices": [{}, {]}"#).is_err());
     }

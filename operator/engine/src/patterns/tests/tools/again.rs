@@ -404,7 +404,7 @@ fn ids_of_steps_that_the_agent_remembers_are_told_once_each() {
     let calls: Vec<_> = told.iter().flat_map(|message| &message.calls).map(|call| call.id.clone()).collect();
     let answered: Vec<_> =
         told.iter().filter_map(|message| Some((message.answers.clone()?, message.text.as_str()))).collect();
-    assert_eq!(calls, ["turn-1-call-1", "c1", "turn-1-call-1-2", "c1-2"]);
+    assert_eq!(calls, ["call-1", "c1", "call-1-2", "c1-2"]);
     let results = ["found a", "found b", "found c", "found d"];
     assert_eq!(answered, calls.into_iter().zip(results).collect::<Vec<_>>());
 }

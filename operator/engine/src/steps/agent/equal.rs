@@ -1,0 +1,130 @@
+//! Equal calls: what was done is done. A call that was made before is made again only if people say so.
+//!
+//! Calls are equal if they run the same step with the same input, whatever tool and arguments the model named. In a later turn of one
+//! conversation the model knows what it did, so an equal call goes its ordinary way there, but for tools that declare themselves
+//! irreversible.
+//!
+//! **Invariant:** what is found depends only on the journal before a number of it, so that every replay finds the same.
+
+use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
+
+use signoff_api::{
+    Digest,
+    journal::{StepPhase, StepRecord},
+    tool::Effects,
+};
+use signoff_expr::text;
+
+use super::site::{Proposal, TurnSite, cut};
+use crate::{
+    plan::{Action, PlannedTool},
+    replay::{
+        call_history::turn_of_call,
+        run::{RenderError, Run},
+    },
+};
+
+/// The most characters of an earlier result in a request.
+const SHOWN: usize = 100;
+
+/// What finds the calls of a run that are equal to one.
+#[derive(Clone, Debug)]
+pub(super) struct EqualCalls {
+    /// The name of the step that runs.
+    step: String,
+    /// The digest of its input.
+    input: Digest,
+    /// The path of the call itself.
+    own: String,
+    /// The turns of this conversation whose results the model was told with its last message. Their calls do not count.
+    told: Rc<BTreeSet<String>>,
+}
+
+impl EqualCalls {
+    /// Returns `None` for a call that can be made again: it reads, it is declared `repeatable` and no policy asks about it, or it is an
+    /// agent, whose calls are compared one by one.
+    pub(super) fn of(turn: &TurnSite<'_, '_>, tool: &PlannedTool, path: &str, proposal: &Proposal) -> Option<Self> {
+        let changes = match &tool.step.action {
+            Action::Agent(_) => false,
+            Action::Set(_) => tool.effects() != Effects::Read,
+            _ => proposal.facts.changes(),
+        };
+        let input = proposal.input.clone().filter(|_| changes && !tool.is_repeatable())?;
+        let is_irreversible = tool.effects == Some(Effects::Irreversible);
+        let told = if is_irreversible { Rc::default() } else { Rc::clone(&turn.told) };
+        Some(Self { step: tool.step.name.clone(), input, own: format!("{path}/"), told })
+    }
+
+    /// Waits until no equal call is in flight.
+    pub(super) async fn settled(&self, run: &Run<'_>) {
+        poll_fn(|_| {
+            let state = run.state.borrow();
+            let keys = run.call_history().equal(&self.step, &self.input);
+            let mut records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
+            let is_open = records.any(|record| self.counts(record) && !record.phase.is_end());
+            if is_open { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Returns the newest equal call that had, or may have had, its effect before a number of the journal.
+    pub(super) fn made_before(&self, run: &Run<'_>, seq: i64) -> Option<StepRecord> {
+        let state = run.state.borrow();
+        let keys = run.call_history().equal(&self.step, &self.input);
+        let records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
+        let made = records.filter(|record| self.counts(record) && may_have_effect(record));
+        made.filter(|record| record.done.is_some_and(|done| done < seq)).max_by_key(|record| record.done).cloned()
+    }
+
+    /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
+    pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: i64) -> usize {
+        let state = run.state.borrow();
+        let keys = run.call_history().equal(&self.step, &self.input);
+        let paths = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt)).filter(|record| {
+            self.counts(record) && may_have_effect(record) && record.done.is_some_and(|done| done < seq)
+        });
+        let paths = paths.filter(|record| turn_of_call(&record.path) == Some(turn)).map(|record| record.path.as_str());
+        paths.collect::<BTreeSet<_>>().len()
+    }
+
+    fn counts(&self, record: &StepRecord) -> bool {
+        let is_told = || turn_of_call(&record.path).is_some_and(|turn| self.told.contains(turn));
+        !record.path.starts_with(&self.own) && !is_told()
+    }
+}
+
+/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an error.
+fn may_have_effect(record: &StepRecord) -> bool {
+    let was_sent = || {
+        let class = record.error.as_ref().map_or("", |error| error.class.as_str());
+        record.input_digest.is_some() && !matches!(class, "Invalid" | "Refused" | "Unreachable")
+    };
+    match record.phase {
+        StepPhase::Succeeded | StepPhase::Unknown => true,
+        StepPhase::Failed => was_sent(),
+        StepPhase::Pending | StepPhase::Started | StepPhase::Waiting | StepPhase::Skipped => false,
+    }
+}
+
+/// Returns what an earlier call came to: its result, or its error.
+fn outcome(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
+    if let Some(error) = &earlier.error {
+        return Ok(format!("{}: {}", error.class, error.message));
+    }
+    Ok(run.text_of(earlier.response.as_ref(), earlier.response_ref.as_ref())?.unwrap_or_default())
+}
+
+/// Returns the line of a request about an equal call that was made before.
+pub(super) fn line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
+    let at = earlier.finished_at.unwrap_or(earlier.at);
+    let result = text::display(&outcome(run, earlier)?, SHOWN);
+    Ok(format!("this call was made at {at}: {}, with this result: {result}", earlier.phase.name()))
+}
+
+/// Returns the result of a call that is not made again: that of the earlier one, marked.
+pub(super) async fn not_again(run: &Run<'_>, earlier: &StepRecord) -> Result<String, String> {
+    let at = earlier.finished_at.unwrap_or(earlier.at);
+    let result = run.render(|| outcome(run, earlier)).await?;
+    let phase = earlier.phase.name();
+    Ok(cut(&format!("Not made again: an equal call was made at {at} ({phase}). Its result was:\n{result}")))
+}
