@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names};
+use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names, turn::TurnCalls};
 use signoff_controller::{
     Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
 };
@@ -310,6 +310,12 @@ impl Caller for Hand {
             Ok(response) => {
                 // A turn that calls tools, as the executor records it.
                 let calls = response["calls"].as_array().map(|calls| (FACT_CALLS.to_owned(), calls.len().to_string()));
+                let response = match serde_json::from_value::<TurnCalls>(response.clone()) {
+                    Ok(turn) if calls.is_some() => {
+                        json!(TurnCalls::recorded(turn.text, turn.calls, turn.truncated, turn.dropped))
+                    }
+                    _ => response,
+                };
                 Ok(Reply { facts: calls.into_iter().collect(), response, ..Reply::default() })
             }
             Err(failure) => {

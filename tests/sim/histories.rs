@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use signoff_api::Workflow;
-use signoff_api::journal::{StepKind, StepPhase, StepRecord};
+use signoff_api::journal::{FACT_GIVEN, StepKind, StepPhase, StepRecord};
 use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Settings, advance};
 
 fn histories() -> Vec<(String, Workflow)> {
@@ -41,7 +41,7 @@ fn as_of(records: &[StepRecord], number: i64, calls: StepPhase) -> Journal {
             (record.done, record.finished_at, record.response, record.response_ref) = (None, None, None, None);
             (record.decision, record.decision_ref, record.error, record.usage) = (None, None, None, None);
             if record.kind != StepKind::Hitl {
-                record.facts = BTreeMap::new();
+                record.facts.retain(|name, _| name == FACT_GIVEN);
             }
         }
         record

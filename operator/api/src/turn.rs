@@ -54,6 +54,9 @@ impl TurnCalls {
     /// the engine makes fewer still.
     pub const MAX_CALLS: usize = 256;
 
+    /// The characters that are kept of an id to which a number is added.
+    const ID_BEGINNING: usize = 112;
+
     /// Returns a turn as it is recorded: at most [`TurnCalls::MAX_CALLS`] calls, each with an id of its own. A call without an id, or
     /// with the id of an earlier call of the turn, gets a new one, so that each has exactly one result. `dropped`: the number of calls
     /// that are not kept already.
@@ -65,8 +68,9 @@ impl TurnCalls {
         let name = |(at, mut call): (usize, RequestedCall)| {
             if call.id.is_empty() || used.contains(&call.id) {
                 // An id that the model gave to another call is not taken from that one.
+                let beginning: String = call.id.chars().take(Self::ID_BEGINNING).collect();
                 let first =
-                    if call.id.is_empty() { format!("call-{}", at + 1) } else { format!("{}-{}", call.id, at + 1) };
+                    if beginning.is_empty() { format!("call-{}", at + 1) } else { format!("{beginning}-{}", at + 1) };
                 let mut id = first.clone();
                 let mut number = 1;
                 while used.contains(&id) || given.contains(&id) {

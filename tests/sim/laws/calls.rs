@@ -38,6 +38,7 @@ pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
         the_newest_calls_are_those_of_the_model(&witness, turn)?;
     }
     let ran = witness.ran()?;
+    what_was_done_is_done_again_by_a_decision(&witness, &ran)?;
     for one in &ran {
         what_a_gate_asks_about_was_approved(&witness, one)?;
         what_a_policy_forbids_is_not_called(&witness, one)?;
@@ -89,6 +90,49 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
         }
     }
     Ok(())
+}
+
+/// **Law:** between two decisions about exactly it, an equal call that must not be repeated is answered with success at most once. In a
+/// later turn of one conversation this holds for tools that are declared irreversible.
+fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>]) -> Result<(), String> {
+    let mut done: BTreeMap<(&str, &str), &Effect> = BTreeMap::new();
+    for effect in witness.effects.iter().filter(|effect| !is_turn(effect) && effect.answer.is_ok()) {
+        let Some((call, step)) = call_of(&effect.key.path).filter(|_| effect.input["idempotent"] != true) else {
+            continue;
+        };
+        let tool = ran.iter().find(|one| one.call == call).map_or(&Value::Null, |one| one.tool);
+        let Some(before) = done.insert((without_visit(step), effect.digest.as_str()), effect) else { continue };
+        // A call whose answer was lost has one result all the same.
+        if tool["repeatable"] == true || before.key == effect.key {
+            continue;
+        }
+        let (was_made, is_made) = (turn_number(&before.key.path), turn_number(&effect.key.path));
+        let is_told = was_made.zip(is_made).is_some_and(|((a, was), (b, is))| a == b && was < is);
+        if is_told && tool["effects"] != "irreversible" {
+            continue;
+        }
+        let is_decision = |approval: &&Value| {
+            let outcome = &approval["status"]["outcome"];
+            path(approval).starts_with(&format!("{call}/"))
+                && ["Approve", "Retry"].iter().any(|verdict| outcome["verdict"] == **verdict)
+                && outcome["source"] == "Human"
+                && decided_at(approval).is_some_and(|at| at >= before.at && at <= effect.at)
+        };
+        if !witness.approvals.iter().any(|approval| is_decision(&approval)) {
+            return Err(format!(
+                "{} at {} did again what {} did, and nobody decided so",
+                effect.key, effect.at, before.key
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The conversation and the number of the turn of a call, whatever its visit.
+fn turn_number(path: &str) -> Option<(&str, usize)> {
+    let (place, _) = path.rsplit_once("/.call-")?;
+    let (base, number) = place.rsplit_once("/.turn-")?;
+    Some((base, number.split('#').next()?.parse().ok()?))
 }
 
 /// **Law:** no agent makes a call that a policy forbids, whoever would approve it.

@@ -245,11 +245,9 @@ fn is_malformed(arguments: &str) -> bool {
     MALFORMED.contains(&arguments)
 }
 
-/// The calls of a turn that can be answered: of those with one id the first.
+/// The calls of a turn: each has a place and an answer, whatever its id.
 pub fn kept(turn: &Effect) -> Vec<&Value> {
-    let mut ids = BTreeSet::new();
-    let calls = turn.answer.as_ref().map(|answer| list(&answer["calls"])).into_iter().flatten();
-    calls.filter(|call| text_of(call, "id").is_empty() || ids.insert(text_of(call, "id"))).collect()
+    turn.answer.as_ref().map(|answer| list(&answer["calls"])).into_iter().flatten().collect()
 }
 
 pub fn is_turn(effect: &Effect) -> bool {

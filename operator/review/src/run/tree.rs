@@ -75,10 +75,15 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
             };
             rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
         }
-        for call in turn::calls(&status.steps, latest) {
+        let calls = turn::calls(&status.steps, latest);
+        // Calls that were refused alike are one row.
+        for alike in calls.chunk_by(|one, next| one.is_refused && next.is_refused && one.tool == next.tool) {
+            let Some((call, more)) = alike.split_first() else { continue };
             let seq = latest.done.unwrap_or(latest.seq);
             let mut details = vec![format!("calls {}", one_line(&call.tool, 64))];
             details.extend(call.is_refused.then(|| "refused before it began; the agent was told why".to_owned()));
+            details
+                .extend((!more.is_empty()).then(|| format!("and {} more calls after it, refused alike", more.len())));
             let state = if call.is_refused { State::NotRun } else { unbegun_state };
             add(&mut rows, &call.path, seq, Node { kind: CALL, details, ..unbegun(&call.path, state) });
         }

@@ -7,6 +7,7 @@ use signoff_api::{Outcome, Verdict, approval::Source};
 use signoff_expr::text;
 
 use super::{
+    calls::step_path,
     equal::not_again,
     gating::{Gating, places},
     merge,
@@ -72,6 +73,9 @@ pub(super) async fn ask<'a>(
                 let result = not_again(run, &earlier).await.map_err(EarlyEnd::Failed)?;
                 return Ok(PeopleSaid::Answered(Answered::Result(result)));
             }
+            Verdict::Approve
+                if let Some(equal) = &proposal.equal
+                    && equal.is_outdated(run, decided.record.seq, followed(run, site, &base)).await => {}
             Verdict::Approve => {
                 let recorded = decided.record.facts.get(FACT_GATES).map(String::as_str);
                 gating.approve(&group, decided.record.input_digest.as_ref(), recorded);
@@ -94,6 +98,14 @@ pub(super) async fn ask<'a>(
         }
     }
     Ok(PeopleSaid::Approved)
+}
+
+/// Returns the number of what followed a decision about a call already: its next request, or its step.
+fn followed(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<i64> {
+    let state = run.state.borrow();
+    let next = state.journal.get(&run.next_visit(base), 1);
+    let step = state.journal.get(&step_path(&site.path, site.tool), site.attempts.next);
+    next.into_iter().chain(step).map(|record| record.seq).min()
 }
 
 /// Asks people a question of an agent. The answer approves nothing.

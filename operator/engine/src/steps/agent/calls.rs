@@ -655,6 +655,6 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
 }
 
 /// The path of the step of a tool, for the call at `path`.
-fn step_path(path: &str, tool: &PlannedTool) -> String {
+pub(super) fn step_path(path: &str, tool: &PlannedTool) -> String {
     format!("{path}/{}", tool.step.name)
 }

@@ -76,6 +76,17 @@ impl EqualCalls {
         made.filter(|record| record.done.is_some_and(|done| done < seq)).max_by_key(|record| record.done).cloned()
     }
 
+    /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not count with it. It waits
+    /// until no equal call is in flight. `followed`: the number of what followed their decision already.
+    pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: i64, followed: Option<i64>) -> bool {
+        if followed.is_none() {
+            self.settled(run).await;
+        }
+        let now = followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1);
+        let made = |seq| self.made_before(run, seq).and_then(|record| record.done);
+        made(now) != made(asked)
+    }
+
     /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
     pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: i64) -> usize {
         let state = run.state.borrow();

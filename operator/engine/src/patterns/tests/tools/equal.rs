@@ -290,9 +290,9 @@ fn an_answer_that_is_asked_again_and_a_revision_do_not_pay_again() {
     assert!(marked(&result(&run, ".revision/.turn-2", "c")));
 }
 
-#[test]
-fn an_agent_that_is_called_again_does_not_pay_again_not_even_at_the_same_time() {
-    let mut spec = spec(gates(json!([])));
+/// An agent that calls two clerks in one turn, which refund the same, with these gates.
+fn two_clerks(more: Value) -> TestRun {
+    let mut spec = spec(gates(more));
     spec["agents"] =
         json!([{"name": "boss", "tools": ["ask-clerk", "ask-human"]}, {"name": "clerk", "tools": ["refund"]}]);
     spec["tools"]
@@ -302,7 +302,40 @@ fn an_agent_that_is_called_again_does_not_pay_again_not_even_at_the_same_time() 
         "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}}));
     spec["steps"][0] = agent("handle", "boss", "help");
     spec["steps"].as_array_mut().unwrap().push(agent("clerk", "clerk", "{{ args.what }}"));
-    let mut run = TestRun::of(spec);
+    TestRun::of(spec)
+}
+
+#[test]
+fn an_approval_of_an_equal_call_that_was_made_meanwhile_is_asked_for_again() {
+    let clerk = |call: i32, more: &str| format!("handle/.turn-1/.call-{call}/clerk/.turn-1/.call-1/{more}");
+    for at_once in [true, false] {
+        let mut run = two_clerks(json!([money()]));
+        turn(&mut run, "handle", &[("b1", "ask-clerk", r#"{"what":"a"}"#), ("b2", "ask-clerk", r#"{"what":"b"}"#)]);
+        for call in 1..=2 {
+            turn(&mut run, &format!("handle/.turn-1/.call-{call}/clerk"), &[("c", "refund", CALL)]);
+        }
+        assert_eq!(run.open(), [clerk(1, ".gate"), clerk(2, ".gate")]);
+        let approves =
+            |path: String| crate::Fact::ApprovalDecided { path, outcome: Box::new(decided(Verdict::Approve)) };
+        if at_once {
+            run.take(vec![approves(clerk(1, ".gate")), approves(clerk(2, ".gate"))]);
+        } else {
+            run.approve(&clerk(1, ".gate"));
+            run.approve(&clerk(2, ".gate"));
+        }
+        assert!(!run.calls().contains(&format!("{}@1", clerk(2, "pay"))), "it waits: {:?}", run.calls());
+        run.reply(&clerk(1, "pay"), 1, "paid");
+        assert_eq!(run.open(), [clerk(2, ".gate#2")], "people did not know of the first payment");
+        let done = run.asked(&clerk(2, ".gate#2")).request.action.clone().unwrap().done;
+        assert!(done.iter().any(|line| line.starts_with("this call was made at ")), "{done:?}");
+        run.approve(&clerk(2, ".gate#2"));
+        assert!(run.calls().contains(&format!("{}@1", clerk(2, "pay"))), "{:?}", run.calls());
+    }
+}
+
+#[test]
+fn an_agent_that_is_called_again_does_not_pay_again_not_even_at_the_same_time() {
+    let mut run = two_clerks(json!([]));
     turn(&mut run, "handle", &[("b1", "ask-clerk", r#"{"what":"a"}"#), ("b2", "ask-clerk", r#"{"what":"b"}"#)]);
     let clerk = |call: i32| format!("handle/.turn-1/.call-{call}/clerk");
     assert_eq!(run.calls(), [format!("{}@1", clerk(1)), format!("{}@1", clerk(2))]);
