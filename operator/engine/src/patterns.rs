@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 use signoff_api::Verdict;
+use signoff_expr::{number::first_inexact, text};
 
 use crate::{
     plan::PlannedPattern,
@@ -95,11 +96,26 @@ fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Res
 }
 
 /// A value as people read it.
-fn plain(value: &Value) -> String {
+fn plain(value: &Value) -> Result<String, RenderError> {
+    assert_exact(value, "").map(|()| plain_text(value)).map_err(RenderError::Invalid)
+}
+
+/// A value that people wrote, or a text, as people read it.
+fn plain_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+/// Every number in a part of an answer can be read; the JSON pointer of the part is `place`.
+fn assert_exact(part: &Value, place: &str) -> Result<(), String> {
+    match first_inexact(part) {
+        Some((within, why)) => {
+            Err(format!("the number at {} is {why}", text::display(&format!("{place}{within}"), 120)))
+        }
+        None => Ok(()),
     }
 }
 

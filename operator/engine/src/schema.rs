@@ -5,15 +5,22 @@
 //! charged to the [`budget`]. A step is about the time of one `type` on one value: keywords that take longer count as
 //! more ([`WEIGHTS`]), and those whose time has no such bound are refused ([`REFUSED`]) or evaluated by [`keywords`].
 
+mod exact_reading;
 mod keywords;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use jsonschema::PatternOptions;
 use serde_json::Value;
 use signoff_api::JsonObject;
-use signoff_expr::{budget, pattern, re2, text};
+use signoff_expr::{
+    budget,
+    number::{Inexact, first_inexact},
+    pattern, re2, text,
+};
+
+use exact_reading::ExactReading;
 
 /// Bytes of a schema as JSON.
 const MAX_BYTES: usize = 64 << 10;
@@ -71,7 +78,10 @@ const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-
 
 /// A compiled schema, and the factor by which the size of a value becomes work.
 pub struct Schema {
+    source: Value,
     validator: jsonschema::Validator,
+    /// Compiled for the first value that has a number which cannot be read exactly.
+    reading: OnceCell<Result<ExactReading, String>>,
     measure: Measure,
     left: Cell<u64>,
 }
@@ -102,13 +112,8 @@ impl Schema {
         if measure.states > MAX_STATES {
             return Err("the patterns of the schema are too large when each $ref is replaced by what it refers to: repeat less in them".to_owned());
         }
-        let validator = jsonschema::options()
-            .with_pattern_options(PatternOptions::regex().size_limit(1 << 18).dfa_size_limit(1 << 18))
-            .with_keyword("multipleOf", keywords::multiple_of)
-            .with_keyword("uniqueItems", keywords::unique_items)
-            .build(schema)
-            .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))?;
-        Ok(Self { validator, measure, left: Cell::new(MAX_STEPS) })
+        let validator = options().build(schema).map_err(|why| not_a_schema(&why.to_string()))?;
+        Ok(Self { source: schema.clone(), validator, reading: OnceCell::new(), measure, left: Cell::new(MAX_STEPS) })
     }
 
     /// Whether `value` fits.
@@ -116,8 +121,19 @@ impl Schema {
     /// # Errors
     /// `value` is too large to be judged by this schema, or the evaluation was stopped.
     pub fn is_valid(&self, value: &Value) -> Result<bool, String> {
+        Ok(self.judge(value)? == Ok(true))
+    }
+
+    /// Returns whether `value` fits, or the number that this schema reads and that cannot be read exactly.
+    fn judge(&self, value: &Value) -> Result<Result<bool, (String, Inexact)>, String> {
         self.pay(value)?;
-        Ok(self.validator.is_valid(value))
+        if first_inexact(value).is_none() {
+            return Ok(Ok(self.validator.is_valid(value)));
+        }
+        // One more keyword stands before those that read numbers.
+        self.pay(value)?;
+        let reading = self.reading.get_or_init(|| ExactReading::compile(&self.source, options()));
+        reading.as_ref().map(|reading| reading.judge(value)).map_err(|why| not_a_schema(why))
     }
 
     /// Checks `value`.
@@ -126,8 +142,14 @@ impl Schema {
     /// The place in `value` as a JSON pointer (empty for all of it), and the first problem there.
     pub(crate) fn check(&self, value: &Value) -> Result<(), (String, String)> {
         let whole = |why: String| (String::new(), why);
-        if self.is_valid(value).map_err(whole)? {
-            return Ok(());
+        match self.judge(value).map_err(whole)? {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err((pointer, why)) if pointer.is_empty() => return Err(whole(format!("the number is {why}"))),
+            Err((pointer, why)) => {
+                let problem = format!("the number at {} is {why}", text::display(&pointer, 120));
+                return Err((pointer, problem));
+            }
         }
         // To find the first problem, each branch that does not fit copies the value.
         if self.measure.steps.saturating_mul(size(value).values()) > MOST_EXPLAINED {
@@ -158,6 +180,17 @@ impl Schema {
         let matched = (bytes / 8).saturating_mul(self.measure.states);
         judged.saturating_add(read).saturating_add(matched)
     }
+}
+
+fn options() -> jsonschema::ValidationOptions<'static> {
+    jsonschema::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(1 << 18).dfa_size_limit(1 << 18))
+        .with_keyword("multipleOf", keywords::multiple_of)
+        .with_keyword("uniqueItems", keywords::unique_items)
+}
+
+fn not_a_schema(why: &str) -> String {
+    format!("not a JSON Schema: {}", text::display(why, 300))
 }
 
 /// The size of a JSON value.

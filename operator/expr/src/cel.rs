@@ -30,6 +30,7 @@ mod work_tests;
 
 use std::collections::BTreeSet;
 
+use super::number::Inexact;
 use super::{LanguageError, Reference, Scope, text};
 
 /// The bounds of conditions, for the reference page.
@@ -123,7 +124,7 @@ impl Condition {
             Ok(value::Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(Fault::new(1, format!("a condition must be true or false, this one is {}", other.kind()))
                 .into_error(&self.what)),
-            Err(fault) => Err(fault.into_error(&self.what)),
+            Err(fault) => Err(fault.located(scope).into_error(&self.what)),
         }
     }
 
@@ -137,7 +138,7 @@ impl Condition {
         };
         evaluate::evaluate(tree, scope)
             .and_then(|value| value.into_json(tree.at))
-            .map_err(|fault| fault.into_error(&self.what))
+            .map_err(|fault| fault.located(scope).into_error(&self.what))
     }
 }
 
@@ -154,6 +155,8 @@ enum Sort {
     Syntax,
     Limit,
     Evaluation,
+    /// A number at this address in the scope cannot be read.
+    Number(usize, Inexact),
     Stopped,
 }
 
@@ -170,6 +173,21 @@ impl Fault {
         Self { sort: Sort::Evaluation, ..Self::new(at, problem) }
     }
 
+    /// A number of the scope that cannot be read.
+    fn number(at: usize, number: &serde_json::Value, why: Inexact) -> Self {
+        let sort = Sort::Number(std::ptr::from_ref(number).addr(), why);
+        Self { sort, ..Self::new(at, format!("a number here is {why}")) }
+    }
+
+    /// Names the place of a number that cannot be read.
+    fn located(self, scope: &Scope) -> Self {
+        let Sort::Number(address, why) = self.sort else { return self };
+        match scope.place_of(address) {
+            Some(place) => Self { problem: place.problem(why), ..self },
+            None => self,
+        }
+    }
+
     fn stopped(at: usize) -> Self {
         Self { sort: Sort::Stopped, ..Self::new(at, "") }
     }
@@ -180,7 +198,7 @@ impl Fault {
         match self.sort {
             Sort::Syntax => LanguageError::Syntax { what, problem },
             Sort::Limit => LanguageError::Limit { what, problem },
-            Sort::Evaluation => LanguageError::Evaluation { what, problem },
+            Sort::Evaluation | Sort::Number(..) => LanguageError::Evaluation { what, problem },
             Sort::Stopped => LanguageError::Stopped { what },
         }
     }

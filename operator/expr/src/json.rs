@@ -1,11 +1,16 @@
 //! Finding the JSON a model meant, in an answer that may hold more than JSON.
 //!
 //! It never evaluates or repairs: text either holds well-formed JSON or it does not. It must not
-//! look further than its bounds, whatever the text.
+//! look further than its bounds, whatever the text. A number that no double holds does no harm to the rest: see
+//! [`number`](super::number).
+
+mod reader;
 
 use serde_json::Value;
 
 use super::{budget, text};
+
+pub use reader::{Problem, read, read_exact};
 
 /// The most bytes of a text that are searched.
 const SEARCHED: usize = 1 << 20;
@@ -29,7 +34,7 @@ pub fn extract(text: &str) -> Option<Value> {
 pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
     let text = &text[..floor_char_boundary(text, SEARCHED)];
     budget::charge(text.len()).ok()?;
-    if let Ok(whole) = serde_json::from_str::<Value>(text.trim()).map(text::clean_json)
+    if let Ok(whole) = read(text.trim()).map(text::clean_json)
         && accept(&whole)
     {
         return Some(whole);
@@ -69,18 +74,15 @@ fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value)
     while let Some(offset) = text.get(from..)?.find(['{', '[']) {
         attempts.places = attempts.places.checked_sub(1)?;
         let start = from + offset;
-        // The deserializer reads one value and ignores what follows it, and knows about strings.
-        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        let found = values.next().map(|value| value.map(text::clean_json));
-        let read = match &found {
-            Some(Err(error)) => offset_of(error, &text[start..]),
-            _ => values.byte_offset(),
+        let (found, read) = match reader::first(&text[start..]) {
+            Ok((value, read)) => (Some(text::clean_json(value)), read),
+            Err(read) => (None, read),
         };
         budget::charge(read).ok()?;
         from = match found {
-            Some(Ok(value)) if accept(&value) => return Some(value),
+            Some(value) if accept(&value) => return Some(value),
             // Parsed but not wanted: look behind it, not inside.
-            Some(Ok(_)) => start + read.max(1),
+            Some(_) => start + read.max(1),
             _ => start + 1,
         };
         attempts.bytes = attempts.bytes.checked_sub(read)?;
@@ -92,12 +94,6 @@ fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value)
 struct Attempts {
     places: usize,
     bytes: usize,
-}
-
-/// The bytes that were read until an error.
-fn offset_of(error: &serde_json::Error, text: &str) -> usize {
-    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
-    lines.saturating_add(error.column())
 }
 
 #[cfg(test)]
@@ -141,6 +137,21 @@ mod tests {
         let text = r#"so {"t\u007fo": ["mal\u0000lory", "e\u0301"]} it is"#;
         assert_eq!(extract_where(text, |value| value.get("to").is_some()), Some(json!({"to": ["mallory", "é"]})));
         assert_eq!(extract(r#""\u212aill""#), Some(json!("Kill")));
+    }
+
+    #[test]
+    fn a_number_that_no_double_holds_is_found_with_the_rest_of_the_answer() {
+        for number in ["1234567890123456789", "123456789012345678901234567890", "1e400", "-1e-400"] {
+            for text in [
+                format!(r#"{{"status": "ok", "id": {number}}}"#),
+                format!(r#"so: [{{"status": "ok", "id": {number}}}]."#),
+            ] {
+                let found = extract(&text).unwrap_or_default();
+                let object = found.get(0).unwrap_or(&found);
+                assert_eq!(object.get("status"), Some(&json!("ok")), "{text}");
+                assert!(crate::number::first_inexact(object).is_some_and(|(pointer, _)| pointer == "/id"), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`nearest`] | which known word was meant by one that was typed |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
+//! | [`number`] | which numbers every JSON reader understands alike |
 //! | [`budget`] | when an evaluation must stop, and how much work it charged |
 
 pub mod budget;
@@ -26,6 +27,7 @@ pub mod json;
 #[cfg(test)]
 mod manual_tests;
 pub mod nearest;
+pub mod number;
 pub mod pattern;
 pub mod re2;
 pub mod reference;

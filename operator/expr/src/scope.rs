@@ -4,10 +4,15 @@
 //! of a name replace earlier ones, so precedence is the order of setting.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde};
+use minijinja::{Error, ErrorKind};
 use serde_json::Value;
+
+use super::number::{self, Inexact, inexact};
+use super::reference::{Member, Reference};
 
 /// The values an expression may see, by name.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +63,50 @@ impl Scope {
     pub(super) fn root(&self, name: &str) -> Option<&Root> {
         self.roots.get(name)
     }
+
+    /// Returns the place of a value that was borrowed from this scope, by its address.
+    pub(super) fn place_of(&self, address: usize) -> Option<Place> {
+        let is_it = |value: &Value| (std::ptr::from_ref(value).addr() == address).then_some(());
+        self.roots.iter().find_map(|(name, root)| {
+            let mut path = Vec::new();
+            match root {
+                Root::Json(value) => number::find(value, &mut path, &is_it)?,
+                Root::Records(records) => records.entries.iter().find_map(|(name, value)| {
+                    path = vec![name.clone()];
+                    number::find(value, &mut path, &is_it)
+                })?,
+            }
+            Some(Place { root: name.clone(), path })
+        })
+    }
+}
+
+/// The place of a number that cannot be read: the JSON pointer in the answer that holds it.
+pub(super) struct Place {
+    root: String,
+    path: Vec<String>,
+}
+
+impl Place {
+    /// Says which number cannot be read, why, and the remedy.
+    pub(super) fn problem(&self, why: Inexact) -> String {
+        format!("{self} is {why}")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An answer is a value of its own; the names before it are those of the scope.
+        let of_answer = |name: &String| matches!(name.as_str(), "response" | "original" | "parameters");
+        let at = self.path.iter().position(of_answer).map_or(0, |at| at + 1);
+        let (before, within) = self.path.split_at(at);
+        let members = before.iter().map(|name| Member::Name(name.clone())).collect();
+        let holder = Reference { root: self.root.clone(), members, optional: false };
+        match within {
+            [] => write!(f, "the number `{holder}`"),
+            _ => write!(f, "the number at {} of `{holder}`", super::text::display(&number::pointer(within), 120)),
+        }
+    }
 }
 
 impl Records {
@@ -83,15 +132,59 @@ impl Records {
 }
 
 impl Root {
-    /// This value as the template engine wants it.
-    pub(super) fn to_jinja(&self) -> minijinja::Value {
+    /// This value as the template engine wants it, and whether a number in it cannot be read.
+    pub(super) fn to_jinja(&self, name: &str) -> (minijinja::Value, bool) {
+        let mut place = Place { root: name.to_owned(), path: Vec::new() };
         match self {
-            Root::Json(value) => minijinja::Value::from(Serde(value)),
-            Root::Records(records) => minijinja::Value::from_object(JinjaRecords {
-                names: records.names().map(str::to_owned).collect(),
-                values: records.values().map(|value| minijinja::Value::from(Serde(value))).collect(),
-            }),
+            Root::Json(value) => place.to_jinja(value),
+            Root::Records(records) => {
+                let mut has_inexact = false;
+                let mut convert = |(name, value): &(String, Value)| {
+                    place.path = vec![name.clone()];
+                    let (value, is_inexact) = place.to_jinja(value);
+                    has_inexact |= is_inexact;
+                    value
+                };
+                let values = records.entries.iter().map(&mut convert).collect();
+                let names = records.names().map(str::to_owned).collect();
+                (minijinja::Value::from_object(JinjaRecords { names, values }), has_inexact)
+            }
         }
+    }
+}
+
+impl Place {
+    fn to_jinja(&mut self, value: &Value) -> (minijinja::Value, bool) {
+        match number::first_inexact(value) {
+            None => (minijinja::Value::from(Serde(value)), false),
+            Some(_) => (self.convert(value), true),
+        }
+    }
+
+    /// Converts a value, each number in it that cannot be read to an error: what the engine calls an invalid value.
+    fn convert(&mut self, value: &Value) -> minijinja::Value {
+        match value {
+            Value::Number(number) => match inexact(number) {
+                Some(why) => Error::new(ErrorKind::InvalidOperation, self.problem(why)).into(),
+                None => Serde(value).into(),
+            },
+            Value::Array(items) => {
+                let items = items.iter().enumerate().map(|(at, item)| self.within(at.to_string(), item));
+                items.collect::<Vec<_>>().into()
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, inner)| (name.clone(), self.within(name.clone(), inner)));
+                minijinja::Value::from_pairs(fields)
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) => Serde(value).into(),
+        }
+    }
+
+    fn within(&mut self, name: String, value: &Value) -> minijinja::Value {
+        self.path.push(name);
+        let converted = self.convert(value);
+        self.path.pop();
+        converted
     }
 }
 

@@ -131,9 +131,15 @@ impl Template {
         super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
         // Only what is used is converted: a scope may hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
-        let mut values: BTreeMap<String, minijinja::Value> =
-            names.into_iter().filter_map(|name| Some((name.to_owned(), scope.root(name)?.to_jinja()))).collect();
+        let mut values: BTreeMap<String, minijinja::Value> = BTreeMap::new();
+        let mut has_inexact = false;
+        for (name, root) in names.into_iter().filter_map(|name| Some((name, scope.root(name)?))) {
+            let (value, is_inexact) = root.to_jinja(name);
+            has_inexact |= is_inexact;
+            values.insert(name.to_owned(), value);
+        }
         values.insert(meter::OUTPUT_LIMIT.to_owned(), max_bytes.into());
+        values.insert(meter::HAS_INEXACT.to_owned(), has_inexact.into());
         let values = minijinja::Value::from(values);
         contained(&self.what, || {
             endless::meet("render", &self.source);
@@ -141,7 +147,7 @@ impl Template {
                 .template_from_str(&self.source)
                 .and_then(|template| {
                     let plain = &get_compiled_template(&template).instructions;
-                    let (metered, blocks) = (metered::metered(plain), BTreeMap::new());
+                    let (metered, blocks) = (metered::metered(plain, has_inexact), BTreeMap::new());
                     let mut written = String::new();
                     let mut output = make_string_output(&mut written);
                     eval(engine, &metered, values, &blocks, &mut output, AutoEscape::None)?;

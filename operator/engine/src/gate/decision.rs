@@ -10,7 +10,7 @@ use signoff_api::{
     approval::{ActionKind, Answer},
     gate::{Form, Question},
 };
-use signoff_expr::{budget, endless, re2, text};
+use signoff_expr::{budget, endless, json, number::first_inexact, re2, text};
 
 use crate::{gate::parameters::shape, schema::Schema, tools::arguments::Arguments};
 
@@ -57,7 +57,7 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
                 let problem = text::display(&problem, 300);
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
-            signoff_api::digest::canonical(given).map_err(|why| format!("parameters: {why}"))?;
+            assert_exact(given)?;
             if let Some(Value::Object(arguments)) = given.0.get("arguments").filter(|_| is_about_call(request)) {
                 Arguments::of(arguments.clone()).map_err(|why| format!("parameters.arguments: {why}"))?;
             }
@@ -80,8 +80,16 @@ fn modification(decision: &Decision) -> Result<JsonObject, String> {
     if !parameters.0.contains_key("response") {
         return Err(format!("parameters.response is missing: {remedy}"));
     }
-    signoff_api::digest::canonical(parameters).map_err(|why| format!("parameters: {why}"))?;
+    assert_exact(parameters)?;
     Ok(parameters.clone())
+}
+
+/// Every number in the parameters is one that JSON readers understand alike.
+fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
+    match first_inexact(&Value::Object(parameters.0.clone())) {
+        Some((pointer, why)) => Err(format!("parameters: the number at {} is {why}", text::display(&pointer, 120))),
+        None => Ok(()),
+    }
 }
 
 /// The answer to each question, checked.
@@ -176,7 +184,8 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
         return Err(question.error_message.clone().unwrap_or_else(|| format!("the whole answer must match {pattern}")));
     }
     if let Some(schema) = &question.schema {
-        let value: Value = serde_json::from_str(given).map_err(|why| format!("it must be JSON: {why}"))?;
+        let read = json::read(given).or_else(|_| serde_json::from_str(given));
+        let value = read.map_err(|why| format!("it must be JSON: {why}"))?;
         if let Err((place, problem)) = Schema::compile(schema)?.check(&value) {
             let place = if place.is_empty() { "the answer".to_owned() } else { place };
             return Err(format!("{}: {}", text::display(&place, 120), text::display(&problem, 400)));

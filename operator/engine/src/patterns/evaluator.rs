@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::PatternResult;
+use super::{PatternResult, assert_exact};
 
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
@@ -104,6 +104,7 @@ async fn judge<'a>(
 fn evaluation(text: &str) -> Result<(f64, Value), String> {
     let found = extract::extract_where(text, |value| value.get("score").is_some());
     let Some(found) = found else { return Err("there is no JSON object with a score in it".to_owned()) };
+    assert_exact(&found["score"], "/score")?;
     let list = |field: &str| found.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
     match found.get("score").and_then(Value::as_f64).filter(|score| (0.0..=100.0).contains(score)) {
         Some(score) => Ok((score, json!({"score": found["score"], "issues": list("issues"), "fixes": list("fixes")}))),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{LazyValue, PLANS_AGAIN, PatternResult, parallel::reduce, plain};
+use super::{LazyValue, PLANS_AGAIN, PatternResult, assert_exact, parallel::reduce, plain_text};
 
 use crate::steps::join::{Member, join_all};
 use crate::{
@@ -128,6 +128,10 @@ fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
     if found.len() > most {
         return Err(format!("it has {} parts; the maximum is {most}", found.len()));
     }
+    // People and workers are given all of each part.
+    let found = Value::Array(found);
+    assert_exact(&found, "")?;
+    let Value::Array(found) = found else { return Ok(Vec::new()) };
     let is_task = |part: &Value| part.get("task").and_then(Value::as_str).is_some_and(|task| !task.trim().is_empty());
     match found.iter().position(|part| !is_task(part)) {
         Some(at) => Err(format!("part {at} is not an object with a text `task`")),
@@ -183,7 +187,7 @@ fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<
 }
 
 fn joined(parts: &BTreeMap<usize, WorkerResult>) -> String {
-    let one = |(at, part): (&usize, &WorkerResult)| format!("Worker {at}: {}", plain(&part.response));
+    let one = |(at, part): (&usize, &WorkerResult)| format!("Worker {at}: {}", plain_text(&part.response));
     parts.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 

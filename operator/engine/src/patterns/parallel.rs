@@ -63,7 +63,7 @@ pub(super) async fn reduce<'a>(
         };
     };
     loop {
-        let shown = |seq: i64| Ok(Some(ReviewSubject::of(&step.path, &plain(&joined(run, seq)?))));
+        let shown = |seq: i64| Ok(Some(ReviewSubject::of(&step.path, &plain(&joined(run, seq)?)?)));
         let decided = steps::decide(run, &own, step, &step.path, &shown).await?;
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
             return Ok(PatternResult { step_scope: own, result: joined });
@@ -109,7 +109,7 @@ fn branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Resul
 fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, RenderError> {
     let one = |branch: &'a PlannedBranch| {
         let response = last_response(run, &scope_of_branch(branch), seq)?;
-        Ok(format!("Branch {}:\n{}", branch.name, plain(&response)))
+        Ok(format!("Branch {}:\n{}", branch.name, plain(&response)?))
     };
     Ok(json!(scope::all(parallel.branches.iter().map(one).collect())?.join("\n\n---\n\n")))
 }

@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 
-use super::{LazyValue, PatternResult, RunResult, next_seq, plain};
+use super::{LazyValue, PatternResult, RunResult, next_seq, plain, plain_text};
 use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
@@ -60,7 +60,7 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Resul
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                return approved(run, &done.replaced(edited.clone()), Outputs::Written(plain(&edited))).await;
+                return approved(run, &done.replaced(edited.clone()), Outputs::Written(plain_text(&edited))).await;
             }
             Verdict::Respond => {
                 let said = decided.full_outcome(run).await?.response.unwrap_or_default();
@@ -134,7 +134,7 @@ async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>)
 fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String, RenderError> {
     match &run.plan.outputs {
         Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
-        None => Ok(plain(&(done.result)(run, seq)?)),
+        None => plain(&(done.result)(run, seq)?),
     }
 }
 

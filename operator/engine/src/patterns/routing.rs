@@ -4,7 +4,7 @@ use serde_json::json;
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{PLANS_AGAIN, PatternResult, chain};
+use super::{PLANS_AGAIN, PatternResult, assert_exact, chain};
 
 use crate::{
     plan::PlannedRouting,
@@ -84,6 +84,9 @@ fn route(text: &str, names: &[&str]) -> Result<String, String> {
         Some(name) if names.contains(&name) => Ok(name.to_owned()),
         // A name has no `_`, and models like them.
         Some(name) if names.contains(&name.replace('_', "-").as_str()) => Ok(name.replace('_', "-")),
-        _ => Err(format!("{} is none of the routes {}", found["route"], names.join(", "))),
+        _ => {
+            assert_exact(&found["route"], "/route")?;
+            Err(format!("{} is none of the routes {}", found["route"], names.join(", ")))
+        }
     }
 }

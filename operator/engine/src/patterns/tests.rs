@@ -7,6 +7,7 @@ mod dag;
 mod evaluator;
 mod gates;
 mod graph;
+mod numbers;
 mod orchestrator;
 mod parallel;
 mod pods;

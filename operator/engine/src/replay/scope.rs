@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) use crate::journal::within;
 pub(crate) use step_scope::{RecordNamespace, StepScope, all};
-pub(crate) use views::{ANSWER, answers, decision, hitl, response, verdict_text, view};
+pub(crate) use views::{ANSWER, answers, decision, hitl, response, response_text, verdict_text, view};
 
 /// A record that a step can see.
 #[derive(Clone)]

@@ -188,8 +188,7 @@ pub(super) fn reviewed<'a>(
     let Some(step) = gate.reviews().and_then(|at| step_scope.step(at)) else { return Ok(None) };
     let seen = step_scope.seen(run, seq);
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
-    let (response, _) = scope::response(run, step_scope, one, seq)?;
-    let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+    let response = scope::response_text(run, step_scope, one, seq)?;
     Ok(Some(ReviewSubject::of(&one.record.path, &response).with_facts_of(&one.record)))
 }
 

@@ -99,8 +99,7 @@ impl<'a> Evaluator<'a> {
             }
             Kind::Has { of, field } => {
                 let of = self.value(of, local)?;
-                let key = Value::Text(Text::Borrowed(field));
-                Ok(Value::Bool(of.get(&key, &self.work, at)?.is_some()))
+                of.has(field, &self.work, at).map(Value::Bool)
             }
             Kind::Negate(of) => match self.value(of, local)? {
                 Value::Int(int) => int.checked_neg().map(Value::Int).ok_or_else(|| functions::overflow(at)),

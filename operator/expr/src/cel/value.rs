@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use super::Fault;
 use super::evaluate::Work;
+use crate::number::{self, inexact};
 use crate::scope::{Records, Root};
 use crate::text;
 
@@ -65,16 +66,12 @@ impl<'a> Value<'a> {
             Json::String(text) => Value::Text(Text::Borrowed(text)),
             Json::Array(items) => Value::Array(items),
             Json::Object(fields) => Value::Object(fields),
-            Json::Number(number) => match (number.as_i64(), number.is_u64(), number.as_f64()) {
-                (Some(int), _, _) => Value::Int(int),
+            Json::Number(number) => match (inexact(number), number.as_i64(), number.as_f64()) {
                 // As a double it would silently lose digits, and two ids become equal.
-                (None, false, Some(double)) => Value::Double(double),
-                _ => {
-                    return Err(Fault::evaluation(
-                        at,
-                        "a number here is beyond 64-bit signed integers; pass it as a text",
-                    ));
-                }
+                (Some(why), ..) => return Err(Fault::number(at, json, why)),
+                (None, Some(int), _) => Value::Int(int),
+                (None, None, Some(double)) => Value::Double(double),
+                (None, None, None) => return Err(Fault::evaluation(at, "a number here has no value")),
             },
         })
     }
@@ -175,6 +172,19 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether there is an element with this name, without reading it.
+    pub(super) fn has(&self, name: &'a str, work: &Work, at: usize) -> Result<bool, Fault> {
+        match self {
+            Value::Object(fields) => work.spend_text(name.len(), at).map(|()| fields.contains_key(name)),
+            Value::Records(records) => {
+                work.spend_text(name.len(), at)?;
+                work.spend(records.len(), at)?;
+                Ok(records.by_name(name).is_some())
+            }
+            _ => Ok(self.get(&Value::Text(Text::Borrowed(name)), work, at)?.is_some()),
+        }
+    }
+
     /// Returns the existing members in place of a missing one, for messages. Names of fields are not secret.
     pub(super) fn describe_members(&self) -> String {
         let names: Vec<String> = match self {
@@ -199,9 +209,18 @@ impl<'a> Value<'a> {
                 .map(Json::Number)
                 .ok_or_else(|| Fault::evaluation(at, "the result is not a finite number"))?,
             Value::Text(text) => Json::String(text.as_str().to_owned()),
-            Value::Array(items) => Json::Array(items.to_vec()),
-            Value::Object(fields) => Json::Object(fields.clone()),
-            Value::Records(records) => Json::Array(records.values().cloned().collect()),
+            Value::Array(items) => {
+                items.iter().try_for_each(|item| assert_exact(item, at))?;
+                Json::Array(items.to_vec())
+            }
+            Value::Object(fields) => {
+                fields.values().try_for_each(|field| assert_exact(field, at))?;
+                Json::Object(fields.clone())
+            }
+            Value::Records(records) => {
+                records.values().try_for_each(|record| assert_exact(record, at))?;
+                Json::Array(records.values().cloned().collect())
+            }
             Value::List(items) => {
                 Json::Array(items.iter().map(|item| item.clone().into_json(at)).collect::<Result<_, _>>()?)
             }
@@ -217,6 +236,15 @@ impl<'a> Value<'a> {
             }
         })
     }
+}
+
+/// Every number in a value can be read.
+fn assert_exact(json: &Json, at: usize) -> Result<(), Fault> {
+    let fault = |found: &Json| match found {
+        Json::Number(number) => inexact(number).map(|why| Fault::number(at, found, why)),
+        _ => None,
+    };
+    number::find(json, &mut Vec::new(), &fault).map_or(Ok(()), Err)
 }
 
 fn convert<'a>(items: impl Iterator<Item = &'a Json>, at: usize) -> Result<Vec<Value<'a>>, Fault> {

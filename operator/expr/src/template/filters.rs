@@ -34,7 +34,7 @@ pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Resul
             escape_formatter(out, state, value)
         }
         _ => {
-            Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
+            Meter::of(state, |meter| assert_printable(meter, value))?;
             let most = output_left(state);
             let mut limited = Limited { out, left: most };
             serde_json::to_writer(Bytes(&mut limited), value).map_err(|error| match error.classify() {
@@ -45,6 +45,11 @@ pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Resul
             write(state, written)
         }
     }
+}
+
+fn assert_printable(meter: &mut Meter, value: &Value) -> Result<(), Error> {
+    meter.assert_exact(value)?;
+    assert_defined(meter, value, MAX_LITERAL_DEPTH)
 }
 
 /// An undefined name inside a literal, `[inputs.missing]`, would become `null` in JSON.
@@ -82,7 +87,7 @@ pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, st
 
 /// The value as JSON, within the bound for texts.
 fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
-    Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
+    Meter::of(state, |meter| assert_printable(meter, value))?;
     let mut json = Bounded(String::new());
     let written = if pretty {
         serde_json::to_writer_pretty(Bytes(&mut json), value)
@@ -310,6 +315,7 @@ pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Err
 pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     charge_elements(meter, of)?;
     let [value, name, ..] = of else { return Ok(()) };
+    meter.assert_exact_attributes(value, |item| name.as_str().map_or(Value::UNDEFINED, |name| at(item, name)))?;
     meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
 }
 

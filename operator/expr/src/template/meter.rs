@@ -19,18 +19,23 @@ const WORK_LEFT: &str = "work left";
 const OUTPUT_LEFT: &str = "output left";
 /// The name in the scope of the bytes that may be written. No template can name it.
 pub(super) const OUTPUT_LIMIT: &str = "output limit";
+/// The name in the scope of whether a number in it cannot be read. No template can name it.
+pub(super) const HAS_INEXACT: &str = "has inexact";
 
 /// The work that is left to a rendering.
 pub(super) struct Meter {
     left: usize,
     unchecked: usize,
+    /// Whether the scope has a number that cannot be read.
+    has_inexact: bool,
 }
 
 impl Meter {
     /// Charges what `charge` takes to the rendering.
     pub(super) fn of<T>(state: &mut State, charge: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let left = state.get_temp(WORK_LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
-        let mut meter = Self { left, unchecked: 0 };
+        let has_inexact = state.lookup(HAS_INEXACT).is_some_and(|has| has.is_true());
+        let mut meter = Self { left, unchecked: 0, has_inexact };
         let result = charge(&mut meter)?;
         go_on(meter.unchecked)?;
         state.set_temp(WORK_LEFT, Value::from(meter.left));
@@ -61,7 +66,25 @@ impl Meter {
         self.walk(value, MAX_WALK)
     }
 
+    /// Every number in a value can be read.
+    pub(super) fn assert_exact(&mut self, value: &Value) -> Result<(), Error> {
+        if self.has_inexact { self.deep(value) } else { Ok(()) }
+    }
+
+    /// No attribute of the elements of a list is a number that cannot be read.
+    pub(super) fn assert_exact_attributes(
+        &self,
+        list: &Value,
+        attribute: impl Fn(&Value) -> Value,
+    ) -> Result<(), Error> {
+        if !self.has_inexact {
+            return Ok(());
+        }
+        list.try_iter()?.checked().try_for_each(|item| assert_valid(&attribute(&item?)))
+    }
+
     fn walk(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        assert_valid(value)?;
         self.take(PART + value.as_str().map_or(0, str::len))?;
         let Some(deeper) = depth.checked_sub(1) else {
             return Err(too_much("lists or maps are nested too deep here"));
@@ -87,6 +110,9 @@ impl Meter {
         let is_large = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
         if !(is_large(a) && is_large(b)) {
             return self.take(PART);
+        }
+        if self.has_inexact {
+            return self.deep(a).and_then(|()| self.deep(b));
         }
         let length = |value: &Value| value.len().unwrap_or(usize::MAX);
         self.deep(if length(a) <= length(b) { a } else { b })
@@ -120,6 +146,15 @@ impl Meter {
             too_much("the texts that are ordered here are too long; truncate them, or say case_sensitive=true")
         })
     }
+}
+
+/// Returns the error of an invalid value, such as a number that cannot be read.
+pub(super) fn assert_valid(value: &Value) -> Result<(), Error> {
+    if value.kind() != ValueKind::Invalid {
+        return Ok(());
+    }
+    // The engine tells the error of an invalid value only to those that iterate over it.
+    Value::from(vec![value.clone()]).try_iter()?.checked().try_for_each(|item| item.map(drop))
 }
 
 /// Bytes of a text, or sixteen an element.

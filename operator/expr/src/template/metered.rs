@@ -9,7 +9,7 @@ use minijinja::machinery::{Instruction, Instructions};
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
-use super::meter::{Meter, write};
+use super::meter::{Meter, assert_valid, write};
 
 type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
 
@@ -56,6 +56,8 @@ const CHANGED: &str = "charge_changed";
 const RAW: &str = "charge_raw";
 /// Collects what would be computed again at every iteration.
 const COLLECT: &str = "charge_collect";
+/// Refuses a number that cannot be read where a filter or method gave it.
+const VALID: &str = "charge_valid";
 /// An index that makes the engine look a filter up by its name.
 const BY_NAME: u8 = !0;
 
@@ -74,6 +76,7 @@ pub(super) fn add_charges(env: &mut Environment<'static>) {
         });
     }
     env.add_filter(RAW, |state: &mut State, bytes: usize| write(state, bytes));
+    env.add_filter(VALID, |value: Value| assert_valid(&value).map(|()| value));
     env.add_filter(COLLECT, |state: &mut State, value: Value| collected(state, value));
 }
 
@@ -114,9 +117,12 @@ fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
 }
 
 /// The instructions with their charges.
-pub(super) fn metered<'s>(plain: &Instructions<'s>) -> Instructions<'s> {
+///
+/// The engine refuses a number that cannot be read where a name, a member or an element gives it; `has_inexact`: where a filter or
+/// method gives it, an instruction of ours does.
+pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
     let groups: Vec<Vec<Instruction<'s>>> =
-        (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone())).collect();
+        (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone(), has_inexact)).collect();
     // Where each instruction begins now. A jump leads to the charge of what it led to.
     let mut starts = Vec::with_capacity(groups.len() + 1);
     let mut next = 0_u32;
@@ -148,7 +154,7 @@ pub(super) fn metered<'s>(plain: &Instructions<'s>) -> Instructions<'s> {
 }
 
 /// One instruction with its charge.
-fn group(instruction: Instruction<'_>) -> Vec<Instruction<'_>> {
+fn group(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>> {
     let apply = |name, count| Instruction::ApplyFilter(name, Some(count), BY_NAME);
     if let Instruction::EmitRaw(text) = &instruction {
         let bytes = Instruction::LoadConst(Value::from(text.len()));
@@ -161,7 +167,9 @@ fn group(instruction: Instruction<'_>) -> Vec<Instruction<'_>> {
         group.extend([apply(name, short), Instruction::UnpackList(count)]);
     }
     let collects = matches!(instruction, Instruction::Add | Instruction::Slice);
+    let gives = has_inexact && matches!(instruction, Instruction::ApplyFilter(..) | Instruction::CallMethod(..));
     group.push(instruction);
+    group.extend(gives.then(|| apply(VALID, 1)));
     group.extend(collects.then(|| apply(COLLECT, 1)));
     group
 }

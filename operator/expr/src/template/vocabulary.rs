@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
 
-use super::meter::Meter;
+use super::meter::{Meter, assert_valid};
 use super::metered::{add_charges, collected};
 use super::{filters as own, url};
 
@@ -115,7 +115,10 @@ fn add_engine_filters(env: &mut Environment<'static>) {
     }
     // What looks at the kind of a value, a number, or the first of a list.
     env.add_filter("abs", filters::abs);
-    env.add_filter("bool", filters::bool);
+    env.add_filter("bool", |state: &State, value: &Value| {
+        assert_valid(value)?;
+        filters::bool(state, value)
+    });
     env.add_filter("d", filters::default);
     env.add_filter("default", filters::default);
     env.add_filter("first", filters::first);
@@ -181,6 +184,7 @@ fn add_tests(env: &mut Environment<'static>) {
     for (name, function, charge) in tests {
         env.add_test(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
             let arguments = arguments.into_values();
+            arguments.iter().try_for_each(assert_valid)?;
             Meter::of(state, |meter| charge(meter, &arguments))?;
             function.call(state, &arguments)
         });

@@ -7,7 +7,7 @@ use signoff_api::{
     Outcome, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_expr::json as extract;
+use signoff_expr::{json as extract, number::first_inexact};
 
 use super::{StepScope, VisibleRecord};
 
@@ -49,6 +49,25 @@ pub(crate) fn response<'a>(
         current = replacement(run, &gate)?;
     }
     Ok((current, original))
+}
+
+/// The response of a record as people read it: JSON as one line, and the text as it was given where a number in it cannot be read.
+pub(crate) fn response_text<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    one: &VisibleRecord<'a>,
+    seq: i64,
+) -> Result<String, RenderError> {
+    let (response, _) = response(run, step_scope, one, seq)?;
+    if let Value::String(text) = response {
+        return Ok(text);
+    }
+    let children = ChildRecords::of(run, &one.record, seq);
+    let settled = children.settled(&one.record);
+    match first_inexact(&response) {
+        Some(_) => Ok(run.text_of(settled.response.as_ref(), settled.response_ref.as_ref())?.unwrap_or_default()),
+        None => Ok(response.to_string()),
+    }
 }
 
 /// The records beneath the record of a step that are newer than its last attempt.

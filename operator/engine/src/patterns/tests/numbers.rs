@@ -1,0 +1,112 @@
+//! Numbers of answers that no double holds: the rest of the answer is read, and reading the number is an error that names it.
+
+use serde_json::{Value, json};
+
+use crate::tests::test_run::{TestRun, agent, hitl, of_pattern, set};
+
+const ANSWER: &str = r#"{"state": "paid", "customer": {"id": 123456789012345678901234567890}, "rate": 1e400}"#;
+const SAID: &str = "is beyond ±2^53, where JSON readers round differently; write it as a text";
+
+fn looked_up(schema: Value, then: Value) -> TestRun {
+    let mut look = agent("look", "writer", "look it up");
+    look["outputSchema"] = schema;
+    let mut steps = vec![look];
+    steps.extend(then.as_array().cloned().unwrap_or_default());
+    let mut run = TestRun::new(json!(steps));
+    run.reply("look", 1, ANSWER);
+    run
+}
+
+fn state() -> Value {
+    json!({"type": "object", "required": ["state"], "properties": {"state": {"type": "string"}}})
+}
+
+#[test]
+fn the_rest_of_an_answer_is_read_and_nobody_is_asked_again() {
+    let run = looked_up(
+        state(),
+        json!([{"name": "say", "skipIf": "steps.look.response.state != 'paid'",
+            "set": {"value": "it is {{ steps.look.response.state }}"}}]),
+    );
+    assert_eq!(run.succeeded(), "it is paid");
+}
+
+#[test]
+fn a_schema_that_reads_the_number_has_the_agent_asked_again() {
+    let schema = json!({"type": "object", "properties": {"customer": {"properties": {"id": {"type": "integer"}}}}});
+    let mut run = looked_up(schema, json!([set("say", "{{ steps.look.response.customer.id }}")]));
+    let asked = run.prompt_at("look/.ask-2");
+    assert!(asked.contains(&format!("the number at /customer/id {SAID}")), "{asked}");
+    run.reply("look/.ask-2", 1, r#"{"customer": {"id": 4711}}"#);
+    assert_eq!(run.succeeded(), "4711");
+}
+
+#[test]
+fn a_template_that_reads_the_number_fails_its_step_and_names_the_pointer() {
+    for value in ["{{ steps.look.response.customer.id }}", "{{ steps.look.response }}", "{{ last_response | tojson }}"]
+    {
+        let run = looked_up(state(), json!([set("say", value)]));
+        let failed = run.failed();
+        assert!(failed.contains("the number at /customer/id of `") && failed.contains(SAID), "{value}: {failed}");
+        assert!(!failed.contains("12345678"), "{value}: {failed}");
+    }
+}
+
+#[test]
+fn a_result_that_would_be_rounded_is_not_written() {
+    let run = looked_up(state(), json!([]));
+    assert!(run.failed().contains(&format!("the number at /customer/id {SAID}")), "{}", run.failed());
+    // Without a schema the answer is a text, and stays as it was written.
+    let mut run = TestRun::new(json!([agent("look", "writer", "look it up")]));
+    run.reply("look", 1, ANSWER);
+    assert_eq!(run.succeeded(), ANSWER);
+}
+
+#[test]
+fn people_see_the_answer_as_it_was_written() {
+    let run = looked_up(state(), json!([hitl("check", json!({})), set("say", "x")]));
+    let shown = serde_json::to_string(&run.asked("check").request).unwrap();
+    assert!(shown.contains("123456789012345678901234567890") && shown.contains("1e400"), "{shown}");
+}
+
+#[test]
+fn a_number_that_a_person_gives_and_no_double_holds_does_not_count() {
+    let mut run =
+        looked_up(state(), json!([hitl("check", json!({"allowedVerdicts": ["Approve", "Modify"]})), set("say", "x")]));
+    let request = run.asked("check").request.clone();
+    let decision = |response: Value| {
+        let decision = json!({"verdict": "Modify", "parameters": {"response": response}});
+        crate::gate::decision::payload(&request, &serde_json::from_value(decision).unwrap()).map(drop)
+    };
+    let why = decision(json!({"id": [1e20]})).unwrap_err();
+    assert_eq!(why, format!("parameters: the number at /response/id/0 {SAID}"));
+    assert_eq!(decision(json!({"id": ["100000000000000000000", 5]})), Ok(()));
+    run.approve("check");
+    assert_eq!(run.succeeded(), "x");
+}
+
+#[test]
+fn the_answers_of_patterns_are_read_alike() {
+    // A route or a score that no double holds is asked again; beside it such a number does no harm.
+    let route =
+        of_pattern(json!({"pattern": {"routing": {"router": {"agent": "a", "input": "choose", "maxRetries": 1}}},
+        "steps": [{"name": "pay", "branch": "billing", "set": {"value": "paid"}}]}));
+    let mut run = TestRun::of(route.clone());
+    run.reply(".router", 1, r#"{"route": "billing", "certainty": 1e400}"#);
+    assert_eq!(run.succeeded(), "paid");
+    let mut run = TestRun::of(route);
+    run.reply(".router", 1, r#"{"route": 123456789012345678901234567890}"#);
+    let asked = run.prompt_at(".router/.ask-2");
+    assert!(asked.contains(&format!("the number at /route {SAID}")), "{asked}");
+}
+
+#[test]
+fn parts_of_work_are_given_to_workers_and_people_as_they_are_or_not_at_all() {
+    let mut run = TestRun::of(of_pattern(json!({"pattern": {"orchestratorWorkers": {
+        "orchestrator": {"agent": "a", "input": "divide"}, "worker": {"agent": "a", "input": "{{ task }}"}}}})));
+    run.reply(".orchestrator", 1, r#"[{"task": "one", "id": 1234567890123456789}]"#);
+    let asked = run.prompt_at(".orchestrator/.ask-2");
+    assert!(asked.contains(&format!("the number at /0/id {SAID}")), "{asked}");
+    run.reply(".orchestrator/.ask-2", 1, r#"[{"task": "one", "id": "1234567890123456789"}]"#);
+    assert_eq!(run.prompt_at(".worker-0"), "one");
+}

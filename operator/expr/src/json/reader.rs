@@ -1,0 +1,334 @@
+//! A reader of JSON that knows where it stands, and that reads every number: as exactly as it was written, or as one that
+//! [`number::inexact`] refuses.
+//!
+//! `serde_json` refuses all of an answer for one number that no double holds, and reads another as 0. In everything else
+//! the two agree.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    number::{self, inexact},
+    text::{clean, display},
+};
+
+/// The deepest nesting of what is read leniently, as `serde_json` has it.
+const MAX_DEPTH: usize = 127;
+/// The largest number of characters of a text or pointer that a problem shows.
+const SHOWN_CHARS: usize = 80;
+
+/// The error of a text that is not JSON, or not JSON that every reader understands alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The JSON pointer of the value; empty for the whole.
+    pub pointer: String,
+    /// What is wrong, and the remedy.
+    pub what: String,
+    /// The bytes that were read.
+    pub(crate) read: usize,
+}
+
+/// The rules of a reading.
+#[derive(Clone, Copy)]
+struct Rules {
+    depth: usize,
+    /// Whether duplicate keys and numbers that no double holds are refused, and texts are cleaned at once.
+    strict: bool,
+}
+
+/// Reads one JSON value that every reader understands alike: no duplicate key and no number that a double does not hold, at most
+/// `depth` levels deep. Its texts and keys are cleaned.
+///
+/// # Errors
+/// The place of the first problem, and what is wrong there.
+pub fn read_exact(text: &str, depth: usize) -> Result<Value, Problem> {
+    whole(text, Rules { depth, strict: true })
+}
+
+/// Reads one JSON value and nothing after it, with a number that no double holds as one that [`inexact`] refuses.
+///
+/// # Errors
+/// What is wrong.
+pub fn read(text: &str) -> Result<Value, Problem> {
+    whole(text, Rules { depth: MAX_DEPTH, strict: false })
+}
+
+/// Reads the value at the beginning of a text, and returns it with the bytes that it has.
+pub(super) fn first(text: &str) -> Result<(Value, usize), usize> {
+    let mut reader = Reader { text, at: 0, path: Vec::new(), rules: Rules { depth: MAX_DEPTH, strict: false } };
+    match reader.value(0) {
+        Ok(value) => Ok((value, reader.at)),
+        Err(problem) => Err(problem.read),
+    }
+}
+
+fn whole(text: &str, rules: Rules) -> Result<Value, Problem> {
+    let mut reader = Reader { text, at: 0, path: Vec::new(), rules };
+    let value = reader.value(0)?;
+    reader.blank();
+    match reader.peek() {
+        None => Ok(value),
+        Some(_) => Err(reader.problem("there is text after the JSON; leave it out")),
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    path: Vec<String>,
+    rules: Rules,
+}
+
+type Read<T> = Result<T, Problem>;
+
+impl<'t> Reader<'t> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn blank(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn problem(&self, what: impl Into<String>) -> Problem {
+        let pointer = display(&number::pointer(&self.path), SHOWN_CHARS);
+        Problem { pointer, what: what.into(), read: self.at }
+    }
+
+    /// The problem of a text that is not JSON here.
+    fn invalid(&self, expected: &str) -> Problem {
+        let what = match self.peek() {
+            None => "the text ends too early".to_owned(),
+            // A lenient reading is one of many attempts, of which nobody is told.
+            Some(_) if !self.rules.strict => expected.to_owned(),
+            Some(_) => {
+                let before = self.text.get(..self.at).unwrap_or_default();
+                format!("expected {expected} at character {}", before.chars().count() + 1)
+            }
+        };
+        self.problem(format!("invalid JSON: {what}"))
+    }
+
+    /// Goes one step down, where anybody is told of the place.
+    fn within(&mut self, name: impl FnOnce() -> String) {
+        if self.rules.strict {
+            self.path.push(name());
+        }
+    }
+
+    fn value(&mut self, level: usize) -> Read<Value> {
+        self.blank();
+        match self.peek() {
+            Some(b'{') => self.object(level + 1),
+            Some(b'[') => self.array(level + 1),
+            Some(b'"') => self.text().map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            _ => Err(self.invalid("a value")),
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Read<Value> {
+        if !self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
+            return Err(self.invalid("a value"));
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn enter(&mut self, level: usize) -> Read<()> {
+        self.at += 1;
+        if level > self.rules.depth {
+            return Err(self.problem(format!("nested more than {} levels deep", self.rules.depth)));
+        }
+        self.blank();
+        Ok(())
+    }
+
+    fn array(&mut self, level: usize) -> Read<Value> {
+        self.enter(level)?;
+        let mut items = Vec::new();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Value::Array(items));
+        }
+        loop {
+            self.within(|| items.len().to_string());
+            items.push(self.value(level)?);
+            self.path.pop();
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Value::Array(items));
+                }
+                _ => return Err(self.invalid("`,` or `]`")),
+            }
+        }
+    }
+
+    fn object(&mut self, level: usize) -> Read<Value> {
+        self.enter(level)?;
+        let mut fields = Map::new();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Value::Object(fields));
+        }
+        loop {
+            self.blank();
+            if self.peek() != Some(b'"') {
+                return Err(self.invalid("a key in quotes"));
+            }
+            let key = self.text()?;
+            self.within(|| key.clone());
+            if self.rules.strict && fields.contains_key(&key) {
+                return Err(self.problem("the key is there twice; send it once"));
+            }
+            self.blank();
+            if self.peek() != Some(b':') {
+                return Err(self.invalid("`:`"));
+            }
+            self.at += 1;
+            let value = self.value(level)?;
+            fields.insert(key, value);
+            self.path.pop();
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Value::Object(fields));
+                }
+                _ => return Err(self.invalid("`,` or `}`")),
+            }
+        }
+    }
+
+    /// Reads a text in quotes; the crate that reads all other JSON unescapes it.
+    fn text(&mut self) -> Read<String> {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        self.at += 1;
+        loop {
+            match bytes.get(self.at) {
+                None => return Err(self.invalid("")),
+                Some(b'"') => break,
+                Some(b'\\') => self.at = (self.at + 2).min(bytes.len()),
+                Some(0..=0x1f) => return Err(self.invalid("an escape such as \\n in place of a control character")),
+                Some(_) => self.at += 1,
+            }
+        }
+        self.at += 1;
+        let quoted = self.text.get(start..self.at).unwrap_or_default();
+        let read: String = serde_json::from_str(quoted)
+            .map_err(|_| self.problem("invalid JSON: a text has an escape that stands for no character"))?;
+        Ok(if self.rules.strict { clean(&read) } else { read })
+    }
+
+    fn digits(&mut self) -> Read<()> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.invalid("a digit")) } else { Ok(()) }
+    }
+
+    fn number(&mut self) -> Read<Value> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+            if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+                return Err(self.invalid("no digit after a leading 0"));
+            }
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        let written = self.text.get(start..self.at).unwrap_or_default();
+        let Some(number) = number::parse(written) else { return Err(self.invalid("a number")) };
+        match inexact(&number).filter(|_| self.rules.strict) {
+            Some(why) => Err(self.problem(format!("{} is {why}", display(written, SHOWN_CHARS)))),
+            None => Ok(Value::Number(number)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::number::first_inexact;
+
+    #[test]
+    fn a_number_that_no_double_holds_leaves_the_rest_readable() {
+        let text = r#"{"status": "ok", "id": 123456789012345678901234567890, "n": [1e400, -1e-400, 0.5]}"#;
+        let value = read(text).unwrap();
+        assert_eq!((&value["status"], &value["n"][2]), (&json!("ok"), &json!(0.5)));
+        for pointer in ["/id", "/n/0", "/n/1"] {
+            assert!(first_inexact(value.pointer(pointer).unwrap()).is_some(), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn an_exact_reading_names_the_place_and_the_remedy() {
+        let why = |text: &str| {
+            let problem = read_exact(text, 64).unwrap_err();
+            format!("{}: {}", problem.pointer, problem.what)
+        };
+        assert_eq!(
+            why(r#"{"customer": {"id": 1234567890123456789}}"#),
+            "/customer/id: 1234567890123456789 is beyond ±2^53, where JSON readers round differently; write it as a text"
+        );
+        assert_eq!(
+            why("[0, -1e-400]"),
+            "/1: -1e-400 is too close to 0, and JSON readers take it for 0; write it as a text"
+        );
+        assert_eq!(why(r#"{"a/b": 1, "a/b": 2}"#), "/a~1b: the key is there twice; send it once");
+        assert_eq!(why("[1] x"), ": there is text after the JSON; leave it out");
+    }
+
+    fn json_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            r#"[\[\]{}":,\\ua-fntrslE0-9 .+-]{0,40}"#,
+            any::<String>(),
+            any::<f64>().prop_map(|number| format!("[{number:e}, {number}]")),
+            (any::<i64>(), any::<String>()).prop_map(|(n, t)| json!({"n": n, "t": {"x": [t, null, true]}}).to_string()),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn it_reads_what_serde_json_reads(text in json_text()) {
+            match (serde_json::from_str::<Value>(&text), read(&text)) {
+                // Only of a number that no double holds do they think differently.
+                (Ok(theirs), Ok(ours)) if first_inexact(&ours).is_none() => prop_assert_eq!(ours, theirs),
+                (Ok(_), Ok(_)) => {}
+                (Err(theirs), Ok(ours)) => prop_assert!(first_inexact(&ours).is_some(), "{} but {}", ours, theirs),
+                (Ok(theirs), Err(why)) => prop_assert!(false, "{:?} but {}", why, theirs),
+                (Err(_), Err(_)) => {}
+            }
+        }
+    }
+}

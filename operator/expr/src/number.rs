@@ -1,0 +1,162 @@
+//! The numbers that every JSON reader understands alike.
+//!
+//! A number of an answer that no double holds stays in its JSON value as a number out of range: one beyond ±2^53, or one
+//! closer to 0 than the smallest normal double. So the rest of the answer can be read, and reading that number is an error
+//! wherever a value is read: in conditions, in templates, and by schemas.
+
+use std::fmt;
+
+use serde_json::{Number, Value};
+
+/// The largest magnitude of a number, 2^53: beyond it doubles skip integers.
+const MAX_EXACT: u64 = 1 << 53;
+
+/// The reason why JSON readers understand a number differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inexact {
+    /// Doubles skip integers of this size, or end before it.
+    Beyond,
+    /// The number is not 0, and doubles of this size lose digits or become 0.
+    TooSmall,
+}
+
+/// The problem without the number, and the remedy.
+impl fmt::Display for Inexact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Beyond => "beyond ±2^53, where JSON readers round differently; write it as a text",
+            Self::TooSmall => "too close to 0, and JSON readers take it for 0; write it as a text",
+        })
+    }
+}
+
+/// Returns why a number cannot be read, or `None` if every reader understands it alike.
+#[must_use]
+pub fn inexact(number: &Number) -> Option<Inexact> {
+    if let Some(size) = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs)) {
+        return (size > MAX_EXACT).then_some(Inexact::Beyond);
+    }
+    // Every double from 2^53 on is an integer, whether the text had an exponent or not.
+    match number.as_f64().map(f64::abs) {
+        Some(size) if size < MAX_EXACT as f64 => (size != 0.0 && size < f64::MIN_POSITIVE).then_some(Inexact::TooSmall),
+        _ => Some(Inexact::Beyond),
+    }
+}
+
+/// Returns the JSON pointer of the first number in a value that cannot be read, and why.
+#[must_use]
+pub fn first_inexact(value: &Value) -> Option<(String, Inexact)> {
+    // Nearly every value has none, and needs no path.
+    if !has_inexact(value) {
+        return None;
+    }
+    let mut path = Vec::new();
+    find(value, &mut path, &|found| match found {
+        Value::Number(number) => inexact(number),
+        _ => None,
+    })
+    .map(|why| (pointer(&path), why))
+}
+
+fn has_inexact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => inexact(number).is_some(),
+        Value::Array(items) => items.iter().any(has_inexact),
+        Value::Object(fields) => fields.values().any(has_inexact),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
+/// Walks a value and returns what `wanted` says of the first part that it wants; `path` leads there.
+pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -> Option<T>) -> Option<T> {
+    if let Some(found) = wanted(value) {
+        return Some(found);
+    }
+    let mut within = |name: String, inner: &Value| {
+        path.push(name);
+        let found = find(inner, path, wanted);
+        if found.is_none() {
+            path.pop();
+        }
+        found
+    };
+    match value {
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| within(at.to_string(), item)),
+        Value::Object(fields) => fields.iter().find_map(|(name, inner)| within(name.clone(), inner)),
+        _ => None,
+    }
+}
+
+/// Returns the JSON pointer (RFC 6901) of a path; empty for the whole value.
+pub fn pointer<S: AsRef<str>>(path: &[S]) -> String {
+    path.iter().map(|name| format!("/{}", name.as_ref().replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+/// Returns the number in place of a 0 that was written as a number beside it, or `None` where 0 was written.
+#[must_use]
+pub fn lost(written: &str) -> Option<Number> {
+    let digits = written.split(['e', 'E']).next().unwrap_or_default();
+    let double = written.parse::<f64>().ok().filter(|double| *double == 0.0)?;
+    let is_lost = digits.contains(|c| ('1'..='9').contains(&c));
+    is_lost.then(|| Number::from_f64(f64::from_bits(1).copysign(double)))?
+}
+
+/// Returns a number for the text of one, which the JSON grammar allows: the exact integer, else the nearest double. One that no
+/// double holds becomes a number that [`inexact`] refuses.
+pub(super) fn parse(text: &str) -> Option<Number> {
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(whole.into());
+    }
+    if let (Ok(whole), true) = (text.parse::<i64>(), text != "-0") {
+        return Some(whole.into());
+    }
+    let double = text.parse::<f64>().ok()?;
+    let held = if double.is_infinite() { f64::MAX.copysign(double) } else { double };
+    lost(text).or_else(|| Number::from_f64(held))
+}
+
+#[cfg(test)]
+mod reading_tests;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(text: &str) -> Option<Inexact> {
+        inexact(&parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_number_is_read_where_a_double_holds_it_and_its_neighbours() {
+        for text in ["0", "-0", "0.0", "0e9", "0E-400", "1.0", "1e3", "0.1", "-1.5e-300", "9007199254740992"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        for text in ["9007199254740993", "-9007199254740993", "9007199254740993.0", "12345678901234567890.5"] {
+            assert_eq!(of(text), Some(Inexact::Beyond), "{text}");
+        }
+        for text in ["18446744073709551616", "1e16", "1e400", "-1e400", "1e99999999999999999999"] {
+            assert_eq!(of(text), Some(Inexact::Beyond), "{text}");
+        }
+        for text in ["1e-400", "-1e-400", "5e-324", "1e-310", "0.0000000001e-390", "1e-99999999999999999999"] {
+            assert_eq!(of(text), Some(Inexact::TooSmall), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_keeps_its_sign() {
+        assert!(parse("-1e400").unwrap().as_f64().unwrap() < 0.0);
+        assert!(parse("-1e-400").unwrap().as_f64().unwrap().is_sign_negative());
+        assert!(parse("-0").unwrap().as_f64().unwrap().is_sign_negative());
+    }
+
+    #[test]
+    fn the_first_number_that_cannot_be_read_is_named_by_its_pointer() {
+        let value = json!({"a": [1, {"b/c": {"~": 9_007_199_254_740_993_u64}}], "d": 1e300});
+        assert_eq!(first_inexact(&value), Some(("/a/1/b~1c/~0".to_owned(), Inexact::Beyond)));
+        assert_eq!(first_inexact(&json!(5e-324)), Some((String::new(), Inexact::TooSmall)));
+        assert_eq!(first_inexact(&json!({"a": [1, "9007199254740993", null, 0.5]})), None);
+    }
+}
