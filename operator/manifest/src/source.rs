@@ -6,7 +6,8 @@ use std::{fmt, ops::Range};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, NonFiniteFloatPolicy, Spanned};
+use signoff_expr::number;
 
 use crate::unreadable;
 
@@ -120,6 +121,19 @@ impl Node {
         }
     }
 
+    /// Puts a number that no double holds in the place of each 0 that was written otherwise.
+    fn keep_lost(&mut self, text: &str) {
+        match &mut self.value {
+            Value::Number(number) if number.as_f64() == Some(0.0) => {
+                let lost = text.get(self.at.clone()).and_then(number::lost);
+                lost.into_iter().for_each(|lost| *number = lost);
+            }
+            Value::List(items) => items.iter_mut().for_each(|item| item.keep_lost(text)),
+            Value::Map(fields) => fields.iter_mut().for_each(|(_, node)| node.keep_lost(text)),
+            _ => {}
+        }
+    }
+
     /// Moves everything by as many bytes.
     fn shift(&mut self, by: usize) {
         self.at = self.at.start + by..self.at.end + by;
@@ -169,10 +183,12 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
         legacy_octal_numbers: dialect == Dialect::Yaml11,
         strict_booleans: dialect == Dialect::Yaml12,
         with_snippet: false,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
     };
     match serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options) {
         Ok(mut node) => {
+            node.keep_lost(&text[part.clone()]);
             node.shift(part.start);
             Ok(node)
         }
@@ -285,7 +301,9 @@ impl<'de> Visitor<'de> for Values {
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
-        Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("JSON has no infinite numbers"))
+        // The plan refuses the largest double, and names its place.
+        let held = if number.is_infinite() { f64::MAX.copysign(number) } else { number };
+        Number::from_f64(held).map(Value::Number).ok_or_else(|| E::custom("JSON has no number that is none"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
@@ -364,6 +382,22 @@ mod tests {
         let again = in_yaml_1_2(text, &node).unwrap();
         assert_eq!(again.get("list").unwrap().to_json(), serde_json::json!(["yes", "off", true, 10.0]));
         assert_eq!(again.get("list").unwrap().at, node.get("list").unwrap().at);
+    }
+
+    #[test]
+    fn a_number_that_no_double_holds_is_not_read_as_another_one() {
+        let node = documents(
+            "a: [0, 0.0, -0e5, 1.5, 0x0]\nb: [1e-400, -0.0001e-500]\nc: 123456789012345678901234567890\nd: -1e400\n",
+        )
+        .remove(0)
+        .unwrap();
+        let of =
+            |name: &str| number::first_inexact(&node.get(name).unwrap().to_json()).map(|(pointer, why)| (pointer, why));
+        assert_eq!(of("a"), None);
+        assert_eq!(of("b"), Some(("/0".to_owned(), number::Inexact::TooSmall)));
+        assert_eq!(of("c"), Some((String::new(), number::Inexact::Beyond)));
+        assert_eq!(of("d"), Some((String::new(), number::Inexact::Beyond)));
+        assert!(documents("a: .nan").remove(0).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use signoff_api::{
     digest::{self, canonical},
 };
 use signoff_engine::approval::eligibility;
+use signoff_expr::number::first_inexact;
 
 use crate::voter::Me;
 
@@ -53,6 +54,10 @@ impl Entry {
         // A first attempt has no number.
         decision.attempt = eligibility::next_attempt(approval, &key).filter(|attempt| *attempt > 1);
         canonical(&decision)?;
+        let parameters = decision.parameters.clone().map(|parameters| Value::Object(parameters.0)).unwrap_or_default();
+        if let Some((pointer, _)) = first_inexact(&parameters) {
+            return Err(digest::Error::Inexact(format!("parameters: the number at {pointer}")));
+        }
         Ok(Self { key, decision })
     }
 }

@@ -4,8 +4,13 @@
 
 use serde_json::{Map, Value};
 use signoff_api::workflow::{Input, InputType};
+use signoff_expr::number::inexact;
 
-use super::{Validator, references::RESERVED};
+use super::{
+    Validator,
+    numbers::{identifier_advice, is_identifier_name},
+    references::RESERVED,
+};
 
 /// The value of every input: the given one, else the default, else null where it is not required.
 pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
@@ -16,6 +21,9 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
             validator
                 .error(field("name"), format!("{} is a reserved name in templates: choose another name", input.name));
         }
+        if matches!(input.type_, Some(InputType::Integer | InputType::Number)) && is_identifier_name(&input.name) {
+            validator.warn(&field("type"), &identifier_advice(&input.name));
+        }
         for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
             if let Some(given) = given
                 && let Err(why) = fits(input, &given.0)
@@ -23,7 +31,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
                 validator.error(field(part), format!("input {}: {why}", input.name));
             }
         }
-        let value = input.value.as_ref().or(input.default.as_ref()).map(|v| v.0.clone());
+        let value = input.value.as_ref().or(input.default.as_ref()).map(|given| whole(&given.0));
         if value.is_none() && input.required == Some(true) {
             validator.error(field("value"), format!("input {} is required: give it a value", input.name));
         }
@@ -34,12 +42,29 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
     values
 }
 
+/// Returns the value with integers in place of numbers such as `1.0` and `1e3`, as the API server stores them.
+fn whole(value: &Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() && inexact(number).is_none() => {
+            match number.as_f64().filter(|double| double.fract() == 0.0) {
+                Some(double) => (double as i64).into(),
+                None => value.clone(),
+            }
+        }
+        Value::Array(items) => items.iter().map(whole).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, inner)| (name.clone(), whole(inner))).collect::<Map<_, _>>().into()
+        }
+        other => other.clone(),
+    }
+}
+
 fn fits(input: &Input, value: &Value) -> Result<(), String> {
     let kind = input.type_.unwrap_or_default();
     let (right, word) = match kind {
         InputType::String => (value.is_string(), "a string"),
         InputType::Number => (value.is_number(), "a number"),
-        InputType::Integer => (value.is_i64() || value.is_u64(), "an integer"),
+        InputType::Integer => (whole(value).is_i64() || value.is_u64(), "an integer"),
         InputType::Boolean => (value.is_boolean(), "true or false"),
         InputType::Object => (value.is_object(), "an object"),
         InputType::Array => (value.is_array(), "an array"),
@@ -47,7 +72,7 @@ fn fits(input: &Input, value: &Value) -> Result<(), String> {
     if !right {
         return Err(format!("it must be {word}, as its type says"));
     }
-    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| allowed.0 == *value) {
+    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| whole(&allowed.0) == whole(value)) {
         let allowed: Vec<_> = input.enum_.iter().map(|v| v.0.to_string()).collect();
         return Err(format!("it must be one of {}", allowed.join(", ")));
     }

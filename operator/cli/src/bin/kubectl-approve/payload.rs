@@ -12,6 +12,7 @@ use signoff_api::{
     values::JsonObject,
 };
 use signoff_engine::{gate::parameters, tools::read_object};
+use signoff_expr::json;
 use signoff_review::{action::call, entry::Entry, voter::Me};
 
 use crate::{
@@ -86,7 +87,7 @@ fn given(
             parameters.insert(key.clone(), Value::Object(arguments(text)?));
             continue;
         }
-        parameters.insert(key.clone(), serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())));
+        parameters.insert(key.clone(), json::read(text).unwrap_or_else(|_| Value::String(text.clone())));
     }
     for (key, text) in set_string {
         parameters.insert(key.clone(), Value::String(text.clone()));
@@ -96,7 +97,7 @@ fn given(
 
 /// Reads the arguments of a call, as strictly as those of a model.
 fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
-    if let Err(why) = serde_json::from_str::<Value>(text) {
+    if let (Err(_), Err(why)) = (json::read(text), serde_json::from_str::<Value>(text)) {
         return Err(Failure::Usage(format!("--set {ARGUMENTS}: not JSON: {why}; write --set {ARGUMENTS}='{{…}}'")));
     }
     read_object(text).map_err(|why| Failure::Usage(format!("--set {ARGUMENTS}: {why}")))

@@ -11,7 +11,8 @@ use signoff_api::{
 };
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{Problem, check, report};
+use signoff_expr::{json::read, number::first_inexact};
+use signoff_manifest::{Problem, check, report, source::documents};
 use signoff_strands::{self as strands, read_any};
 
 use super::shown;
@@ -73,13 +74,16 @@ fn give(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, 
 fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
     let name = shown(file);
     let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
-    match serde_saphyr::from_str(&text) {
-        Ok(Value::Object(values)) => Ok(values),
-        Ok(_) => Err(Exit::Invalid.because(format!("{name}: not a map from inputs to values"))),
-        Err(why) => {
-            let why = one_line(&why.to_string(), 1000);
+    match documents(&text).as_slice() {
+        [Ok(node)] => match node.to_json() {
+            Value::Object(values) => Ok(values),
+            _ => Err(Exit::Invalid.because(format!("{name}: not a map from inputs to values"))),
+        },
+        [Err(unreadable)] => {
+            let why = one_line(&unreadable.why, 1000);
             Err(Exit::Invalid.because(format!("{name}: neither YAML nor JSON: {why}")))
         }
+        _ => Err(Exit::Invalid.because(format!("{name}: not a map from inputs to values"))),
     }
 }
 
@@ -96,11 +100,16 @@ fn typed(input: &Input, text: &str) -> Result<Value, String> {
     if kind == InputType::String {
         return Ok(text.into());
     }
-    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+    let value = read(text).unwrap_or(Value::Null);
+    if let Some((pointer, why)) = first_inexact(&value) {
+        let place = if pointer.is_empty() { String::new() } else { format!(" at {}", one_line(&pointer, 120)) };
+        return Err(format!("input {}: the number{place} is {why}", input.name));
+    }
+    let is_integral = || value.as_f64().is_some_and(|double| double.fract() == 0.0);
     let (fits, word) = match kind {
         InputType::String => (true, "a string"),
         InputType::Number => (value.is_number(), "a number"),
-        InputType::Integer => (value.is_i64() || value.is_u64(), "an integer"),
+        InputType::Integer => (is_integral(), "an integer"),
         InputType::Boolean => (value.is_boolean(), "true or false"),
         InputType::Object => (value.is_object(), "a JSON object"),
         InputType::Array => (value.is_array(), "a JSON array"),
@@ -134,6 +143,19 @@ mod tests {
     fn a_value_is_read_as_its_input_declares() {
         let given = given(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
         assert_eq!(given, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
+    }
+
+    #[test]
+    fn a_number_that_no_double_holds_is_refused_with_its_pointer() {
+        let beyond = "beyond ±2^53, where JSON readers round differently; write it as a text";
+        assert_eq!(given(&[("n", "1234567890123456789")]).unwrap_err(), format!("input n: the number is {beyond}"));
+        assert_eq!(given(&[("n", "1e400")]).unwrap_err(), format!("input n: the number is {beyond}"));
+        let list = given(&[("list", r#"[{"id": 123456789012345678901234567890}]"#)]);
+        assert_eq!(list.unwrap_err(), format!("input list: the number at /0/id is {beyond}"));
+        assert_eq!(
+            given(&[("n", "1e3"), ("who", "1234567890123456789")]).unwrap()[0],
+            Some(json!("1234567890123456789"))
+        );
     }
 
     #[test]

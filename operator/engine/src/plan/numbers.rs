@@ -1,0 +1,112 @@
+//! The numbers of a spec: those that JSON readers understand differently, and those that should be texts.
+//!
+//! Judged before acceptance only. No two specs that were accepted differ only in an integer and have one digest.
+
+use serde_json::{Map, Value};
+use signoff_api::WorkflowSpec;
+use signoff_expr::{
+    number::{Inexact, inexact, pointer},
+    text,
+};
+
+use super::Validator;
+
+/// The largest number of numbers that are named.
+const MOST_NAMED: usize = 16;
+/// The parts of an input that hold a value.
+const OF_INPUT: [&str; 3] = ["value", "default", "enum"];
+
+/// Whether this is the name of an identifier, such as of a customer.
+pub(super) fn is_identifier_name(name: &str) -> bool {
+    name == "id" || name.ends_with("Id") || name.ends_with("_id")
+}
+
+/// Returns the advice about an identifier that is declared as a number.
+pub(super) fn identifier_advice(name: &str) -> String {
+    format!(
+        "{name} is an identifier, and as a number it must be within ±2^53, because JSON readers round what is beyond: declare it as `type: string`"
+    )
+}
+
+/// A number that cannot be read, and where it stands in a spec.
+struct Found {
+    path: Vec<String>,
+    why: Inexact,
+}
+
+fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<Found>) {
+    let within = |name: String, inner: &Value, path: &mut Vec<String>, found: &mut Vec<Found>| {
+        path.push(name);
+        collect(inner, path, found);
+        path.pop();
+    };
+    match value {
+        Value::Number(number) => found.extend(inexact(number).map(|why| Found { path: path.clone(), why })),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| within(at.to_string(), item, path, found));
+        }
+        Value::Object(fields) => fields.iter().for_each(|(name, inner)| within(name.clone(), inner, path, found)),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// Returns the field as it is written in messages: `spec.inputs[0].value`.
+fn field(path: &[String]) -> String {
+    let mut field = "spec".to_owned();
+    for name in path {
+        match name.parse::<usize>() {
+            Ok(_) => field.push_str(&format!("[{name}]")),
+            Err(_) => field.push_str(&format!(".{}", text::display(name, 63))),
+        }
+    }
+    field
+}
+
+impl Validator<'_> {
+    /// Refuses the numbers of a spec that JSON readers understand differently, and returns whether there are any.
+    pub(super) fn numbers(&mut self, spec: &WorkflowSpec) -> bool {
+        let mut found = Vec::new();
+        // A spec that has no JSON is refused for that.
+        collect(&serde_json::to_value(spec).unwrap_or_default(), &mut Vec::new(), &mut found);
+        for Found { path, why } in found.iter().take(MOST_NAMED) {
+            let is_of_input = matches!(path.as_slice(), [inputs, _, part, ..]
+                if inputs == "inputs" && OF_INPUT.contains(&part.as_str()));
+            let (own, within) = path.split_at(if is_of_input { 3 } else { path.len() });
+            let at = own.get(1).filter(|_| is_of_input).and_then(|at| at.parse::<usize>().ok());
+            let input = at.and_then(|at| spec.inputs.get(at));
+            let of_input = input.map(|input| format!("input {}: ", input.name)).unwrap_or_default();
+            let message = match pointer(within) {
+                whole if whole.is_empty() => format!("{of_input}the number is {why}"),
+                place => format!("{of_input}the number at {} is {why}", text::display(&place, 120)),
+            };
+            self.error(field(own), message);
+        }
+        !found.is_empty()
+    }
+
+    /// Advises texts for identifiers that a schema declares as numbers.
+    pub(super) fn identifiers(&mut self, schema: &Map<String, Value>, field: &str) {
+        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let field = format!("{field}.properties.{}", text::display(name, 63));
+            let Some(property) = property.as_object() else { continue };
+            if is_identifier_name(name) && is_unbounded_number(property) {
+                self.warn(&format!("{field}.type"), &identifier_advice(&text::display(name, 63)));
+            }
+            self.identifiers(property, &field);
+        }
+        if let Some(items) = schema.get("items").and_then(Value::as_object) {
+            self.identifiers(items, &format!("{field}.items"));
+        }
+    }
+}
+
+/// Whether a schema takes numbers and does not keep them small.
+fn is_unbounded_number(schema: &Map<String, Value>) -> bool {
+    let is_number = |kind: &Value| matches!(kind.as_str(), Some("integer" | "number"));
+    let takes = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(is_number),
+        Some(kind) => is_number(kind),
+        None => false,
+    };
+    takes && !["maximum", "exclusiveMaximum", "enum", "const"].iter().any(|bound| schema.contains_key(*bound))
+}
