@@ -18,6 +18,7 @@ mod calls;
 mod evaluate;
 mod functions;
 mod parse;
+mod reads;
 mod signature;
 mod token;
 mod tree;
@@ -31,7 +32,10 @@ mod work_tests;
 use std::collections::BTreeSet;
 
 use super::number::Inexact;
+use super::reference::Known;
 use super::{LanguageError, Reference, Scope, text};
+
+pub use reads::ReadProblem;
 
 /// The bounds of conditions, for the reference page.
 pub mod limit {
@@ -108,6 +112,12 @@ impl Condition {
             tree.collect(None, &mut references);
         }
         references
+    }
+
+    /// Returns the parts of answers that this condition reads and that the schemas of the answers do not promise; `consequence` says
+    /// what follows where the condition has no value.
+    pub fn read_problems(&self, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
+        self.tree.as_ref().map(|tree| reads::problems(tree, known, consequence)).unwrap_or_default()
     }
 
     /// Whether the condition holds in `scope`.

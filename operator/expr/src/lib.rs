@@ -17,8 +17,10 @@
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
 //! | [`number`] | which numbers every JSON reader understands alike |
+//! | [`answer_shape`] | what a schema tells of an answer before the run |
 //! | [`budget`] | when an evaluation must stop, and how much work it charged |
 
+pub mod answer_shape;
 pub mod budget;
 pub mod cel;
 #[doc(hidden)]
@@ -35,7 +37,8 @@ pub mod scope;
 pub mod template;
 pub mod text;
 
-pub use cel::Condition;
+pub use answer_shape::AnswerShape;
+pub use cel::{Condition, ReadProblem};
 pub use nearest::nearest;
 pub use reference::{Known, Member, Members, Reference, check, is_identifier};
 pub use scope::Scope;

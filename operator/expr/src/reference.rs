@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::{LanguageError, nearest::is_near};
+use super::{LanguageError, answer_shape::AnswerShape, nearest::is_near};
 
 /// A name as an expression uses it, as far as it can be read without evaluating:
 /// `steps.draft.response`, `steps[0]`, `inputs['full name']`.
@@ -68,6 +68,8 @@ pub enum Members {
     Fields(Arc<BTreeMap<String, Members>>),
     /// These records, by name and by position.
     Records(Arc<[(String, Members)]>),
+    /// The answer of a step: names do not tell what it has, and a schema may.
+    Answer(Arc<AnswerShape>),
 }
 
 impl Members {
@@ -79,6 +81,12 @@ impl Members {
     /// Exactly these fields, each of this shape.
     pub fn shapes(fields: impl IntoIterator<Item = (String, Self)>) -> Self {
         Self::Fields(Arc::new(fields.into_iter().collect()))
+    }
+
+    /// The answer of a step.
+    #[must_use]
+    pub fn answer(shape: AnswerShape) -> Self {
+        Self::Answer(Arc::new(shape))
     }
 
     /// These records, each of this shape.
@@ -104,6 +112,24 @@ impl Known {
     /// Whether this is another step than the one that evaluates.
     fn is_other_step(&self, name: &str) -> bool {
         self.steps.as_ref().is_some_and(|(all, own)| name != own && all.contains(name))
+    }
+
+    /// Returns the shape of the answer that a reference reads, and the number of members that lead to it.
+    pub(super) fn answer(&self, reference: &Reference) -> Option<(&AnswerShape, usize)> {
+        let mut shape = self.roots.get(&reference.root)?;
+        for (index, member) in reference.members.iter().enumerate() {
+            shape = match (shape, member) {
+                (Members::Answer(answer), _) => return Some((answer, index)),
+                (Members::Fields(fields), Member::Name(name)) => fields.get(name)?,
+                (Members::Records(records), Member::Name(name)) => &records.iter().rev().find(|(n, _)| n == name)?.1,
+                (Members::Records(records), Member::Position(position)) => &at(records, *position)?.1,
+                _ => return None,
+            };
+        }
+        match shape {
+            Members::Answer(answer) => Some((answer, reference.members.len())),
+            _ => None,
+        }
     }
 
     /// Adds `name`, of which `members` may be asked, replacing what was known of it.
@@ -137,7 +163,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
     let mut path = reference.root.clone();
     for (index, member) in reference.members.iter().enumerate() {
         let next = match (shape, member) {
-            (Members::Open, _) => return Ok(()),
+            (Members::Open | Members::Answer(_), _) => return Ok(()),
             (Members::Fields(fields), Member::Name(name)) => match fields.get(name) {
                 Some(next) => next,
                 None if guarded(index + 1) => return Ok(()),
@@ -177,7 +203,7 @@ fn at<T>(list: &[T], position: i64) -> Option<&T> {
 }
 
 /// Returns the names under `path` in place of `name`: near names if there are any, else all (up to ten).
-fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
+pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
     let existing: Vec<&str> = existing.map(String::as_str).collect();
     let write = |candidate: &&str| {
         if path.is_empty() {

@@ -263,8 +263,9 @@ impl Validator<'_> {
         plan.gates.asking.borrow_mut().insert(field.to_owned());
         let context = StepContext::new(plan, field, "", known);
         let condition = gate.condition.as_ref();
-        let only_if =
-            condition.and_then(|source| self.condition(source, &format!("{field}.condition"), &context.known));
+        let only_if = condition.and_then(|source| {
+            self.condition(source, &format!("{field}.condition"), &context.known, "the gate then asks")
+        });
         let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &context, subject)?;
         let planned = PlannedStep::new(&gate.name, Action::Gate(Box::new(asked)));
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })

@@ -34,7 +34,9 @@ impl Validator<'_> {
             }
             let path = self.known_template(path, &field("path"), known);
             let from = self.known_template(from, &field("from"), known);
-            let skip_if = skip_if.as_ref().and_then(|source| self.condition(source, &field("skipIf"), known));
+            let skip_if = skip_if
+                .as_ref()
+                .and_then(|source| self.condition(source, &field("skipIf"), known, "the file is then left out"));
             if let (Some(path), Some(from)) = (path, from) {
                 planned.push(PlannedArtifact { path, from, skip_if });
             }

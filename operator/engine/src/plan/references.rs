@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
-use signoff_expr::{Known, Members, Reference, check};
+use signoff_expr::{AnswerShape, Known, Members, Reference, check};
 
 use super::{Validator, spec_steps::SpecStep};
 
@@ -67,8 +67,8 @@ impl Validator<'_> {
     /// The names that exist when step `at` of a list begins.
     pub(super) fn known_in_list(base: &Known, steps: &[SpecStep<'_>], at: usize) -> Known {
         let earlier: Vec<_> = steps.iter().take(at).map(|one| one.step).collect();
-        let shape = Members::fields(RECORD);
-        let records = Members::records(earlier.iter().map(|step| (step.name.clone(), shape.clone())));
+        let records = steps.iter().take(at).map(|one| (one.step.name.clone(), one.record.clone()));
+        let records = Members::records(records);
         let mut known = base.clone().with("steps", records);
         if !earlier.is_empty() {
             known = known.with("last_response", Members::Open);
@@ -103,7 +103,25 @@ pub(super) fn with_decision(known: Known) -> Known {
 }
 
 /// The same names and the records of these steps, by name.
-pub(super) fn with_records<'s>(known: Known, steps: impl Iterator<Item = &'s Step>, further: &[&'static str]) -> Known {
-    let shape = Members::fields(RECORD.into_iter().chain(further.iter().copied()));
-    known.with("steps", Members::shapes(steps.map(|step| (step.name.clone(), shape.clone()))))
+pub(super) fn with_records<'s, 'a: 's>(
+    known: Known,
+    steps: impl Iterator<Item = &'s SpecStep<'a>>,
+    further: &[&'static str],
+) -> Known {
+    let shape = |one: &SpecStep<'_>| match further {
+        [] => one.record.clone(),
+        _ => record(one.step, further),
+    };
+    known.with("steps", Members::shapes(steps.map(|one| (one.step.name.clone(), shape(one)))))
+}
+
+/// The fields of the record of a step.
+pub(super) fn record(step: &Step, further: &[&'static str]) -> Members {
+    let response = match &step.output_schema {
+        _ if step.hitl.is_some() => Members::Open,
+        Some(schema) => Members::answer(AnswerShape::of_schema(&schema.0)),
+        None => Members::answer(AnswerShape::Unchecked),
+    };
+    let fields = RECORD.iter().chain(further).map(|name| ((*name).to_owned(), Members::Open));
+    Members::shapes(fields.chain([("response".to_owned(), response)]))
 }

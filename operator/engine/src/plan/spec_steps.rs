@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use signoff_api::{step::Step, workflow::WorkflowSpec};
 
-use super::Validator;
+use signoff_expr::Members;
+
+use super::{Validator, references::record};
 
 /// The largest number of steps of a Workflow.
 pub(super) const MOST_STEPS: usize = 1024;
@@ -19,6 +21,8 @@ pub(in crate::plan) struct SpecStep<'a> {
     /// Such as `spec.steps[2]`.
     pub(in crate::plan) field: String,
     pub(in crate::plan) step: &'a Step,
+    /// The shape of its record in templates and conditions.
+    pub(in crate::plan) record: Members,
 }
 
 /// A named chain of a spec: a branch, or a route.
@@ -33,7 +37,7 @@ pub(super) struct SpecSteps<'a>(Vec<SpecStep<'a>>);
 
 impl<'a> SpecSteps<'a> {
     pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
-        let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step };
+        let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step, record: record(step, &[]) };
         let steps = spec.steps.iter().enumerate().map(one);
         // The steps of tools are not part of the order.
         Self(steps.filter(|one| !spec.runs_as_tool(one.step)).collect())

@@ -2,7 +2,10 @@
 //!
 //! Nothing here renders: a plan holds templates, a transition holds texts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use signoff_api::{
     Span, names,
@@ -10,7 +13,7 @@ use signoff_api::{
     step::{AgentStep, Conversation, HttpStep, Step},
     workflow::{Input, InputType, WorkflowSpec},
 };
-use signoff_expr::{Condition, Known, Template, is_identifier};
+use signoff_expr::{Condition, Known, ReadProblem, Template, is_identifier};
 
 use super::{
     Action, PlannedAgent, PlannedAgentStep, PlannedHttp, PlannedStep, Validator,
@@ -127,8 +130,11 @@ impl Validator<'_> {
         let known = Self::with_vars(context.known.clone(), step);
         let context =
             &StepContext { known, field: context.field.clone(), earlier: context.earlier.clone(), ..*context };
-        let skip_if =
-            step.skip_if.as_ref().and_then(|source| self.condition(source, &context.field("skipIf"), &context.known));
+        let consequence = if step.hitl.is_some() { "the gate then asks" } else { "the step then fails" };
+        let skip_if = step
+            .skip_if
+            .as_ref()
+            .and_then(|source| self.condition(source, &context.field("skipIf"), &context.known, consequence));
         if let Some(schema) = &step.output_schema
             // A run that was accepted goes on: an answer that its schema cannot judge fails by itself.
             && !self.accepted
@@ -278,11 +284,26 @@ impl Validator<'_> {
         Some(template)
     }
 
-    /// A condition whose every name is known.
-    pub(super) fn condition(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
+    /// A condition whose every name is known; `consequence` says what follows where it has no value.
+    pub(super) fn condition(
+        &mut self,
+        source: &str,
+        field: &str,
+        known: &Known,
+        consequence: &str,
+    ) -> Option<Condition> {
         match Condition::parse(source, field) {
             Ok(condition) => {
                 self.references(&condition.references(), known, field);
+                // An accepted run goes on: a condition that has no value fails by itself.
+                let problems =
+                    if self.accepted { BTreeSet::new() } else { condition.read_problems(known, consequence) };
+                for ReadProblem { is_certain, problem } in problems {
+                    match is_certain {
+                        true => self.error(field, problem),
+                        false => self.warn(field, &problem),
+                    }
+                }
                 Some(condition)
             }
             Err(why) => {

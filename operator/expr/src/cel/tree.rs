@@ -126,7 +126,7 @@ impl Operator {
 
 impl Node {
     /// The nodes directly below this one, in the order they are written.
-    fn children(&self) -> Vec<&Node> {
+    pub(super) fn children(&self) -> Vec<&Node> {
         match &self.kind {
             Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Double(_) | Kind::Text(_) | Kind::Name(_) => Vec::new(),
             Kind::List(nodes) | Kind::And(nodes) | Kind::Or(nodes) => nodes.iter().collect(),
@@ -146,11 +146,9 @@ impl Node {
 
     /// Adds the names this node uses; `local` is the variable of the comprehension around it.
     pub(super) fn collect(&self, local: Option<&str>, into: &mut BTreeSet<Reference>) {
-        if let Some((root, mut members)) = self.path() {
-            let optional = matches!(self.kind, Kind::Has { .. });
-            if local != Some(root) {
-                members.reverse();
-                into.insert(Reference { root: root.to_owned(), members, optional });
+        if let Some(reference) = self.reference() {
+            if local != Some(reference.root.as_str()) {
+                into.insert(reference);
             }
             return;
         }
@@ -164,6 +162,13 @@ impl Node {
         for child in self.children() {
             child.collect(local, into);
         }
+    }
+
+    /// The name that this node is, if it is a path of constants.
+    pub(super) fn reference(&self) -> Option<Reference> {
+        let (root, mut members) = self.path()?;
+        members.reverse();
+        Some(Reference { root: root.to_owned(), members, optional: matches!(self.kind, Kind::Has { .. }) })
     }
 
     /// The variable and the members, last one first, if this node is a path of constants.

@@ -150,9 +150,7 @@ impl Validator<'_> {
         let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
         let reduce = spec_reduce.as_ref().and_then(|one| self.single_step(plan, one, &done));
         let reduced = match &spec_reduce {
-            Some(one) => {
-                with_records(done.clone(), [one.step].into_iter(), &[]).with("reduce", Members::fields(RECORD))
-            }
+            Some(one) => with_records(done.clone(), [one].into_iter(), &[]).with("reduce", Members::fields(RECORD)),
             None => done.clone(),
         };
         let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
@@ -162,7 +160,7 @@ impl Validator<'_> {
         {
             self.error(format!("{field}.writeup"), format!("{writeup} is the step of reduce: name another"));
         }
-        let own_steps = spec_reduce.iter().chain(&spec_writeup).map(|one| one.step);
+        let own_steps = spec_reduce.iter().chain(&spec_writeup);
         let after = match spec_writeup {
             Some(_) => with_records(reduced.clone(), own_steps, &[]),
             None => reduced,

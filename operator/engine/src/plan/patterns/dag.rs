@@ -37,8 +37,8 @@ impl Validator<'_> {
         let names = Arc::new(steps.iter().map(|one| one.step.name.clone()).collect());
         let mut planned: Vec<Option<PlannedTask>> = vec![None; steps.len()];
         for at in order.iter().copied() {
-            let (SpecStep { field, step: task }, seen) = (&steps[at], &before[at]);
-            let mut known = with_records(base.clone(), seen.iter().map(|at| steps[*at].step), &[]);
+            let (SpecStep { field, step: task, .. }, seen) = (&steps[at], &before[at]);
+            let mut known = with_records(base.clone(), seen.iter().map(|at| &steps[*at]), &[]);
             if !seen.is_empty() {
                 known = known.with("last_response", Members::Open);
             }
@@ -61,7 +61,7 @@ impl Validator<'_> {
             }
             planned[at] = Some(PlannedTask { step, deps: deps[at].clone(), before: seen.clone(), again });
         }
-        let known = with_records(base.clone(), steps.iter().map(|one| one.step), &[]);
+        let known = with_records(base.clone(), steps.iter(), &[]);
         let known = known.with("last_response", Members::Open);
         let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
         let tasks = planned.into_iter().collect::<Option<Vec<_>>>()?;
@@ -71,7 +71,7 @@ impl Validator<'_> {
 
     fn deps(&mut self, steps: &[SpecStep<'_>]) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
-        for SpecStep { field, step } in steps {
+        for SpecStep { field, step, .. } in steps {
             let mut deps = BTreeSet::new();
             for name in &step.depends_on {
                 match steps.iter().position(|other| other.step.name == *name) {

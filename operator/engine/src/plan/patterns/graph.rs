@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::pattern::{Edge, Graph};
-use signoff_expr::{Condition, Members};
+use signoff_expr::Members;
 
 use super::{Known, PlanContext, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps, Validator};
 
@@ -34,7 +34,7 @@ impl Validator<'_> {
         if steps.is_empty() {
             self.error("spec.steps", "a graph needs at least one step");
         }
-        let known = with_records(base.clone(), steps.iter().map(|one| one.step), &["visits"]);
+        let known = with_records(base.clone(), steps.iter(), &["visits"]);
         let known = known.with("last_response", Members::Open);
         let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
         let mut nodes = Vec::new();
@@ -90,7 +90,7 @@ impl Validator<'_> {
                 let mut choices = Vec::new();
                 for (at, choice) in edge.choose.iter().enumerate() {
                     let field = format!("{field}.choose[{at}]");
-                    let when = self.when(&choice.when, &format!("{field}.when"), known);
+                    let when = self.condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
                     let to = self.node(steps, &choice.to, &format!("{field}.to"));
                     if let (Some(when), Some(to)) = (when, to) {
                         choices.push((when, to));
@@ -103,19 +103,6 @@ impl Validator<'_> {
             }
             _ => {
                 self.error(field, "an edge has exactly one of to and choose");
-                None
-            }
-        }
-    }
-
-    fn when(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
-        match Condition::parse(source, field) {
-            Ok(when) => {
-                self.references(&when.references(), known, field);
-                Some(when)
-            }
-            Err(why) => {
-                self.error(field, why.problem());
                 None
             }
         }

@@ -139,7 +139,7 @@ impl Validator<'_> {
         let found = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
         let reduce = found.as_ref().and_then(|one| self.single_step(plan, one, &known));
         if let Some(one) = &found {
-            known = with_records(known, [one.step].into_iter(), &[]);
+            known = with_records(known, [one].into_iter(), &[]);
             if one.step.hitl.is_some() {
                 known = with_decision(known);
             }

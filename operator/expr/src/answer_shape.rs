@@ -1,0 +1,132 @@
+//! The shape of an answer, as far as a schema tells it before the run.
+//!
+//! What a schema does not say plainly is [`AnswerShape::Any`]: of that nothing is said.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// Keywords of a JSON Schema by which a value can have another shape than the other keywords say.
+const BESIDE: [&str; 11] = [
+    "$ref",
+    "$dynamicRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "patternProperties",
+];
+
+/// The shape of an answer, or of a part of one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnswerShape {
+    /// The step has no schema: its answer is a text.
+    Unchecked,
+    /// Nothing is known.
+    Any,
+    /// A value of these kinds.
+    Value {
+        /// The kinds that the value can have.
+        kinds: Vec<Kind>,
+        /// The fields that the schema lists.
+        fields: BTreeMap<String, AnswerShape>,
+        /// Whether there can be no other field.
+        is_closed: bool,
+        /// The shape of each item of a list.
+        items: Box<AnswerShape>,
+    },
+}
+
+/// The kind of a JSON value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool,
+    /// A number.
+    Number,
+    /// A text.
+    Text,
+    /// A list.
+    List,
+    /// An object.
+    Object,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::Null, Self::Bool, Self::Number, Self::Text, Self::List, Self::Object];
+
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Bool,
+            Value::Number(_) => Self::Number,
+            Value::String(_) => Self::Text,
+            Value::Array(_) => Self::List,
+            Value::Object(_) => Self::Object,
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "null" => Self::Null,
+            "boolean" => Self::Bool,
+            "number" | "integer" => Self::Number,
+            "string" => Self::Text,
+            "array" => Self::List,
+            "object" => Self::Object,
+            _ => return None,
+        })
+    }
+
+    /// The name, with an article.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "true or false",
+            Self::Number => "a number",
+            Self::Text => "a text",
+            Self::List => "a list",
+            Self::Object => "an object",
+        }
+    }
+}
+
+impl AnswerShape {
+    /// Returns the shape of the values that fit a schema.
+    #[must_use]
+    pub fn of_schema(schema: &Map<String, Value>) -> Self {
+        if BESIDE.iter().any(|keyword| schema.contains_key(*keyword)) {
+            return Self::Any;
+        }
+        let of = |schema: &Value| schema.as_object().map_or(Self::Any, Self::of_schema);
+        let properties = schema.get("properties").and_then(Value::as_object);
+        Self::Value {
+            kinds: kinds(schema),
+            fields: properties.into_iter().flatten().map(|(name, schema)| (name.clone(), of(schema))).collect(),
+            is_closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
+            items: Box::new(schema.get("items").map_or(Self::Any, of)),
+        }
+    }
+}
+
+fn kinds(schema: &Map<String, Value>) -> Vec<Kind> {
+    let mut kinds = match schema.get("type") {
+        Some(Value::String(name)) => Vec::from_iter(Kind::named(name)),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).filter_map(Kind::named).collect(),
+        _ => Kind::ALL.to_vec(),
+    };
+    if let Some(constant) = schema.get("const") {
+        kinds.retain(|kind| *kind == Kind::of(constant));
+    }
+    if let Some(options) = schema.get("enum").and_then(Value::as_array) {
+        kinds.retain(|kind| options.iter().any(|option| *kind == Kind::of(option)));
+    }
+    kinds
+}
