@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gate::{Form, RejectPolicy, RequiredFrom, Subject, Timeout},
     pod::PodStep,
+    sent_method::SentMethod,
     values::{self, JsonObject, Span},
     verdict::Verdict,
 };
@@ -152,7 +153,7 @@ pub struct HttpStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
     /// Whether repeating the request does no harm. It is then repeated when its outcome is unknown.
-    /// Default: true for GET, HEAD, PUT and DELETE, false otherwise.
+    /// Default: true for PUT, DELETE, and GET and HEAD without a body; false otherwise, and with a header that names a method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
 }
@@ -161,7 +162,7 @@ impl HttpStep {
     /// Whether the step is repeated when its outcome is unknown.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        self.idempotent.unwrap_or(self.method.unwrap_or_default().is_idempotent())
+        self.idempotent.unwrap_or_else(|| SentMethod::of_step(self).is_idempotent())
     }
 }
 
@@ -180,12 +181,6 @@ pub enum Method {
 }
 
 impl Method {
-    /// Whether the method is idempotent by the HTTP standard.
-    #[must_use]
-    pub fn is_idempotent(self) -> bool {
-        !matches!(self, Self::Post | Self::Patch)
-    }
-
     /// Returns the name as in HTTP.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::values::JsonObject;
+use crate::{sent_method::SentMethod, step::Step, values::JsonObject};
 
 /// A tool: a step that agents can call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -25,7 +25,7 @@ pub struct Tool {
     /// The JSON Schema of the arguments, of type object. Default: no arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
-    /// The effects of a call. Default: unknown, which counts as `irreversible`.
+    /// The effects of a call. Default: unknown, which counts as `irreversible`. `read` is not believed of a request that cannot only read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
     /// Whether an equal call can be made again without people. Default: false; a gate of a policy ignores true.
@@ -34,10 +34,11 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Returns the effects of a call; unknown effects count as irreversible.
+    /// Returns the declared effects of a call that runs `step`; `None` where they are unknown, or `read` cannot be true of its request.
     #[must_use]
-    pub fn effects(&self) -> Effects {
-        self.effects.unwrap_or(Effects::Irreversible)
+    pub fn effects_of(&self, step: &Step) -> Option<Effects> {
+        let can_read = step.http.as_ref().is_none_or(|http| SentMethod::of_step(http).can_read());
+        self.effects.filter(|effects| *effects != Effects::Read || can_read)
     }
 }
 

@@ -45,7 +45,7 @@ pub struct CallMatch {
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253), pattern(r"^([*][.])?[^*/@\s]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub hosts: Vec<String>,
-    /// The methods of http requests.
+    /// The methods of http requests, also those that a header names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 6))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -55,7 +55,8 @@ pub struct CallMatch {
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 512)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub images: Vec<String>,
-    /// Only calls that can change something: all but GET and HEAD requests of tools with `effects: read`.
+    /// Only calls that can change something: all but plain GET and HEAD requests of tools with `effects: read`. A body, or a header
+    /// that names a method, can change something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [true]))]
     pub changes: Option<bool>,

@@ -159,5 +159,8 @@ mod reject_tests;
 #[path = "policy/run_tests.rs"]
 mod run_tests;
 #[cfg(test)]
+#[path = "policy/sent_method_tests.rs"]
+mod sent_method_tests;
+#[cfg(test)]
 #[path = "policy/tests.rs"]
 mod tests;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use signoff_api::{
     WorkflowSpec,
-    tool::Tool,
+    tool::Effects,
     workflow::{Agent, Gate},
 };
 
@@ -43,9 +43,9 @@ pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
     listed.chain(agent.tools.iter().map(String::as_str).filter(|name| is_built_in(name))).collect()
 }
 
-/// Whether a gate, or one of its preset, would ask about a call of a tool, its condition aside.
+/// Whether a gate, or one of its preset, would ask about a call of a tool with these effects, its condition aside.
 #[must_use]
-pub fn asks(gate: &Gate, tool: &Tool) -> bool {
+pub fn asks(gate: &Gate, tool: &str, effects: Option<Effects>) -> bool {
     let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
-    rules.map(|(_, rule)| rule).any(|rule| rule.reason(&tool.name, tool.effects).is_some())
+    rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool, effects).is_some())
 }

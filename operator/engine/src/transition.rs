@@ -9,6 +9,7 @@ use signoff_api::{
     ApprovalRequest, Digest, Moment, Outcome,
     journal::Usage,
     pod::PodStep,
+    sent_method::SentMethod,
     workflow::{Provider, WorkflowPhase},
 };
 
@@ -314,6 +315,15 @@ pub struct HttpCall {
     pub body: Option<String>,
     /// Status codes that are a success; 200 to 299 where empty.
     pub expect_status: Vec<u16>,
+}
+
+impl HttpCall {
+    /// Returns the method as the server may understand it.
+    #[must_use]
+    pub fn sent_method(&self) -> SentMethod {
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        SentMethod::new(&self.method, headers, self.body.is_some())
+    }
 }
 
 /// The end of a run.

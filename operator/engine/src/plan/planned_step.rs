@@ -10,6 +10,7 @@ use signoff_api::{
     gate::{Form, PersonRule, Quorum},
     journal::StepRecord,
     pod::PodStep,
+    sent_method::SentMethod,
     step::{HitlStep, HttpStep, OnError, Retry},
 };
 use signoff_expr::{Condition, Template};
@@ -141,6 +142,8 @@ impl PlannedStep {
             _ if self.is_tool() => &[],
             Action::Agent(_) => &["input"],
             Action::Pod(_) => &["image", "memory", "cpu"],
+            // A body would turn a request that only reads into one that may change something.
+            Action::Http(http) if SentMethod::of_step(&http.spec).only_reads() => &["url"],
             Action::Http(_) => &["url", "body"],
             Action::Set(_) => &["value"],
             Action::Gate(_) => &[],
@@ -153,7 +156,7 @@ impl PlannedStep {
         let author_says = self.policy_gates.is_empty() && !self.has_policy_call_gate;
         match &self.action {
             Action::Http(http) => {
-                http.spec.is_idempotent() && (author_says || http.spec.method.unwrap_or_default().is_idempotent())
+                http.spec.is_idempotent() && (author_says || SentMethod::of_step(&http.spec).is_idempotent())
             }
             Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,

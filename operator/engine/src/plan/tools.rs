@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Digest, JsonObject,
     gate::{GateType, TimeoutAction},
+    sent_method::SentMethod,
     step::OnError,
     tool::{Effects, Tool},
     tool_rules::{CallKind, CallMatch},
@@ -46,7 +47,7 @@ pub(crate) struct PlannedTool {
     pub(crate) description: String,
     /// The JSON Schema of its arguments.
     pub(crate) parameters: JsonObject,
-    /// As the author declares them.
+    /// As the author declares them, except `read` of a request that cannot only read.
     pub(crate) effects: Option<Effects>,
     /// Whether its author says that an equal call can be made again.
     pub(crate) repeatable: bool,
@@ -70,7 +71,7 @@ impl PlannedTool {
     /// Returns what is known of its calls before any is made.
     pub(crate) fn facts(&self) -> CallFacts {
         let of_kind = |kind| CallFacts::of_kind(kind, self.effects);
-        let is_literal = |image: &String| !image.contains("{{") && !image.contains("{%");
+        let is_literal = |image: &String| !["{{", "{%", "{#"].iter().any(|mark| image.contains(mark));
         match &self.step.action {
             Action::Agent(_) => of_kind(CallKind::Agent),
             Action::Pod(pod) => {
@@ -78,7 +79,7 @@ impl PlannedTool {
                 CallFacts { images: images.iter().all(is_literal).then_some(images), ..of_kind(CallKind::Pod) }
             }
             Action::Http(http) => CallFacts {
-                method: Some(http.spec.method.unwrap_or_default().name().to_owned()),
+                sent: Some(SentMethod::of_step(&http.spec)),
                 url: policy::fixed_host(&http.spec.url).map(str::to_owned),
                 ..of_kind(CallKind::Http)
             },
@@ -272,8 +273,8 @@ impl Validator<'_> {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 parameters,
-                effects: tool.effects,
                 repeatable: tool.repeatable == Some(true),
+                effects: tool.effects_of(step),
                 definition,
                 step: planned,
             }),
@@ -401,6 +402,13 @@ impl Validator<'_> {
                 self.warn(&field, &format!("no agent may call {}: list it in the tools of an agent", tool.name));
             }
             if let Some(planned_tool) = planned.tools.get(&tool.name) {
+                if let (true, Some(sent)) = (tool.effects != planned_tool.effects, planned_tool.facts().sent) {
+                    let message = format!(
+                        "effects says that {} only reads, and its step sends {sent}, so its effects count as unknown: write `effects: write` or irreversible",
+                        tool.name
+                    );
+                    self.warn(&field, &message);
+                }
                 self.check_gates_of_tool(planned_tool, &planned.gates, &field);
             }
         }
@@ -434,15 +442,6 @@ impl Validator<'_> {
         let facts = tool.facts();
         self.not_allowed(field, self.policies.forbids_call(&facts));
         let asks = |gate: &CallGate| gate.reason(tool, &facts).is_some();
-        if let (Some(Effects::Read), Some(method @ ("PUT" | "PATCH" | "DELETE"))) =
-            (tool.effects, facts.method.as_deref())
-        {
-            let message = format!(
-                "effects says that {} only reads, and its step sends {method}: write `effects: write` or irreversible",
-                tool.name
-            );
-            self.warn(field, &message);
-        }
         if tool.effects() != Effects::Read && !gates.iter().any(asks) {
             self.warn(field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
         }
@@ -453,7 +452,7 @@ impl Validator<'_> {
             let by = self.policies.require_gates().join(" and ");
             let why = (!by.is_empty()).then(|| {
                 format!(
-                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate asks that has neither a condition nor the timeout action Approve: add one of the type toolExecution or specificTools, or of the type stepStart for its step; only GET and HEAD requests of tools with `effects: read` need none",
+                    "{by} requires that people are asked about every call of {} (tools.requireGate), and no gate asks that has neither a condition nor the timeout action Approve: add one of the type toolExecution or specificTools, or of the type stepStart for its step; only GET and HEAD requests without a body of tools with `effects: read` need none",
                     tool.name
                 )
             });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use signoff_api::{
     hosts::HostPattern,
-    step::Method,
+    sent_method::SentMethod,
     tool::Effects,
     tool_rules::{CallKind, CallMatch, ToolRules},
 };
@@ -17,8 +17,8 @@ use crate::{glob::is_like, transition::CallContent};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallFacts {
     pub(crate) kind: CallKind,
-    /// The method of an http request.
-    pub(crate) method: Option<String>,
+    /// The method of an http request, and those that its headers name.
+    pub(crate) sent: Option<SentMethod>,
     /// The address of an http request, at least up to the end of its host; `None` where it depends on the call.
     pub(crate) url: Option<String>,
     /// The images of a Pod; `None` where one depends on the call.
@@ -30,7 +30,7 @@ pub(crate) struct CallFacts {
 impl CallFacts {
     /// A call that is no http request and no container.
     pub(crate) fn of_kind(kind: CallKind, effects: Option<Effects>) -> Self {
-        Self { kind, method: None, url: None, images: None, effects }
+        Self { kind, sent: None, url: None, images: None, effects }
     }
 
     /// A rendered call.
@@ -40,17 +40,15 @@ impl CallFacts {
             CallContent::Agent(_) => of_kind(CallKind::Agent),
             CallContent::Pod(pod) => Self { images: Some(pod.spec.images()), ..of_kind(CallKind::Pod) },
             CallContent::Http(http) => {
-                Self { method: Some(http.method.clone()), url: Some(http.url.clone()), ..of_kind(CallKind::Http) }
+                Self { sent: Some(http.sent_method()), url: Some(http.url.clone()), ..of_kind(CallKind::Http) }
             }
         }
     }
 
-    /// Whether the call can change something. `effects: read` counts only for GET and HEAD requests.
+    /// Whether the call can change something. `effects: read` counts only for requests that only read.
     pub(crate) fn changes(&self) -> bool {
-        let reads = [Method::Get, Method::Head].map(Method::name);
-        let is_read =
-            self.kind == CallKind::Http && self.method.as_deref().is_some_and(|method| reads.contains(&method));
-        !(is_read && self.effects == Some(Effects::Read))
+        let only_reads = self.sent.as_ref().is_some_and(SentMethod::only_reads);
+        !(only_reads && self.effects == Some(Effects::Read))
     }
 }
 
@@ -68,11 +66,14 @@ pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     };
     let is_like_one =
         |images: &BTreeSet<String>| images.iter().any(|image| rule.images.iter().any(|glob| is_like(glob, image)));
-    let has_method = || rule.methods.iter().any(|method| call.method.as_deref() == Some(method.name()));
+    let has_method = |sent: &SentMethod| {
+        let parts: Vec<_> = rule.methods.iter().map(|method| sent.can_be(*method)).collect();
+        if parts.contains(&Some(true)) { Some(true) } else { (!parts.contains(&None)).then_some(false) }
+    };
     let parts = [
         Some(rule.kinds.is_empty() || rule.kinds.contains(&call.kind)),
         Some(rule.changes != Some(true) || call.changes()),
-        only(!rule.methods.is_empty(), CallKind::Http, Some(has_method())),
+        only(!rule.methods.is_empty(), CallKind::Http, call.sent.as_ref().and_then(has_method)),
         only(!rule.hosts.is_empty(), CallKind::Http, call.url.as_ref().and_then(is_listed)),
         only(!rule.images.is_empty(), CallKind::Pod, call.images.as_ref().map(is_like_one)),
     ];

@@ -9,6 +9,7 @@ use signoff_api::{
     Verdict, Workflow, WorkflowSpec,
     pattern::{EvaluatorOptimizer, Graph, OnExhausted, OrchestratorWorkers, Parallel, Routing},
     pod::PodStep,
+    sent_method::SentMethod,
     step::{HitlStep, Step as Spec},
     workflow::SpecGateType,
 };
@@ -319,7 +320,7 @@ pub(super) fn does(step: &Spec) -> (&'static str, String) {
     } else if let Some(pod) = &step.pod {
         ("pod", format!("pod {}", pod.image))
     } else if let Some(http) = &step.http {
-        ("http", format!("{} {}", http.method.unwrap_or_default().name(), http.url))
+        ("http", format!("{} {}", SentMethod::of_step(http), http.url))
     } else if step.hitl.is_some() {
         ("hitl", "asks people".to_owned())
     } else {

@@ -81,7 +81,8 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
 
 fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     let step = spec.steps.iter().find(|step| step.branch.is_none() && step.name == tool.step);
-    let mut gates = asking(spec, |gate| tools::asks(gate, tool));
+    let effects = step.map_or(tool.effects, |step| tool.effects_of(step));
+    let mut gates = asking(spec, |gate| tools::asks(gate, &tool.name, effects));
     // The gate before the step asks separately, about the rendered request.
     let starts = step.filter(|step| step.pod.is_some() || step.http.is_some());
     let at_start = || spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
@@ -93,7 +94,7 @@ fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     OfferedTool {
         name: tool.name.clone(),
         does: step.map_or_else(|| format!("step {}", tool.step), |step| does(step).1),
-        effects: Some(tool.effects.map_or("unknown", Effects::name)),
+        effects: Some(effects.map_or("unknown", Effects::name)),
         gates,
     }
 }

@@ -624,7 +624,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
     match steps::render_input(run, &invocation, site.seen, &key)? {
         Start::Call(call) => {
             let target = match &call.content {
-                CallContent::Http(http) => format!("{} {}", http.method, http.url),
+                CallContent::Http(http) => format!("{} {}", http.sent_method(), http.url),
                 CallContent::Pod(pod) => {
                     let mut others = pod.spec.images();
                     others.remove(&pod.spec.image);

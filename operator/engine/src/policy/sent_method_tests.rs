@@ -1,0 +1,201 @@
+//! A request that names another method in a header, or a GET with a body, counts as changing: at gates, in policies and when it is repeated.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use super::{
+    calls_tests::{asks_about, called, errors, every_call, is_of_policy, spec, told},
+    run_tests::{gate, none},
+    tests::cluster,
+    *,
+};
+use crate::{Plan, Settings, tests::test_run::workflow};
+
+/// Requests that may change something although their method is GET or HEAD.
+fn disguised() -> Vec<Value> {
+    let with = |more: Value| {
+        let mut http = json!({"url": "https://crm.example/customers"});
+        http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        http
+    };
+    vec![
+        with(json!({"headers": {"X-HTTP-Method-Override": "DELETE"}})),
+        with(json!({"headers": {"x-method-override": "delete"}})),
+        with(json!({"method": "HEAD", "headers": {"X-Http-Method": "{{ args.to | default('get') }}"}})),
+        with(json!({"body": "{\"query\": {}}"})),
+        with(json!({"method": "HEAD", "body": ""})),
+    ]
+}
+
+/// The run whose tool `lookup` sends this, with these effects.
+fn looking(http: &Value, effects: Option<&str>, gates: Value) -> Value {
+    let mut spec = spec([None, effects, None], gates);
+    spec["steps"][2]["http"] = http.clone();
+    spec["agents"][0]["tools"] = json!(["lookup"]);
+    spec
+}
+
+fn plain() -> Value {
+    json!({"url": "https://crm.example/customers", "headers": {"Accept": "application/json"}})
+}
+
+fn tools(rules: Value) -> Policies {
+    cluster(&[("prod", json!({"tools": rules}))])
+}
+
+#[test]
+fn a_disguised_request_is_asked_about_by_gates_of_policies_and_of_authors() {
+    let destructive = || json!([{"name": "own", "type": "destructiveActions", "hitl": gate(json!({}))}]);
+    let declared =
+        || json!([{"name": "own", "type": "custom", "condition": "effects != 'read'", "hitl": gate(json!({}))}]);
+    let asks = |policies: &Policies, http: &Value, gates: Value| {
+        let run = called(policies, looking(http, Some("read"), gates), &["lookup"]);
+        !run.asks().is_empty()
+    };
+    for http in disguised() {
+        let changing = asks_about(json!({"changes": true}));
+        let run = called(&changing, looking(&http, Some("read"), json!([])), &["lookup"]);
+        assert!(run.asks().into_iter().any(is_of_policy), "{http}");
+        assert!(asks(&none(), &http, destructive()), "{http}");
+        assert!(asks(&none(), &http, declared()), "{http}");
+    }
+    assert!(!asks(&asks_about(json!({"changes": true})), &plain(), json!([])));
+    assert!(!asks(&none(), &plain(), destructive()));
+    assert!(!asks(&none(), &plain(), declared()));
+}
+
+#[test]
+fn effects_read_is_not_believed_of_methods_that_change_something() {
+    for (method, is_asked) in
+        [("GET", false), ("HEAD", false), ("POST", false), ("PUT", true), ("PATCH", true), ("DELETE", true)]
+    {
+        let own = json!([{"name": "own", "type": "destructiveActions", "hitl": gate(json!({}))}]);
+        let http = json!({"method": method, "url": "https://crm.example/customers"});
+        let run = called(&none(), looking(&http, Some("read"), own), &["lookup"]);
+        assert_eq!(!run.asks().is_empty(), is_asked, "{method}");
+    }
+}
+
+#[test]
+fn a_disguised_request_needs_the_gate_that_a_policy_requires() {
+    let policies = tools(json!({"requireGate": true}));
+    let others =
+        json!([{"name": "own", "type": "specificTools", "tools": ["note", "refund"], "hitl": gate(json!({}))}]);
+    let found = |http: &Value, gates: Value| {
+        let errors = errors(&policies, looking(http, Some("read"), gates));
+        errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+    };
+    for http in disguised() {
+        assert_eq!(found(&http, others.clone()), ["spec.tools[1]"], "{http}");
+        assert!(found(&http, every_call(json!([]))).is_empty(), "{http}");
+    }
+    assert!(found(&plain(), others).is_empty());
+}
+
+#[test]
+fn a_forbidden_method_is_also_that_which_a_header_names() {
+    let policies = tools(json!({"never": [{"methods": ["DELETE"]}]}));
+    let with = |method: &str, header: &str, value: &str| json!({"method": method, "url": "https://crm.example/x", "headers": {header: value}});
+    let is_refused = |http: &Value| {
+        let found = errors(&policies, looking(http, None, every_call(json!([]))));
+        found.iter().any(|error| error.field == "spec.tools[1]" && error.message.contains("with DELETE"))
+    };
+    for method in ["GET", "POST", "PUT"] {
+        assert!(is_refused(&with(method, "X-HTTP-Method-Override", "DELETE")), "{method}");
+        assert!(is_refused(&with(method, "x-http-method", " delete")), "{method}");
+        assert!(!is_refused(&with(method, "X-Method-Override", "PUT")), "{method}");
+        assert!(!is_refused(&with(method, "X-Other", "DELETE")), "{method}");
+    }
+}
+
+#[test]
+fn a_forbidden_method_that_a_header_names_only_when_it_is_rendered_is_not_sent() {
+    let http = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ inputs.base }}"}});
+    let made = |base: &str, rules: Value| {
+        let mut spec = looking(&http, Some("read"), every_call(json!(["*"])));
+        spec["inputs"][0]["value"] = json!(base);
+        called(&tools(rules), spec, &["lookup"])
+    };
+    let never = || json!({"never": [{"methods": ["DELETE"]}]});
+    assert!(told(&made("delete", never())).contains("forbids calls of tools, with DELETE"));
+    assert_eq!(made("PATCH", never()).calls()[0].path, "handle/.turn-1/.call-1/find");
+    // What only the call can tell may be any method for a gate.
+    let asks = asks_about(json!({"methods": ["DELETE"]}));
+    let open = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ args.to }}"}});
+    let plan = |http: &Value| {
+        Plan::of(&workflow(looking(http, None, json!([]))), &Settings::default(), &Arc::new(asks.clone()))
+    };
+    let can_be_asked = |http: &Value| plan(http).unwrap().tools.tools["lookup"].step.has_policy_call_gate;
+    assert!(can_be_asked(&open));
+    assert!(!can_be_asked(&plain()));
+}
+
+#[test]
+fn a_disguised_request_is_not_repeated_by_itself() {
+    let idempotent = |policies: &Policies, http: &Value| {
+        let mut spec = looking(http, None, json!([]));
+        spec["steps"].as_array_mut().unwrap().push(json!({"name": "own", "http": http}));
+        let plan = Plan::of(&workflow(spec), &Settings::default(), &Arc::new(policies.clone())).unwrap();
+        (plan.step_of("own").unwrap().is_idempotent(), plan.tools.tools["lookup"].step.is_idempotent())
+    };
+    let says = |http: &Value| {
+        let mut http = http.clone();
+        http["idempotent"] = json!(true);
+        http
+    };
+    for http in disguised().into_iter().filter(|http| !http.to_string().contains("args")) {
+        assert_eq!(idempotent(&none(), &http), (false, false), "{http}");
+        // The author may say so, except behind a gate of a policy.
+        assert_eq!(idempotent(&none(), &says(&http)), (true, true), "{http}");
+        assert_eq!(idempotent(&asks_about(json!({})), &says(&http)), (true, false), "{http}");
+    }
+    assert_eq!(idempotent(&asks_about(json!({})), &plain()), (true, true));
+}
+
+#[test]
+fn a_disguised_call_that_people_approve_is_sent_as_one_that_must_not_be_repeated() {
+    for http in [&disguised()[0], &disguised()[3], &plain()] {
+        let mut run = called(&none(), looking(http, Some("read"), every_call(json!([]))), &["lookup"]);
+        run.decide(&none(), super::calls_tests::GATE, Verdict::Approve);
+        assert_eq!(run.calls()[0].idempotent, *http == plain(), "{http}");
+    }
+}
+
+#[test]
+fn nobody_gives_a_body_to_a_request_that_only_reads() {
+    let fields = |http: Value| {
+        let start = json!([{"name": "start", "type": "stepStart", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Modify", "Reject"]}))}]);
+        let spec = json!({"requestedBy": "dana", "gates": start, "steps": [{"name": "own", "http": http}]});
+        let plan = Plan::of(&workflow(spec), &Settings::default(), &Arc::new(none())).unwrap();
+        let gate = plan.step_of("own").unwrap().start.clone().unwrap();
+        format!("{:?}", gate.gate().unwrap().subject)
+    };
+    assert_eq!(fields(plain()), r#"Start(["url"])"#);
+    assert_eq!(fields(json!({"url": "https://a.example", "body": "x"})), r#"Start(["url", "body"])"#);
+    assert_eq!(fields(json!({"method": "POST", "url": "https://a.example"})), r#"Start(["url", "body"])"#);
+}
+
+#[test]
+fn a_plan_warns_of_a_tool_whose_request_cannot_only_read() {
+    let warnings = |http: &Value, effects: &str| {
+        let plan = Plan::of(
+            &workflow(looking(http, Some(effects), every_call(json!([])))),
+            &Settings::default(),
+            &Arc::new(none()),
+        );
+        plan.unwrap().warnings().join("\n")
+    };
+    let said = warnings(&disguised()[0], "read");
+    assert!(
+        said.contains("its step sends GET (a header names the method DELETE), so its effects count as unknown"),
+        "{said}"
+    );
+    assert!(warnings(&disguised()[3], "read").contains("its step sends GET (with a body)"));
+    assert!(warnings(&json!({"method": "PUT", "url": "https://a.example"}), "read").contains("its step sends PUT"));
+    for (http, effects) in [(&plain(), "read"), (&disguised()[0], "write")] {
+        assert!(!warnings(http, effects).contains("its step sends"), "{http}");
+    }
+}
