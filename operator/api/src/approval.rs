@@ -4,6 +4,7 @@
 //! `spec.decisions`. No one writes both.
 
 mod action;
+mod bounds;
 mod decision;
 mod for_gate;
 mod status;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
+pub use bounds::ARGUMENTS;
 pub use decision::{Answer, Decision, Grant};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 

@@ -90,6 +90,8 @@ impl TurnCalls {
 impl RequestedArguments {
     /// The longest arguments that are kept, in bytes.
     pub const MAX_BYTES: usize = 64 * 1024;
+    /// The deepest nesting of objects and arrays; the arguments themselves are level 1.
+    pub const MAX_LEVELS: usize = 64;
 }
 
 /// Splits the path of a record or a gate at its innermost call: the turn of the agent, and the number of the call.

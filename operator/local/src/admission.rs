@@ -4,18 +4,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, gate::SubjectKind};
 use signoff_engine::approval::eligibility::{self, Voter};
-
-/// The deepest nesting of a decision, as on a cluster.
-const DEPTH: usize = 5;
 
 /// Checks a decision of a user.
 ///
 /// # Errors
 /// One sentence for that user: what is wrong, and the remedy.
-pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) -> Result<(), String> {
+pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) -> Result<(), String> {
     let request = &approval.spec.request;
     if let Some(why) = eligibility::closed(approval, now) {
         return Err(why.to_string());
@@ -32,7 +28,10 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
         let names: Vec<_> = allowed.iter().map(|verdict| verdict.name()).collect();
         return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
     }
-    shape(request, decision)
+    shape(request, decision)?;
+    let others = approval.spec.decisions.iter().filter(|(key, _)| *key != user);
+    let others = others.map(|(key, other)| (key.clone(), other.clone())).collect();
+    decision.too_large(request, &others).map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
 /// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can. A user decides locally in
@@ -84,9 +83,6 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     {
         return Err(format!("answers.{id} is empty, and it is required"));
     }
-    if decision.parameters.as_ref().is_some_and(|given| given.0.values().any(|value| depth(value, 1) > DEPTH)) {
-        return Err(format!("parameters are nested deeper than {DEPTH} levels"));
-    }
     Ok(())
 }
 
@@ -99,18 +95,6 @@ fn unanswered<'r>(request: &'r ApprovalRequest, decision: &Decision) -> Option<&
         None => blank(decision.response.as_ref()),
     };
     questions.map(|question| &question.id).find(|id| empty(id)).map(String::as_str)
-}
-
-fn depth(value: &Value, level: usize) -> usize {
-    // No deeper than what decides: a value is never walked to an end that might not come.
-    if level > DEPTH {
-        return level;
-    }
-    match value {
-        Value::Array(items) => items.iter().map(|item| depth(item, level + 1)).max().unwrap_or(level),
-        Value::Object(fields) => fields.values().map(|item| depth(item, level + 1)).max().unwrap_or(level),
-        _ => level,
-    }
 }
 
 /// Every group that some quorum of a gate counts: whoever decides locally is taken to be in all of them.
@@ -187,12 +171,12 @@ mod tests {
         assert_eq!(why(&approval, &guided), "guidance belongs to Defer and not to Approve");
         assert!(why(&approval, &Decision::new(Verdict::Defer)).contains("needs guidance"));
         let mut deep = serde_json::json!(1);
-        for _ in 0..DEPTH {
+        for _ in 0..Decision::MAX_LEVELS {
             deep = serde_json::json!([deep]);
         }
         let fields = serde_json::Map::from_iter([("response".to_owned(), deep)]);
         let modify = Decision { parameters: Some(JsonObject(fields)), ..Decision::new(Verdict::Modify) };
-        assert!(why(&approval, &modify).contains("deeper"));
+        assert!(why(&approval, &modify).contains("five levels"));
     }
 
     #[test]

@@ -91,7 +91,7 @@ use signoff_api::{
 };
 use signoff_engine::{Journal, Plan, Policies, Settings, journal::Segments, plan::spec_digest};
 
-pub use admission::barred;
+pub use admission::{admit, barred};
 pub use error::Error;
 pub use handler::{Event, GateQuestion, Handler, Pause};
 pub use history::{Decided, history};

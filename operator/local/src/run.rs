@@ -15,6 +15,7 @@ use signoff_engine::{
     approval::{OwnerState, TallyResult, VoteFilter, tally_filtered},
     driver::{CallKey, CallsInFlight},
     evaluation::Part,
+    gate::parameters,
 };
 use signoff_executor::{BlobStore as _, Subject};
 use tokio::task::{AbortHandle, JoinSet};
@@ -156,7 +157,7 @@ impl Run {
             self.session.put(Approval { status: Some(result.status), ..before.clone() })?;
         }
         let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
-        let mut decision = decision;
+        let mut decision = parameters::as_sent(&next.spec.request, decision);
         decision.groups = admission::groups(&next.spec.request);
         decision.request_digest = Some(next.spec.request.digest.to_string());
         admission::admit(&next, user, &decision, now.at).map_err(DecisionError::Because)?;

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
-use signoff_engine::approval::eligibility::ineligible;
+use signoff_engine::{approval::eligibility::ineligible, gate::parameters};
 
 use crate::{action::is_question, clock::distance, text::one_line, voter::Me};
 
@@ -31,7 +31,10 @@ pub fn said(decision: &Decision) -> String {
             .map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())),
     );
     words.extend(
-        decision.parameters.as_ref().map(|parameters| format!("parameters: {}", Value::Object(parameters.0.clone()))),
+        decision
+            .parameters
+            .as_ref()
+            .map(|parameters| format!("parameters: {}", Value::Object(parameters::as_object(parameters).0))),
     );
     words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
     words.join("; ")

@@ -7,7 +7,7 @@ use signoff_api::{
     Approval, Decision,
     digest::{self, canonical},
 };
-use signoff_engine::approval::eligibility;
+use signoff_engine::{approval::eligibility, gate::parameters};
 use signoff_expr::number::first_inexact;
 
 use crate::voter::Me;
@@ -29,17 +29,18 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns a decision under the key of its voter, with the digest of the request, the groups that the gate counts, and the
+    /// Returns a decision under the key of its voter, as it is sent, with the digest of the request, the groups that the gate counts, and the
     /// number of the attempt.
     ///
     /// # Errors
     /// It has a number that JSON does not keep.
     pub fn new(
-        mut decision: Decision,
+        decision: Decision,
         on_behalf_of: Option<&str>,
         approval: &Approval,
         me: &Me,
     ) -> Result<Self, digest::Error> {
+        let mut decision = parameters::as_sent(&approval.spec.request, decision);
         decision.request_digest = Some(approval.spec.request.digest.to_string());
         let key = match on_behalf_of {
             Some(person) => {

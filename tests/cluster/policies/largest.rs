@@ -189,6 +189,22 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
 
+    // The longest edits of a call, beside small decisions that are as bulky as they can be.
+    let mut call = request(&voters);
+    call["action"] = json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"});
+    call["threshold"] = json!(2);
+    items(&mut call["further"]).for_each(|quorum| quorum["threshold"] = json!(2));
+    let approval = harness.ask(call).await;
+    let bulky = json!({"list": vec![json!({"a": [1, "two", {"b": "three"}]}); 150]});
+    let bulky = json!({"verdict": "Modify", "reason": "y", "parameters": bulky});
+    let edit = json!({"verdict": "Modify", "reason": "y", "parameters": {"arguments": "\"[1]".repeat(18_000)}});
+    for (user, decision) in voters.iter().zip([&bulky, &bulky, &bulky, &edit, &edit]) {
+        vote(&harness, user, &approval, decision.clone()).await.unwrap();
+    }
+    for (user, verdict) in voters[8..].iter().zip(["Approve", "Reject", "Abort"]) {
+        vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
+    }
+
     // A voter who is in every group that a request can name.
     let approval = harness.ask(request_to_groups()).await;
     let groups: Vec<String> = (0..ApprovalRequest::MAX_QUORUMS).flat_map(groups_of).flatten().collect();

@@ -4,6 +4,7 @@
 
 mod audit;
 mod blobs;
+mod bounds;
 mod delegation;
 mod eligibility;
 mod final_and_in_time;

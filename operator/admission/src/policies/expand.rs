@@ -4,7 +4,7 @@
 //! **Invariant:** the result depends only on the template and the identity.
 
 use super::{Identity, shape};
-use signoff_api::ApprovalRequest;
+use signoff_api::{ApprovalRequest, Decision, approval::ARGUMENTS};
 
 /// Returns the template with every expression expanded. Unknown names are left as they are, so that a test finds them.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
@@ -19,6 +19,8 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "HOUSEKEEPER" => text.push_str(HOUSEKEEPER),
             "PERSON" => text.push_str(&person(argument)),
             "EXCLUDED" => text.push_str(&excluded(argument)),
+            "BOUND" => text.push_str(&bound(argument).unwrap_or_else(|| format!("@@{inside}@@"))),
+            "IS_TEXT" => text.push_str(&has_text_of_arguments(argument)),
             "SIZE" => text.push_str(&size_of_decision(argument)),
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
@@ -104,22 +106,43 @@ fn groups_of_voter() -> String {
     lines.join("\n")
 }
 
-/// Returns the expression for the approximate number of bytes of a decision; a million if `parameters` nests deeper than five
-/// levels.
+/// Returns a bound of decisions by its name, or a refusal.
+fn bound(name: &str) -> Option<String> {
+    Some(match name {
+        "MAX_SIZE" => Decision::MAX_SIZE.to_string(),
+        "MAX_EDIT_SIZE" => Decision::MAX_EDIT_SIZE.to_string(),
+        "MAX_EDIT_THRESHOLD" => Decision::MAX_EDIT_THRESHOLD.to_string(),
+        "MAX_SIZE_OF_ALL" => Decision::MAX_SIZE_OF_ALL.to_string(),
+        "MAX_SIZE_OF_SMALL" => Decision::MAX_SIZE_OF_SMALL.to_string(),
+        "ALWAYS_FITS" => Decision::ALWAYS_FITS.to_string(),
+        "FURTHER_BYTES" => (Decision::ESCAPED - 1).to_string(),
+        "TOO_LARGE" => Decision::TOO_LARGE.to_owned(),
+        "FULL" => Decision::FULL.to_owned(),
+        _ => return None,
+    })
+}
+
+/// Returns the expression for whether a decision has the arguments of a call as one text.
+fn has_text_of_arguments(d: &str) -> String {
+    format!("has({d}.parameters) && '{ARGUMENTS}' in {d}.parameters && type({d}.parameters['{ARGUMENTS}']) == string")
+}
+
+/// Returns the expression for the size of a decision, as [`Decision::size`]; a million and more if `parameters` nests too deep.
 fn size_of_decision(d: &str) -> String {
     let text = |field: &str| format!("(has({d}.{field}) ? size({d}.{field}) : 0)");
     format!(
-        "{} + {} + {} + (has({d}.answers) ? {d}.answers.map(q, size(q) + (has({d}.answers[q].text) ? size({d}.answers[q].text) : 0) \
+        "{} + {} + {} + ({} ? size(bytes(string({d}.parameters['{ARGUMENTS}']))) - size(string({d}.parameters['{ARGUMENTS}'])) : 0) + (has({d}.answers) ? {d}.answers.map(q, size(q) + (has({d}.answers[q].text) ? size({d}.answers[q].text) : 0) \
          + (has({d}.answers[q].options) ? 72 * size({d}.answers[q].options) : 0)).sum() : 0) + (has({d}.parameters) ? {} : 0)",
         text("reason"),
         text("response"),
         text("guidance"),
-        size_of_value(&format!("{d}.parameters"), 5, 0),
+        has_text_of_arguments(d),
+        size_of_value(&format!("{d}.parameters"), Decision::MAX_LEVELS, 0),
     )
 }
 
 /// Returns the expression for the approximate number of bytes of a JSON value; a million if it nests deeper than `levels`.
-fn size_of_value(v: &str, levels: u32, depth: u32) -> String {
+fn size_of_value(v: &str, levels: usize, depth: u32) -> String {
     let leaf = format!("(type({v}) == string ? size({v}) : 8)");
     if levels == 0 {
         return format!("(type({v}) == map || type({v}) == list ? 1000000 : {leaf})");

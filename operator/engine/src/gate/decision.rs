@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Decision, JsonObject, Verdict,
-    approval::{ActionKind, Answer},
+    approval::{ARGUMENTS, Answer},
     gate::{Form, Question},
 };
 use signoff_expr::{budget, endless, json, number::first_inexact, re2, text};
 
-use crate::{gate::parameters::shape, schema::Schema, tools::arguments::Arguments};
+use crate::{
+    gate::parameters::{self, shape},
+    schema::Schema,
+    tools::arguments::Arguments,
+};
 
 /// The payload of a decision in one form, however it was typed. Two votes agree where verdict and
 /// payload are equal.
@@ -30,6 +34,10 @@ pub(crate) struct Payload {
 /// One sentence for its author: what is wrong, and the remedy.
 pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
     let mut payload = Payload { grant: decision.grant.clone(), ..Payload::default() };
+    // What was stored while the policies were away must not be larger either.
+    if let Some(why) = decision.too_large(request, &BTreeMap::new()) {
+        return Err(why.to_owned());
+    }
     match decision.verdict {
         Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
         Verdict::Respond => payload.answers = Some(answers(request.form.as_ref(), decision)?),
@@ -51,23 +59,28 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
         (Some(_), None) if verdict == Verdict::Retry => Ok(None),
         (Some(schema), None) => Err(format!("{verdict} needs parameters: {}", text::display(&shape(schema), 300))),
         (Some(schema), Some(given)) => {
-            let judged = Schema::of_value(schema)?.check(&Value::Object(given.0.clone()));
+            let read = match given.0.get(ARGUMENTS).filter(|_| request.is_about_call()) {
+                Some(arguments) => with_arguments(given, arguments)?,
+                None => given.clone(),
+            };
+            let judged = Schema::of_value(schema)?.check(&Value::Object(read.0.clone()));
             if let Err((place, problem)) = judged {
                 let place = place.replace('/', ".");
                 let problem = text::display(&problem, 300);
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
             assert_exact(given)?;
-            if let Some(Value::Object(arguments)) = given.0.get("arguments").filter(|_| is_about_call(request)) {
-                Arguments::of(arguments.clone()).map_err(|why| format!("parameters.arguments: {why}"))?;
-            }
-            Ok(Some(given.clone()))
+            Ok(Some(parameters::stored(&read)))
         }
     }
 }
 
-fn is_about_call(request: &ApprovalRequest) -> bool {
-    request.action.as_ref().is_some_and(|action| action.kind == ActionKind::ToolCall)
+/// Returns parameters with the arguments as an object, whether they were written so or as one JSON text.
+fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, String> {
+    let arguments = Arguments::edited(arguments).map_err(|why| format!("parameters.{ARGUMENTS}: {why}"))?;
+    let mut read = given.clone();
+    read.0.insert(ARGUMENTS.to_owned(), Value::Object(arguments.value().clone()));
+    Ok(read)
 }
 
 /// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.
@@ -235,6 +248,9 @@ pub(crate) fn as_text(form: Option<&Form>, answers: &BTreeMap<String, Answer>) -
     }
 }
 
+#[cfg(test)]
+#[path = "edit_tests.rs"]
+mod edit_tests;
 #[cfg(test)]
 #[path = "decision_tests.rs"]
 mod tests;

@@ -3,7 +3,9 @@
 //! It must not judge a decision. The caller makes the text safe for a terminal.
 
 use serde_json::{Map, Value, json};
-use signoff_api::{ApprovalRequest, Verdict};
+use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::ARGUMENTS, digest::canonical};
+
+use crate::tools::arguments::Arguments;
 
 /// The JSON Schema of what a verdict takes along: the request's own, and `{response: ...}` where Modify has none. None
 /// where the verdict takes nothing.
@@ -11,6 +13,59 @@ pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
     let own = request.parameters.as_ref().and_then(|schemas| schemas.0.get(verdict.name())).cloned();
     let response = || json!({"type": "object", "required": ["response"], "properties": {"response": {}}});
     own.or_else(|| (verdict == Verdict::Modify).then(response))
+}
+
+/// Returns a decision as it is sent: the arguments of a call as one JSON text if they are too deep or too long for an object. What the
+/// reader of arguments refuses stays as it is.
+#[must_use]
+pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
+    let is_edit = request.is_about_call() && decision.verdict == Verdict::Modify;
+    let fits = decision.size().is_some_and(|size| size <= Decision::MAX_SIZE);
+    match &decision.parameters {
+        Some(parameters) if is_edit && !fits => {
+            let parameters = Some(with_text(parameters));
+            Decision { parameters, ..decision }
+        }
+        _ => decision,
+    }
+}
+
+/// Returns parameters as an outcome has them, the same for every form in which people gave them: the arguments of a call as one JSON text
+/// if they are too deep or too long for an object.
+pub(crate) fn stored(parameters: &JsonObject) -> JsonObject {
+    let decision = Decision { parameters: Some(parameters.clone()), ..Decision::new(Verdict::Modify) };
+    if decision.size().is_some_and(|size| size <= Decision::MAX_SIZE) {
+        parameters.clone()
+    } else {
+        with_text(parameters)
+    }
+}
+
+fn with_text(parameters: &JsonObject) -> JsonObject {
+    let mut parameters = parameters.clone();
+    let arguments = parameters.0.get(ARGUMENTS).filter(|arguments| arguments.is_object());
+    if let Some(Ok(arguments)) = arguments.map(Arguments::edited) {
+        parameters.0.insert(ARGUMENTS.to_owned(), Value::from(arguments.text()));
+    }
+    parameters
+}
+
+/// Returns parameters with the arguments of a call as an object, for people; unchanged if there are none that can be read.
+#[must_use]
+pub fn as_object(parameters: &JsonObject) -> JsonObject {
+    let mut parameters = parameters.clone();
+    let text = parameters.0.get(ARGUMENTS).filter(|arguments| arguments.is_string());
+    if let Some(Ok(arguments)) = text.map(Arguments::edited) {
+        parameters.0.insert(ARGUMENTS.to_owned(), Value::Object(arguments.value().clone()));
+    }
+    parameters
+}
+
+/// Whether two parameters are the same, in whatever form the arguments of a call are.
+#[must_use]
+pub fn are_equal(one: &JsonObject, other: &JsonObject) -> bool {
+    let text = |parameters| canonical(&as_object(parameters)).ok();
+    text(one).is_some_and(|one| Some(one) == text(other))
 }
 
 /// A schema in words: `{route: "billing" or "support"}`.

@@ -22,7 +22,7 @@ pub(crate) const MAX_ARGUMENTS_BYTES: usize = RequestedArguments::MAX_BYTES;
 const SHOWN_CHARS: usize = 80;
 
 /// The deepest nesting of objects and arrays; the arguments themselves are level 1.
-const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: usize = RequestedArguments::MAX_LEVELS;
 
 /// The arguments of a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,21 @@ impl Arguments {
             return Err(format!("{}: the number is {why}", text::display(&pointer, SHOWN_CHARS)));
         }
         Self::of_clean(&read(&canonical_text(&value)?)?)
+    }
+
+    /// Returns the arguments that a person gave: an object, or one JSON text, which is read like that of a model.
+    ///
+    /// # Errors
+    /// One sentence for that person.
+    pub(crate) fn edited(given: &Value) -> Result<Self, String> {
+        match given {
+            Value::Object(fields) => Self::of(fields.clone()),
+            Value::String(text) if text.trim().is_empty() => {
+                Err("the text is empty: write {} for no arguments".to_owned())
+            }
+            Value::String(text) => Self::parse(text),
+            other => Err(format!("give an object or its JSON text, and not {}", kind(other))),
+        }
     }
 
     fn of_clean(value: &Map<String, Value>) -> Result<Self, String> {

@@ -5,6 +5,7 @@
 use askama::Template;
 use serde_json::Value;
 use signoff_api::{Digest, Verdict};
+use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
 use signoff_review::{action, entry::Entry, foreseen::Reached, text::one_line};
 use similar::{ChangeTag, TextDiff};
@@ -111,7 +112,7 @@ fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Opti
             shown.iter().find(|one| one.name == *name && !is_retry).map(typed::Parameter::text).unwrap_or_default();
         Change { name: name.clone(), lines: difference(&before, &text(after)) }
     };
-    parameters.0.iter().map(one).collect()
+    parameters::as_object(parameters).0.iter().map(one).collect()
 }
 
 /// The lines of a difference: a class, a sign, and the line. Long parts without a change are left out.

@@ -4,7 +4,10 @@
 
 use askama::Template;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType};
-use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible, next_attempt};
+use signoff_engine::{
+    approval::eligibility::{allowed_verdicts, ineligible, next_attempt},
+    gate::parameters,
+};
 use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
@@ -329,8 +332,10 @@ fn votes(approval: &Approval, me: &str, now: Moment) -> Vec<Vote> {
 }
 
 fn ending(outcome: &signoff_api::Outcome, now: Moment) -> Ending {
-    let parameters =
-        outcome.parameters.as_ref().map(|given| serde_json::to_string_pretty(&given.0).unwrap_or_default());
+    let parameters = outcome
+        .parameters
+        .as_ref()
+        .map(|given| serde_json::to_string_pretty(&parameters::as_object(given).0).unwrap_or_default());
     let texts =
         [("Response", outcome.response.clone()), ("Parameters", parameters), ("Guidance", outcome.guidance.clone())];
     Ending {

@@ -42,6 +42,9 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let choices: Vec<_> = (0..32).map(|n| json!({"id": format!("o{n}")})).collect();
     let multiple = json!({"form": {"questions": [{"id": "q0", "options": choices, "multiple": true}]}});
+    // A call whose quorum is of so many people; and an edit as an object and as one text.
+    let call = |threshold: i32| json!({"action": {"kind": "toolCall", "agent": "clerk", "tool": "refund"}, "threshold": threshold});
+    let edit = |arguments: Value| modify(json!({"arguments": arguments}));
     let sixteen_kib = "a decision must have at most 16 KiB, and its parameters at most five levels";
     let plain = || vote("Approve", "reason", json!("ok"));
     // What is tried, the request's fields, one too many, the words, and what just fits.
@@ -124,6 +127,55 @@ pub(super) fn rows() -> Vec<Row> {
         ("modifies six levels deep", json!({}), modify(objects(6)), sixteen_kib, modify(objects(5))),
         ("modifies with lists six levels deep", json!({}), modify(lists(6)), sixteen_kib, modify(lists(5))),
         ("modifies two hundred levels deep", json!({}), modify(objects(200)), sixteen_kib, modify(objects(5))),
+        (
+            "edits a call with more than 72 KiB",
+            call(2),
+            edit(json!(text(73_720))),
+            sixteen_kib,
+            edit(json!(text(73_700))),
+        ),
+        (
+            "edits a call with more than 72 KiB of letters of two bytes",
+            call(2),
+            edit(json!("é".repeat(36_900))),
+            sixteen_kib,
+            edit(json!("é".repeat(36_850))),
+        ),
+        (
+            "edits a call with an object of more than 16 KiB",
+            call(1),
+            edit(json!({"x": text(20_000)})),
+            sixteen_kib,
+            edit(json!(json!({"x": text(20_000)}).to_string())),
+        ),
+        (
+            "edits a call with an object six levels deep",
+            call(1),
+            edit(objects(5)),
+            sixteen_kib,
+            edit(json!(objects(64).to_string())),
+        ),
+        (
+            "edits a call that three people decide with more than 16 KiB",
+            call(3),
+            edit(json!(text(20_000))),
+            sixteen_kib,
+            edit(json!(text(16_000))),
+        ),
+        (
+            "modifies what is no call with a text of more than 16 KiB",
+            json!({}),
+            edit(json!(text(20_000))),
+            sixteen_kib,
+            edit(json!(text(16_000))),
+        ),
+        (
+            "asks again about a call with a text of more than 16 KiB",
+            call(1),
+            vote("Retry", "parameters", json!({"arguments": text(20_000)})),
+            sixteen_kib,
+            vote("Retry", "parameters", json!({"arguments": text(16_000)})),
+        ),
         (
             "calls it the ninth attempt",
             json!({}),

@@ -95,7 +95,7 @@ pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Res
     let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
     let before = parameters_to_edit(&schema, reviewed(session, &seen.approval).await?.as_deref());
     let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
-    Ok(Some(fenced(&difference(&json(&before)?, &json(&after.0)?), LONGEST)))
+    Ok(Some(fenced(&difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.

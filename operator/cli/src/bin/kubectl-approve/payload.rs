@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use signoff_api::{
     Approval, ApprovalRequest, Decision, Digest, Verdict,
-    approval::Answer,
+    approval::{ARGUMENTS, Answer},
     gate::{Subject, SubjectKind},
     values::JsonObject,
 };
@@ -20,9 +20,6 @@ use crate::{
     error::Failure,
     sanitize::one_line,
 };
-
-/// The parameter with the arguments of a call.
-const ARGUMENTS: &str = "arguments";
 
 /// The entry for what was typed. `file` is the content of the file that the options name, if they name one.
 ///
@@ -117,7 +114,8 @@ fn reason(error: &str) -> String {
 pub fn changes(approval: &Approval, entry: &Entry) -> Result<(), Failure> {
     let request = &approval.spec.request;
     let Some(review) = request.reviews.as_ref().filter(|_| call(request).is_some()) else { return Ok(()) };
-    let arguments = entry.decision.parameters.as_ref().and_then(|parameters| parameters.0.get(ARGUMENTS));
+    let parameters = entry.decision.parameters.as_ref().map(parameters::as_object);
+    let arguments = parameters.as_ref().and_then(|parameters| parameters.0.get(ARGUMENTS));
     let is_same = arguments.and_then(|arguments| Digest::of(arguments).ok()).is_some_and(|own| own == review.digest);
     if entry.decision.verdict == Verdict::Modify && is_same {
         let why =

@@ -12,7 +12,7 @@ use signoff_api::{
     gate::Question,
 };
 use signoff_cli::facts::lines as fact_lines;
-use signoff_engine::approval::eligibility::allowed_verdicts;
+use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
 use signoff_review::{
     action, decisions, outcome, quorum,
     request::{self, answer_rules},
@@ -238,7 +238,8 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     if let Some(reason) = &outcome.reason {
         page.fact("Reason", &one_line(reason, 2048));
     }
-    let parameters = outcome.parameters.as_ref().map(|parameters| Value::Object(parameters.0.clone()).to_string());
+    let parameters =
+        outcome.parameters.as_ref().map(|parameters| Value::Object(parameters::as_object(parameters).0).to_string());
     for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)]
     {
         if let Some(text) = text {

@@ -2,8 +2,11 @@
 //!
 //! Whether a gate asks is decided in `gating.rs`.
 
-use serde_json::{Value, json};
-use signoff_api::{Outcome, Verdict, approval::Source};
+use serde_json::json;
+use signoff_api::{
+    Outcome, Verdict,
+    approval::{ARGUMENTS, Source},
+};
 use signoff_expr::text;
 
 use super::{
@@ -81,9 +84,9 @@ pub(super) async fn ask<'a>(
                 gating.approve(&group, decided.record.input_digest.as_ref(), recorded);
             }
             Verdict::Modify => {
-                let edited = outcome.parameters.as_ref().and_then(|p| p.0.get("arguments")).and_then(Value::as_object);
+                let edited = outcome.parameters.as_ref().and_then(|p| p.0.get(ARGUMENTS));
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
-                match edited.and_then(|fields| Arguments::of(fields.clone())) {
+                match edited.and_then(Arguments::edited) {
                     Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome.decided_by)),
                     // Such a vote does not count, so only an earlier version of the operator can have counted it.
                     Err(why) => return Ok(PeopleSaid::Answered(not_run(&why))),

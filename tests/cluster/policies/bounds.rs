@@ -1,0 +1,170 @@
+//! The bounds of a decision: the API server and a local run say the same of the same decision, and no decisions fill an Approval.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use kube::api::{Api, Patch};
+use serde_json::{Value, json};
+use signoff_api::{Approval, Decision};
+use signoff_local::admit;
+
+use super::harness::{Answer, Harness, counted, refused, said};
+
+const ALICE: &str = "alice@example.com";
+
+/// What a decision comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// It is refused when it is sent.
+    Refused,
+    /// It is stored, and `status.invalid` names it.
+    Invalid,
+    /// It counts.
+    Counted,
+}
+
+/// The request about a call of a tool that so many people decide.
+fn call(threshold: i32) -> Value {
+    json!({
+        "action": {"kind": "toolCall", "agent": "clerk", "tool": "refund"}, "threshold": threshold,
+        "approvers": [{"kind": "User", "name": ALICE}, {"kind": "Group", "name": "finance"}],
+        "parameters": {"Modify": {"type": "object", "required": ["arguments"], "properties": {"arguments": {"type": "object"}}}},
+    })
+}
+
+fn modify(arguments: Value) -> Value {
+    json!({"verdict": "Modify", "parameters": {"arguments": arguments}})
+}
+
+/// Arguments that nest so many levels deep.
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
+}
+
+/// Arguments whose decision has exactly this size, as an object or as one text.
+fn sized(size: usize, is_text: bool) -> Value {
+    let object = |bytes: usize| json!({"x": "x".repeat(bytes)});
+    // `arguments` and its text, or `arguments`, `x` and the text of that.
+    if is_text { json!(object(size - 17 - 8).to_string()) } else { object(size - 17 - 9) }
+}
+
+fn of(status: &signoff_api::ApprovalStatus) -> Said {
+    if status.invalid.contains_key(ALICE) { Said::Invalid } else { Said::Counted }
+}
+
+fn locally(approval: &Approval, decision: &Value) -> Said {
+    let mut approval = approval.clone();
+    let decision: Decision = serde_json::from_value(decision.clone()).unwrap();
+    if admit(&approval, ALICE, &decision, jiff::Timestamp::now().into()).is_err() {
+        return Said::Refused;
+    }
+    approval.spec.decisions.insert(ALICE.to_owned(), decision);
+    of(&counted(&approval))
+}
+
+#[tokio::test]
+async fn bounds_of_a_decision_are_the_same_on_a_cluster_and_in_a_local_run() {
+    use Said::{Counted, Invalid, Refused};
+    const KIB: usize = 1024;
+    let harness = Harness::open("bounds").await;
+    let step = || json!({"approvers": [{"kind": "User", "name": ALICE}]});
+    let cases = [
+        // Arguments of n levels are n + 1 levels of parameters.
+        (call(2), nested(4), Counted),
+        (call(2), nested(5), Refused),
+        (call(2), nested(64), Refused),
+        (call(2), json!(nested(5).to_string()), Counted),
+        (call(2), json!(nested(6).to_string()), Counted),
+        (call(2), json!(nested(64).to_string()), Counted),
+        (call(2), json!(nested(65).to_string()), Invalid),
+        (call(2), sized(16 * KIB, false), Counted),
+        (call(2), sized(16 * KIB + 1, false), Refused),
+        (call(2), sized(30 * KIB, false), Refused),
+        (call(2), sized(30 * KIB, true), Counted),
+        (call(2), sized(64 * KIB, true), Counted),
+        // The bound of an entry is above that of arguments, so that a reason fits.
+        (call(2), sized(72 * KIB, true), Invalid),
+        (call(2), sized(72 * KIB + 1, true), Refused),
+        (call(2), sized(73 * KIB, true), Refused),
+        (call(2), json!(json!({"x": "é".repeat(30_000)}).to_string()), Counted),
+        (call(2), json!(json!({"x": "é".repeat(40_000)}).to_string()), Refused),
+        (call(3), sized(16 * KIB, true), Counted),
+        (call(3), sized(16 * KIB + 1, true), Refused),
+        (call(3), json!(nested(64).to_string()), Counted),
+        (step(), sized(16 * KIB + 1, true), Refused),
+        (call(1), json!("{\"x\": 1, \"x\": 2}"), Invalid),
+        (call(1), json!(""), Invalid),
+    ];
+    signoff_tests::tried(cases.len(), "bounds of decisions");
+    for (request, arguments, expected) in cases {
+        let approval = harness.ask(request).await;
+        let decision = modify(arguments);
+        let shown: String = decision.to_string().chars().take(80).collect();
+        let on_cluster = match harness.decide("alice", &approval, decision.clone()).await {
+            Ok(stored) => of(&counted(&stored)),
+            Err(why) => {
+                assert!(why.contains("at most 16 KiB"), "{why}");
+                Refused
+            }
+        };
+        assert_eq!((on_cluster, locally(&approval, &decision)), (expected, expected), "{shown}");
+    }
+}
+
+/// A vote of one of many users who may do everything.
+async fn vote(harness: &Harness, approval: &Approval, user: &str, decision: &Value) -> Answer<Approval> {
+    let client = harness.cluster.client(user, &["system:masters"]).await.unwrap();
+    let api: Api<Approval> = Api::namespaced(client, &harness.namespace.name);
+    let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
+    said(api.patch(&approval.name_any(), &Default::default(), &patch).await)
+}
+
+#[tokio::test]
+async fn bounds_of_all_decisions_leave_room_for_small_ones_however_they_are_stored() {
+    let harness = Harness::open("bounds").await;
+    let users: Vec<_> = (0..64).map(|n| format!("voter-{n}@example.com")).collect();
+    let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();
+    let reason = |length: usize| json!({"verdict": "Reject", "reason": "<".repeat(length)});
+    let list = modify(json!({"x": "<".repeat(16_000)}));
+    for text in ["\"".repeat(60_000), "<".repeat(20_000), "x".repeat(60_000)] {
+        let mut request = call(2);
+        request["approvers"] = json!(subjects);
+        let approval = harness.ask(request).await;
+        let edit = modify(json!(text));
+        let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
+        // Everything that fits, and then a small vote of everybody else.
+        for (user, decision) in users.iter().zip([&edit, &list].into_iter().cycle()).take(20) {
+            match vote(&harness, &approval, user, decision).await {
+                Ok(_) => *answers.entry("stored").or_default() += 1,
+                Err(why) => {
+                    assert!(why.contains("spec.decisions is full"), "{why}");
+                    vote(&harness, &approval, user, &reason(1000)).await.unwrap();
+                    *answers.entry("full").or_default() += 1;
+                }
+            }
+        }
+        assert!(answers["stored"] >= 3 && answers["full"] >= 3, "{answers:?}");
+        for user in &users[20..] {
+            vote(&harness, &approval, user, &reason(1000)).await.unwrap();
+        }
+        let stored = harness.approvals_of_operator().get(&approval.name_any()).await.unwrap();
+        assert_eq!(stored.spec.decisions.len(), users.len());
+    }
+}
+
+#[tokio::test]
+async fn bounds_let_two_people_agree_on_the_longest_edit() {
+    let harness = Harness::open("bounds").await;
+    let users = ["one@example.com", "two@example.com", "three@example.com"];
+    let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();
+    let mut request = call(2);
+    request["approvers"] = json!(subjects);
+    let approval = harness.ask(request).await;
+    let arguments = json!({"text": "x".repeat(65_500)});
+    let pretty = serde_json::to_string_pretty(&arguments).unwrap();
+    vote(&harness, &approval, users[0], &modify(json!(arguments.to_string()))).await.unwrap();
+    let stored = vote(&harness, &approval, users[1], &modify(json!(pretty))).await.unwrap();
+    assert_eq!(counted(&stored).outcome.unwrap().decided_by, &users[..2]);
+    refused(vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
+    vote(&harness, &approval, users[2], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
+}
