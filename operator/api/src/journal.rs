@@ -14,29 +14,47 @@ use crate::{
     values::{Json, Moment},
 };
 
-/// The newest format of a journal that this version reads. It writes the oldest format that can represent the journal, so
-/// that an older version can continue the run where possible.
-pub const VERSION: i32 = 4;
+/// A format of the journal: the parts that it can represent.
+struct Format {
+    version: i32,
+    /// Turns of agents that called tools.
+    calls: bool,
+    /// Segments, see [`Segment`].
+    segments: bool,
+}
+
+/// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that an older
+/// version can continue the run where possible.
+///
+/// A part that is new doubles the table: opaque parts of models' answers and records of the kind `mcp` take the next versions.
+const FORMATS: [Format; 4] = [
+    Format { version: 1, calls: false, segments: false },
+    Format { version: 2, calls: false, segments: true },
+    Format { version: 3, calls: true, segments: false },
+    Format { version: 4, calls: true, segments: true },
+];
+
+/// The newest format of a journal that this version reads.
+pub const VERSION: i32 = {
+    let [.., newest] = FORMATS;
+    newest.version
+};
 
 /// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
 
-/// Returns the format of a journal with these records and segments: 1, or 2 with segments; 3 if an agent called a tool, or 4 with
-/// segments.
+/// Returns the format of a journal with these records and segments.
 #[must_use]
 pub fn version<'r>(mut records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
-    match (records.any(StepRecord::calls_tools), segments.is_empty()) {
-        (true, false) => VERSION,
-        (true, true) => 3,
-        (false, false) => 2,
-        (false, true) => 1,
-    }
+    let (calls, segments) = (records.any(StepRecord::calls_tools), !segments.is_empty());
+    let format = FORMATS.iter().find(|format| format.calls == calls && format.segments == segments);
+    format.map_or(VERSION, |format| format.version)
 }
 
 /// Whether a journal of this format has segments.
 #[must_use]
 pub fn has_segments(version: i32) -> bool {
-    matches!(version, 2 | 4)
+    FORMATS.iter().any(|format| format.version == version && format.segments)
 }
 
 /// The fact of a turn of an agent with the number of its calls.
@@ -288,4 +306,33 @@ pub struct StepError {
     /// The earliest time of a further attempt, as the remote side demanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Moment>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_formats_has_each_combination_of_parts_once_in_order() {
+        let versions: Vec<i32> = FORMATS.iter().map(|format| format.version).collect();
+        assert_eq!(versions, (1..=VERSION).collect::<Vec<_>>());
+        let turn = |facts| {
+            serde_json::from_value::<StepRecord>(json!({
+                "path": "a", "attempt": 1, "kind": "agent", "phase": "Succeeded", "seq": 1, "at": "2026-11-22T10:00:00Z",
+                "facts": facts,
+            }))
+            .unwrap()
+        };
+        let segment = Segment { digest: Digest::of_bytes(b""), size: 1, records: 1, through: 1 };
+        for format in &FORMATS {
+            let record = turn(if format.calls { json!({FACT_CALLS: "1"}) } else { json!({}) });
+            let segments = if format.segments { vec![segment.clone()] } else { Vec::new() };
+            assert_eq!(version([record].iter(), &segments), format.version);
+            assert_eq!(has_segments(format.version), format.segments);
+        }
+        assert!(!has_segments(0) && !has_segments(VERSION + 1));
+    }
 }
