@@ -1,6 +1,7 @@
 //! The semantics of the patterns, tested by runs: a sentence a test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod answers;
 mod chain;
 mod conditions;
 mod dag;

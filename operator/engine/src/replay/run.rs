@@ -39,6 +39,8 @@ pub(crate) struct Run<'a> {
     pub(crate) control: Control,
     pub(crate) blobs: &'a Blobs,
     pub(crate) now: &'a Now,
+    /// The number of the last event that was stored before this transition.
+    pub(crate) stored: i64,
     pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
@@ -69,8 +71,10 @@ impl From<LanguageError> for RenderError {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
+        let stored = journal.seq();
         let state = RefCell::new(TransitionState::new(journal, control.values));
         Self {
+            stored,
             plan,
             control,
             blobs,

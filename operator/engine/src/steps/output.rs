@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use signoff_api::{
     Digest, Verdict,
-    journal::{StepError, StepKind, StepPhase},
+    journal::{StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{endless, json as extract, text};
 
@@ -18,6 +18,7 @@ use super::{
 
 use crate::{
     evaluation::{self, Part, within},
+    journal::Journal,
     plan::{Action, PlannedOutput, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, error},
@@ -110,19 +111,33 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The error of an answer that must not be evaluated: because it cost too much just now, or in an earlier transition.
+/// Returns the error of an answer whose evaluation was stopped: as it was recorded, or now if the answer has not gone on. So every replay
+/// agrees, and a stopped replay does not end a step that others rest on.
 fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
     let (base, path) = (&invocation.base, &turn.path);
     let state = run.state.borrow();
-    if let Some(why) = state.costly.get(&(path.clone(), attempt)) {
-        return Some(error(TOO_COSTLY, why));
-    }
     // A later attempt shows that this one was settled otherwise.
     if state.journal.get(base, turn.attempt_after(attempt)).is_some() {
         return None;
     }
-    let recorded = state.journal.get(&run.next_visit(&format!("{base}/{ANSWER}")), 1)?;
-    recorded.error.clone().filter(|error| error.class == TOO_COSTLY)
+    if let Some(recorded) = state.journal.get(&run.next_visit(&format!("{base}/{ANSWER}")), 1) {
+        return recorded.error.clone().filter(|error| error.class == TOO_COSTLY);
+    }
+    let why = state.costly.get(&(path.clone(), attempt))?;
+    (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(TOO_COSTLY, why))
+}
+
+/// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again, the last of these
+/// answers counts. `stored`: the number of the last event that was stored before this transition.
+fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: i64) -> bool {
+    let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
+    let requested_again = |record: &&StepRecord| {
+        let number = record.path.strip_prefix(base).and_then(|below| below.strip_prefix("/.ask-"));
+        record.seq > answered && number.is_some_and(|number| !number.contains('/'))
+    };
+    let last = journal.records().iter().filter(requested_again).max_by_key(|record| record.seq);
+    let Some(answered) = last.map_or(Some(answered), |last| last.done) else { return true };
+    journal.records().iter().any(|record| record.seq > answered && record.seq <= stored)
 }
 
 /// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
