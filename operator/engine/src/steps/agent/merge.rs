@@ -118,6 +118,44 @@ fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
     all
 }
 
+/// The gates of a group from which its request has the time and the action at the deadline, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeadlineSource {
+    time: usize,
+    action: usize,
+}
+
+impl DeadlineSource {
+    /// Returns the gates for a group, or `None` where no gate asks.
+    fn of(group: &[Asking<'_>]) -> Option<Self> {
+        let steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
+        let ignores_defaults = a_timeout_keeps_asking(&steps);
+        let gates = || steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.gate()?)));
+        let is_default = |gate: &PlannedGate| ignores_defaults && !has_timeout(gate);
+        let (first, gate) = gates().min_by_key(|(_, gate)| (is_default(gate), caution_rank(action(gate))))?;
+        let times = gates().filter(|(_, gate)| !is_default(gate)).map(|(at, gate)| (gate.after, at));
+        // The shortest is the most careful, unless the deadline approves: then all of them do.
+        let time = match action(gate) {
+            TimeoutAction::Approve => times.max_by_key(|(after, at)| (*after, std::cmp::Reverse(*at))),
+            _ => times.min(),
+        };
+        Some(Self { time: time.map_or(first, |(_, at)| at), action: first })
+    }
+
+    /// Returns what the request has from the gate at this place, as the end of a sentence, where the gates differ.
+    pub(super) fn says(group: &[Asking<'_>], at: usize) -> Option<&'static str> {
+        let mut deadlines = group.iter().filter_map(|asking| asking.gate.gate.gate()).map(|gate| (gate.after, action(gate)));
+        let first = deadlines.next()?;
+        let source = Self::of(group).filter(|_| deadlines.any(|other| other != first))?;
+        match (source.time == at, source.action == at) {
+            (true, true) => Some("its time and its action at the deadline apply"),
+            (true, false) => Some("its time applies"),
+            (false, true) => Some("its action at the deadline applies"),
+            (false, false) => None,
+        }
+    }
+}
+
 /// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the gates.
 ///
 /// # Errors
@@ -135,10 +173,8 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     let mut gate = first.clone();
     gate.allowed = allowed(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
-    let times = gates.iter().filter(|(_, gate)| !ignores_defaults || has_timeout(gate)).map(|(_, gate)| gate.after);
-    // The shortest is the most careful, unless the deadline approves: then all of them do.
-    let after = if action(first) == TimeoutAction::Approve { times.max() } else { times.min() };
-    gate.after = after.unwrap_or(first.after);
+    let timed = DeadlineSource::of(group).and_then(|source| group.get(source.time));
+    gate.after = timed.and_then(|asking| asking.gate.gate.gate()).map_or(first.after, |timed| timed.after);
     for (_, other) in gates.iter().skip(1) {
         gate.merged.push((other.prompt.clone(), other.context.clone()));
         gate.spec.excluded.extend(other.spec.excluded.iter().cloned());

@@ -14,6 +14,7 @@ use signoff_expr::text;
 use super::{
     equal,
     gating::Asking,
+    merge::DeadlineSource,
     site::{FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
@@ -52,11 +53,14 @@ pub(super) fn call<'a>(
     let (tool, arguments) = (site.tool, &proposal.arguments);
     let schema = json!({"Modify": edit_schema(&tool.parameters)});
     let is_short = schema.to_string().len() <= MOST_SCHEMA;
-    let gates = group.iter().map(|asking| AskingGate {
+    let gates = group.iter().enumerate().map(|(at, asking)| AskingGate {
         name: asking.gate.gate.name.clone(),
         type_: asking.gate.type_,
         source: asking.gate.gate.added_by.clone(),
-        because: text::display(&asking.because, 500),
+        because: match DeadlineSource::says(group, at) {
+            Some(deadline) => format!("{}; {deadline}", text::display(&asking.because, 440)),
+            None => text::display(&asking.because, 500),
+        },
     });
     let siblings = turn.siblings.iter().enumerate().filter(|(other, _)| *other != at);
     let action = Action {

@@ -125,6 +125,26 @@ fn the_longest_timeout_wins_where_every_deadline_approves() {
 }
 
 #[test]
+fn the_request_says_whose_time_and_whose_action_it_has() {
+    let timeout = |after: &str, action: &str| json!({"timeout": {"after": after, "action": action}});
+    let said = |one: Value, two: Value| {
+        let request = request(one, two);
+        request.action.unwrap().gates.into_iter().map(|gate| gate.because).collect::<Vec<_>>()
+    };
+    let listed = "refund is listed";
+    assert_eq!(
+        said(timeout("1h", "Reject"), timeout("2h", "Approve")),
+        [format!("{listed}; its time and its action at the deadline apply"), listed.to_owned()]
+    );
+    assert_eq!(
+        said(timeout("1h", "Approve"), timeout("2h", "Reject")),
+        [format!("{listed}; its time applies"), format!("{listed}; its action at the deadline applies")]
+    );
+    let alone = call(json!([own("one", timeout("1h", "Reject"))]));
+    assert_eq!(alone.asked(GATE).request.action.as_ref().unwrap().gates[0].because, listed);
+}
+
+#[test]
 fn the_most_careful_action_of_a_timeout_wins_in_each_pair() {
     let all = ["Abort", "Reject", "Expire", "Escalate", "Retry", "Skip", "Default", "Approve"];
     let with = |action: &str| {
