@@ -8,7 +8,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use signoff_api::conditions::{self, reason};
 use signoff_api::journal::{StepKind, StepPhase};
+use signoff_api::rules::RULES;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, ApprovalRequest, Workflow, names};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
@@ -105,6 +107,18 @@ impl Harness {
         name
     }
 
+    /// Waits until a run says that it was accepted under other rules.
+    async fn is_held(&self, run: &str) {
+        let held = |workflow: Option<&Workflow>| {
+            let status = workflow.and_then(|workflow| workflow.status.as_ref());
+            let mut all = status.iter().flat_map(|status| &status.conditions);
+            all.any(|condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES)
+        };
+        let api = self.as_operator::<Workflow>();
+        let waits = tokio::time::timeout(PATIENCE, await_condition(api.clone(), run, held)).await;
+        assert!(waits.is_ok(), "{run} is not held: {:#?}", api.get(run).await.unwrap().status);
+    }
+
     /// Waits until a run has ended, or asks at a gate in another Approval than these.
     async fn next(&self, run: &str, seen: &[String]) -> Workflow {
         let moved = |workflow: Option<&Workflow>| {
@@ -154,7 +168,7 @@ fn open(workflow: &Workflow) -> Option<String> {
 }
 
 #[tokio::test]
-async fn runs_of_the_first_shape_come_to_their_end_after_an_upgrade_and_nothing_is_frozen() {
+async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen() {
     let harness = Harness::open().await;
     let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
     let mut names = std::collections::BTreeMap::new();
@@ -185,8 +199,23 @@ async fn runs_of_the_first_shape_come_to_their_end_after_an_upgrade_and_nothing_
     let invalid = json!({"verdict": "Modify", "attempt": 2, "parameters": {"response": "Refund 40"}});
     harness.vote("alice", &names["invalid"], invalid).await.unwrap();
 
-    let options = OperatorOptions { arguments: vec!["--no-lease".to_owned()], ..OperatorOptions::default() };
-    let operator = OperatorProcess::start(&harness.cluster, options).await.unwrap();
+    // They were accepted under other rules: each is held, and nothing of it is counted or ended.
+    let options = || OperatorOptions { arguments: vec!["--no-lease".to_owned()], ..OperatorOptions::default() };
+    let operator = OperatorProcess::start(&harness.cluster, options()).await.unwrap();
+    for (run, name) in &names {
+        harness.is_held(run).await;
+        let old: Approval = harness.as_operator().get(name).await.unwrap();
+        assert!(old.status.is_none_or(|status| status.outcome.is_none()), "{run}");
+    }
+    operator.stop().await.unwrap();
+
+    // Under the rules of this version the same runs come to their end, with the votes that were stored.
+    for run in names.keys() {
+        let written = Patch::Merge(json!({"status": {"rules": RULES}}));
+        let written = harness.as_operator::<Workflow>().patch_status(run, &PatchParams::default(), &written).await;
+        assert_eq!(written.unwrap().status.unwrap().rules, Some(RULES));
+    }
+    let operator = OperatorProcess::start(&harness.cluster, options()).await.unwrap();
     for (run, name) in &names {
         let (workflow, asked) = harness.to_its_end(run).await;
         let status = workflow.status.as_ref().unwrap();

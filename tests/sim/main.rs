@@ -16,6 +16,7 @@ mod guarded;
 mod harness;
 mod histories;
 mod laws;
+mod other_rules;
 mod people;
 mod planted;
 mod pods;

@@ -17,8 +17,8 @@ pub const GUARDED: &str = "Guarded";
 /// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored.
 /// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
-/// Workflow: an approval policy keeps the run from starting anything new. Reasons: [`reason::POLICY_CONFLICT`],
-/// [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`].
+/// Workflow: an approval policy, or other rules of Signoff, keep the run from starting anything new. Reasons:
+/// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`].
 pub const HELD: &str = "Held";
 /// Workflow and Approval: the object is set aside because the evaluation of its text was stopped. Reasons:
 /// [`reason::TOO_COSTLY`], [`reason::NOT_STOPPED`], [`reason::ENDED_OPERATOR`], [`reason::PANICKED`].
@@ -67,6 +67,8 @@ pub mod reason {
     pub const POLICY_CONFLICT: &str = "PolicyConflict";
     /// `Held` is True: the approval policies of the namespace, or its labels, cannot be read.
     pub const POLICY_UNKNOWN: &str = "PolicyUnknown";
+    /// `Held` is True: the run was accepted under other rules than those of this version; see [`crate::rules::RULES`].
+    pub const OLD_RULES: &str = "OldRules";
     /// `Accepted` is False: an approval policy does not allow a host, a Secret or a provider of the spec.
     pub const NOT_ALLOWED: &str = "NotAllowed";
     /// `Accepted` is False: the spec and its inputs have more bytes than the operator allows.

@@ -16,6 +16,7 @@ pub mod names;
 pub mod pattern;
 pub mod pod;
 pub mod policy;
+pub mod rules;
 pub mod sent_method;
 pub mod step;
 pub mod tool;

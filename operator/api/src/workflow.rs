@@ -410,6 +410,9 @@ pub struct WorkflowStatus {
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
+    /// The number of the meaning of Workflows under which the run was accepted. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<i32>,
     /// The gates that approval policies added when the run was accepted. They stay part of the run when the policies
     /// change. Each has `source` (the policy) and `step` (an entry of its `spec.steps`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -7,6 +7,7 @@ use signoff_api::{
     Digest, Moment, Workflow, WorkflowStatus,
     conditions::{self, ConditionUpdate, reason},
     journal::{self, BlobRef},
+    rules::RULES,
     workflow::{ArtifactRef, WorkflowPhase},
 };
 use signoff_expr::text;
@@ -45,6 +46,9 @@ fn reference(text: &str) -> BlobRef {
 #[must_use]
 pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
     let mut status = journaled(workflow, transition);
+    if status.spec_digest.is_none() {
+        status.rules = Some(RULES);
+    }
     status.spec_digest = Some(plan.spec_digest().clone());
     status.started_at = status.started_at.or(Some(now));
     if let Some(End::Succeeded(text)) = &transition.end {

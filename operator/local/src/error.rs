@@ -81,6 +81,18 @@ pub enum Error {
         /// The latest version that is understood here.
         most: i32,
     },
+    /// The run was accepted under other rules.
+    #[error(
+        "session {id} was accepted under rules {rules}, and this program has rules {own}, by which the same Workflow may come to something else: delete the session (`signoff sessions delete {id}`) and run the Workflow again"
+    )]
+    OtherRules {
+        /// The session.
+        id: String,
+        /// The number of the rules under which the run was accepted.
+        rules: i32,
+        /// The number of the rules of this program.
+        own: i32,
+    },
     /// A large value of the run is not there.
     #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow again")]
     ValueGone {

@@ -88,6 +88,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
     Moment, Workflow,
     journal::{self, StepKind, StepRecord},
+    rules::RULES,
 };
 use signoff_engine::{Journal, Plan, Policies, Settings, journal::Segments, plan::spec_digest};
 
@@ -252,6 +253,9 @@ impl Local {
         let version = status.journal_version.unwrap_or(journal::VERSION);
         if version > journal::VERSION {
             return Err(Error::TooNew { id: id(), version, most: journal::VERSION });
+        }
+        if let Some(rules) = status.other_rules() {
+            return Err(Error::OtherRules { id: id(), rules, own: RULES });
         }
         // A file has room for every record: a local run moves none out.
         let mut journal = Journal::of(&status, &Segments::new())

@@ -48,7 +48,8 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
     Ok(ApprovalObservation::Open(Box::new(ObservedApproval { owner, guard_epoch: guarded.epoch, approval })))
 }
 
-/// Returns the state of the run; `None` where a newer operator wrote its journal, to which its Approvals belong too.
+/// Returns the state of the run, or `None` where its Approvals are not this operator's to count or to end: a newer operator wrote its
+/// journal, or it was accepted under other rules.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<OwnerState>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
@@ -74,6 +75,6 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
 }
 
 fn is_ours(workflow: &Workflow) -> bool {
-    let version = workflow.status.as_ref().and_then(|status| status.journal_version);
-    version.is_none_or(|version| version <= journal::VERSION)
+    let Some(status) = &workflow.status else { return true };
+    status.journal_version.is_none_or(|version| version <= journal::VERSION) && status.other_rules().is_none()
 }

@@ -1,18 +1,29 @@
-//! Reports a run that cannot go on: held by policies, of the old shape, or unreadable *(I/O)*.
+//! Reports a run that cannot go on: held by policies or by other rules, of the old shape, or unreadable *(I/O)*.
 //!
-//! **Invariant:** the journal stays unchanged unless the run is cancelled, so that an operator that can read it goes on.
+//! **Invariant:** nothing is added to the journal but results of calls in flight and the end of the run, so that an operator that can
+//! read it goes on.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
-    Moment, Workflow,
+    Moment, Workflow, WorkflowStatus,
     conditions::{self, ConditionUpdate, reason},
+    rules::RULES,
 };
-use signoff_cluster::{events::Report, kinds::Name};
+use signoff_cluster::{
+    events::Report,
+    kinds::{Name, ReconciledKind as _},
+};
 use signoff_expr::text;
 
-use super::{commit::open_records, observe::ObservedRun, plan::Refusal, quarantine, status};
+use super::{
+    commit::open_records,
+    observe::ObservedRun,
+    plan::Refusal,
+    quarantine::{self, Unevaluated},
+    status,
+};
 use crate::{context::Context, error::Error};
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
@@ -34,6 +45,35 @@ pub(super) async fn block_on_policy(
     }
     tracing::warn!(workflow = %seen.name, reason = why.reason, "held: {}", why.message);
     Ok(None)
+}
+
+/// Holds a run that was accepted under other rules than those of this version. Results of calls in flight are recorded; cancel, suspend
+/// and `activeDeadline` work. Votes stay stored: the reconcile of its Approvals counts none and ends none.
+pub(super) async fn block_on_rules(
+    context: &Context,
+    seen: &ObservedRun,
+    accepted: i32,
+) -> Result<Option<Moment>, Error> {
+    let why = old_rules_message(accepted);
+    let held = |condition: &Condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES;
+    let is_news = !seen.status.conditions.iter().any(held);
+    quarantine::remove_marks(context, &seen.name, Some(&seen.uid));
+    let describe = |status: &mut WorkflowStatus| status::held_by_rules(status, &seen.workflow, &why, seen.now);
+    let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
+    if is_news && !stored.is_finished() {
+        let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
+        let told = Report::about(&*stored, "Held", &why, &key, context.clock.now());
+        context.reporter.report(told.warning(true));
+        tracing::warn!(workflow = %seen.name, reason = reason::OLD_RULES, "held: {why}");
+    }
+    Ok(due)
+}
+
+fn old_rules_message(accepted: i32) -> String {
+    let update = if accepted > RULES { "update the operator, or " } else { "" };
+    format!(
+        "the run was accepted under rules {accepted}, and this version of the operator has rules {RULES}, by which the same spec may come to something else: {update}check what it has done, cancel it and start it anew (`kubectl approve cancel NAME`, then `kubectl replace --force -f FILE`); votes on its Approvals are stored and not counted"
+    )
 }
 
 /// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in quarantine

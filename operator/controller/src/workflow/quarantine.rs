@@ -1,12 +1,16 @@
-//! Reconciles a run in quarantine: the evaluation of its text was stopped.
+//! Reconciles a run without evaluating it, above all in quarantine: the evaluation of its text was stopped.
 //!
 //! **Invariant:** nothing here evaluates text of the Workflow. Calls that end are recorded, and cancel, suspend and
 //! `activeDeadline` work; gates are decided by the reconcile of their Approvals.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
-use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
+use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, workflow::Quarantine};
+use signoff_cluster::{
+    events::Report,
+    kinds::{Name, ReconciledKind as _},
+    workqueue::Key,
+};
 use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
@@ -61,7 +65,11 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     context.reporter.report(report.warning(true));
     let quarantine =
         Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: aside.until };
-    advance_without_evaluation(context, seen, Some((quarantine, reason(why), message)), aside.until).await
+    let set_aside = |status: &mut WorkflowStatus| {
+        status.quarantine = Some(quarantine);
+        say(status, &seen.workflow, seen.now, conditions::QUARANTINED, true, reason(why), &message);
+    };
+    reconcile_until(context, seen, set_aside, aside.until).await
 }
 
 /// Reconciles a run that is in quarantine already.
@@ -70,7 +78,7 @@ pub(super) async fn keep_quarantined(
     seen: &ObservedRun,
     until: Moment,
 ) -> Result<Option<Moment>, Error> {
-    advance_without_evaluation(context, seen, None, until).await
+    reconcile_until(context, seen, |_| {}, until).await
 }
 
 /// Removes the marks of a run that is no longer evaluated.
@@ -82,24 +90,40 @@ pub(super) fn remove_marks(context: &Context, name: &Name, uid: Option<&str>) {
     }
 }
 
-async fn advance_without_evaluation(
+async fn reconcile_until(
     context: &Context,
     seen: &ObservedRun,
-    news: Option<(Quarantine, &str, String)>,
+    describe: impl FnOnce(&mut WorkflowStatus),
     until: Moment,
 ) -> Result<Option<Moment>, Error> {
+    let Unevaluated { stored, due } = advance_without_evaluation(context, seen, describe).await?;
+    Ok(if stored.is_finished() { due } else { Some(due.map_or(until, |due| due.min(until))) })
+}
+
+/// The result of a transition that evaluated nothing.
+pub(super) struct Unevaluated {
+    /// The Workflow as it is stored now.
+    pub(super) stored: Arc<Workflow>,
+    /// When to reconcile again without an event.
+    pub(super) due: Option<Moment>,
+}
+
+/// Commits a transition that evaluates nothing. `describe` adds to the status of a run that goes on why nothing is evaluated.
+pub(super) async fn advance_without_evaluation(
+    context: &Context,
+    seen: &ObservedRun,
+    describe: impl FnOnce(&mut WorkflowStatus),
+) -> Result<Unevaluated, Error> {
     let workflow: &Workflow = &seen.workflow;
     let mut transition =
         signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
     let folded = commit::fold_journal(context, seen, &mut transition)?;
     let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
-    if let Some((quarantine, reason, message)) = news {
-        next.quarantine = Some(quarantine);
-        say(&mut next, workflow, seen.now, conditions::QUARANTINED, true, reason, &message);
-    }
     if transition.end.is_some() {
         next.quarantine = None;
         remove_waiting_conditions(&mut next);
+    } else {
+        describe(&mut next);
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
     journal::cache_segments(context, &seen.uid, folded);
@@ -107,7 +131,6 @@ async fn advance_without_evaluation(
     let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
         remove_marks(context, &seen.name, Some(&seen.uid));
-        return Ok(due);
     }
-    Ok(Some(due.map_or(until, |due| due.min(until))))
+    Ok(Unevaluated { stored, due })
 }

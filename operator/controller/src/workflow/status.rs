@@ -105,6 +105,16 @@ pub(super) fn blocked_by_policy(workflow: &Workflow, why: &Refusal, now: Moment)
     status
 }
 
+/// Describes a run that is held because it was accepted under other rules.
+pub(super) fn held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
+    remove_quarantine_condition(status);
+    remove_waiting_conditions(status);
+    // A decision would not move the run.
+    conditions::remove(&mut status.conditions, conditions::WAITING);
+    status.message = Some(text::display(&format!("held: {why}"), 1024));
+    say(status, workflow, now, conditions::HELD, true, reason::OLD_RULES, why);
+}
+
 /// Returns the status of a run of the old shape: unchanged but for one condition.
 pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();

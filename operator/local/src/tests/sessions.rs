@@ -3,6 +3,8 @@
 
 use std::{fs, path::PathBuf};
 
+use signoff_api::rules::RULES;
+
 use super::*;
 use crate::{atomic_file::full_disk, object};
 
@@ -94,6 +96,26 @@ async fn a_session_of_a_later_version_is_left_alone() {
     workflow.status.as_mut().unwrap().journal_version = Some(99);
     object::write(&file, &workflow).unwrap();
     assert!(matches!(local(&folder).resume(&id).await, Err(Error::TooNew { version: 99, .. })));
+}
+
+#[tokio::test]
+async fn a_session_of_other_rules_is_refused_with_the_remedy_and_can_be_deleted() {
+    for rules in [None, Some(RULES + 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+        let file = folder.path().join(&id).join("workflow.yaml");
+        let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
+        let pinned = workflow.status.as_mut().unwrap();
+        assert_eq!(pinned.rules, Some(RULES), "the number is pinned at acceptance");
+        pinned.rules = rules;
+        object::write(&file, &workflow).unwrap();
+        let approval = fs::read(folder.path().join(&id).join(format!("approvals/{gate}.yaml"))).unwrap();
+        let refused = local(&folder).resume(&id).await.err().unwrap();
+        assert!(matches!(refused, Error::OtherRules { own: RULES, .. }), "{refused}");
+        assert!(refused.to_string().contains(&format!("signoff sessions delete {id}")), "{refused}");
+        assert_eq!(fs::read(folder.path().join(&id).join(format!("approvals/{gate}.yaml"))).unwrap(), approval);
+        Sessions::new(folder.path()).delete(&id).unwrap();
+    }
 }
 
 #[tokio::test]

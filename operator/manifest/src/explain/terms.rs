@@ -183,7 +183,11 @@ pub const TERMS: &[Term] = &[
         "ForeignMutation",
         "Whether a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored; the message names it.",
     ),
-    term(CONDITION, "Held", "Whether an approval policy keeps the run from starting anything new."),
+    term(
+        CONDITION,
+        "Held",
+        "Whether an approval policy, or other rules of this version of Signoff, keep the run from starting anything new.",
+    ),
     term(CONDITION, "Waiting", "Whether an Approval of the run is open."),
     term(
         CONDITION,
@@ -299,6 +303,11 @@ pub const TERMS: &[Term] = &[
         REASON,
         "OldShape",
         "The run was accepted by an older version, with its steps within `spec.pattern`. It does nothing any more, and does not end by itself: cancel or delete it, write the Workflow with its steps in `spec.steps` and apply it again.",
+    ),
+    term(
+        REASON,
+        "OldRules",
+        "The run was accepted under another meaning of Workflows than that of this version: `status.rules` has the number (absent: 1). Nothing starts, and votes on its Approvals are stored and not counted. Cancel it (`kubectl approve cancel NAME`), check what it has done, and start it anew (`kubectl replace --force -f FILE`). Suspend and delete work too.",
     ),
     term(
         REASON,

@@ -1,0 +1,43 @@
+//! The number of the meaning of Workflows, which is pinned when a run is accepted.
+
+use crate::WorkflowStatus;
+
+/// The number of what Workflows mean in this version: what steps, gates, verdicts and conditions come to, and which records
+/// follow from which.
+///
+/// It grows by one where the same spec with the same answers and votes would come to other records or effects than before, so
+/// that a run is never continued under a meaning that nobody decided about. It stays where only new fields, errors of the plan
+/// (judged before acceptance), texts or speed change.
+///
+/// * 1: up to the first rules for tools. A status without the number was written then.
+/// * 2: an error, a gap or a repetition lets no effect through.
+pub const RULES: i32 = 2;
+
+impl WorkflowStatus {
+    /// Returns the number of the rules under which the run was accepted if this version has others, or `None`.
+    #[must_use]
+    pub fn other_rules(&self) -> Option<i32> {
+        self.spec_digest.as_ref()?;
+        Some(self.rules.unwrap_or(1)).filter(|rules| *rules != RULES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Digest;
+
+    #[test]
+    fn an_accepted_run_without_the_number_has_the_first_rules() {
+        let accepted =
+            |rules| WorkflowStatus { spec_digest: Some(Digest::of_bytes(b"")), rules, ..WorkflowStatus::default() };
+        assert_eq!(accepted(None).other_rules(), Some(1));
+        assert_eq!(accepted(Some(RULES + 1)).other_rules(), Some(RULES + 1));
+        assert_eq!(accepted(Some(RULES)).other_rules(), None);
+    }
+
+    #[test]
+    fn a_run_that_was_not_accepted_yet_has_no_other_rules() {
+        assert_eq!(WorkflowStatus::default().other_rules(), None);
+    }
+}
