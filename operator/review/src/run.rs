@@ -4,6 +4,7 @@
 
 mod gate;
 mod planned;
+mod repetition;
 mod state;
 mod tree;
 pub mod turn;
@@ -11,6 +12,7 @@ pub mod turn;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use signoff_api::{Workflow, WorkflowStatus, conditions, names};
 
+pub use repetition::Repetition;
 pub use state::{State, Tone};
 pub use tree::{Node, base, tree};
 

@@ -7,7 +7,7 @@ mod run;
 mod value;
 
 pub use decision::{DecisionArgs, Payload};
-pub use run::{FinalRuns, RunVerb, Runs, StatusArgs};
+pub use run::{FinalRuns, Reruns, RunVerb, Runs, StatusArgs};
 pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, Wait, default_wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -149,7 +149,7 @@ pub enum Command {
     /// Delete runs with their Approvals, decisions and values
     Delete(FinalRuns),
     /// Create runs again under new names, with the spec of the named ones
-    Rerun(Runs),
+    Rerun(Reruns),
     /// Show the versions of this plugin and of the operator in the cluster
     Version,
     /// Print the completion program for kubectl, or the completion script of a shell

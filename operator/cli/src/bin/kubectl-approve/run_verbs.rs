@@ -8,9 +8,9 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
-use signoff_review::voter::Me;
+use signoff_review::{run::Repetition, voter::Me};
 
-use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, terminal};
+use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, status::fetch, terminal};
 
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";
@@ -109,7 +109,8 @@ async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &
             let run = api.get(name).await.map_err(explain)?;
             return delete(session, api, name, &run).await;
         }
-        RunVerb::Rerun => {
+        RunVerb::Rerun { despite_unknown } => {
+            check_repetition(session, name, despite_unknown).await?;
             let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
             let copy = copy(&old, &me)?;
             let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
@@ -134,14 +135,33 @@ async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &
     Ok(format!("{resource} {done}"))
 }
 
+/// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it. Warns about calls that
+/// succeeded and must not be repeated.
+async fn check_repetition(session: &Session, name: &str, despite_unknown: bool) -> Result<(), Failure> {
+    let mut run = fetch::workflow(session, name).await?;
+    fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
+    let repetition = Repetition::of(&run);
+    if let Some(why) = repetition.refusal().filter(|_| !despite_unknown) {
+        return Err(Failure::Refused(format!(
+            "{}: {why}; to run every step again all the same, use --despite-unknown",
+            resource(name)
+        )));
+    }
+    if let Some(warning) = repetition.warning() {
+        terminal::note(&format!("Warning: {warning}"));
+    }
+    Ok(())
+}
+
 /// Returns why a verb has no effect on a run. Completes the sentence "`<name>` …".
 fn refusal(run: &DynamicObject, verb: RunVerb) -> Option<String> {
     let phase: WorkflowPhase = serde_json::from_value(run.data["status"]["phase"].clone()).unwrap_or_default();
     if phase.is_end() {
-        return Some(format!("has ended ({}): rerun creates it again", phase.name()));
+        return Some(format!("has ended ({}): status says how to go on", phase.name()));
     }
     let is_cancelled = run.data["spec"]["cancel"] == true;
-    (is_cancelled && verb != RunVerb::Cancel).then(|| "is being cancelled: rerun creates it again".to_owned())
+    (is_cancelled && verb != RunVerb::Cancel)
+        .then(|| "is being cancelled: when it has ended, status says how to go on".to_owned())
 }
 
 /// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata only
@@ -231,7 +251,7 @@ mod tests {
     fn a_run_that_has_ended_is_neither_suspended_nor_cancelled() {
         let run = |spec: Value, phase: &str| object(&json!({"name": "r"}), &spec, &json!({"phase": phase}));
         let ended = refusal(&run(json!({}), "Failed"), RunVerb::Suspend);
-        assert_eq!(ended.as_deref(), Some("has ended (Failed): rerun creates it again"));
+        assert_eq!(ended.as_deref(), Some("has ended (Failed): status says how to go on"));
         assert_eq!(refusal(&run(json!({}), "Waiting"), RunVerb::Cancel), None);
         let cancelled = run(json!({"cancel": true}), "Waiting");
         assert_eq!(refusal(&cancelled, RunVerb::Cancel), None);

@@ -2,7 +2,7 @@
 //!
 //! It must not change anything, and asks the API server again only for parts of a journal that it has not read.
 
-mod fetch;
+pub mod fetch;
 mod next;
 mod watch;
 

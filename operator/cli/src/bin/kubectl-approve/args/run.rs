@@ -18,7 +18,18 @@ pub struct StatusArgs {
     pub all: bool,
 }
 
-/// `suspend`, `resume` and `rerun`.
+/// `rerun`.
+#[derive(Args, Debug)]
+pub struct Reruns {
+    /// The Workflows
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    pub names: Vec<String>,
+    /// Run every step again although the outcome of a call is unknown: what it has done was checked by hand
+    #[arg(long)]
+    pub despite_unknown: bool,
+}
+
+/// `suspend` and `resume`.
 #[derive(Args, Debug)]
 pub struct Runs {
     /// The Workflows
@@ -49,7 +60,10 @@ pub enum RunVerb {
     /// The run is removed.
     Delete,
     /// The run is created again.
-    Rerun,
+    Rerun {
+        /// Whether it is, although the outcome of a call is unknown.
+        despite_unknown: bool,
+    },
 }
 
 impl RunVerb {
@@ -65,7 +79,9 @@ impl Command {
         Some(match self {
             Self::Suspend(runs) => (RunVerb::Suspend, &runs.names, true),
             Self::Resume(runs) => (RunVerb::Resume, &runs.names, true),
-            Self::Rerun(runs) => (RunVerb::Rerun, &runs.names, true),
+            Self::Rerun(runs) => {
+                (RunVerb::Rerun { despite_unknown: runs.despite_unknown }, &runs.names, true)
+            }
             Self::Cancel(runs) => (RunVerb::Cancel, &runs.names, runs.yes),
             Self::Delete(runs) => (RunVerb::Delete, &runs.names, runs.yes),
             _ => return None,

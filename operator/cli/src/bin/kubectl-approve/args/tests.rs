@@ -51,6 +51,10 @@ fn runs_are_named_as_kubectl_prints_them_and_only_final_verbs_ask() {
     let command = parse("cancel a workflow.signoff.dev/b").unwrap().command.unwrap();
     assert_eq!(command.run_verb(), Some((RunVerb::Cancel, &["a".to_owned(), "b".to_owned()][..], false)));
     assert!(parse("suspend a -y").is_err() && parse("rerun").is_err());
+    for (line, despite_unknown) in [("rerun a", false), ("rerun a --despite-unknown", true)] {
+        let command = parse(line).unwrap().command.unwrap();
+        assert_eq!(command.run_verb(), Some((RunVerb::Rerun { despite_unknown }, &["a".to_owned()][..], true)));
+    }
     assert!(parse("status a --watch --all -n x").unwrap().command.unwrap().decisions().is_empty());
 }
 

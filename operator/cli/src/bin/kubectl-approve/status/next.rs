@@ -5,6 +5,8 @@
 use kube::ResourceExt;
 use signoff_api::{conditions, journal::StepPhase, workflow::WorkflowPhase};
 
+use signoff_review::run::Repetition;
+
 use super::fetch::RunState;
 use crate::suggest::CallFlags;
 
@@ -33,7 +35,20 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
         phase if phase.is_end() && conditions::fails(&status.conditions, conditions::ACCEPTED) => {
             commands.push(format!("# with a corrected file\n  {}", command(&["replace", "--force", "-f", "FILE"])));
         }
-        phase if phase.is_end() => commands.push(command(&["approve", "rerun", &name])),
+        phase if phase.is_end() => {
+            let repetition = Repetition::of(workflow);
+            match repetition.refusal() {
+                // A repetition would run every step again.
+                Some(why) => {
+                    let records = command(&["get", "workflow", &name, "-o", "yaml"]);
+                    commands.push(format!("# {why}\n  {records}"));
+                }
+                None => {
+                    let warning = repetition.warning().map(|warning| format!("# {warning}\n  ")).unwrap_or_default();
+                    commands.push(format!("{warning}{}", command(&["approve", "rerun", &name])));
+                }
+            }
+        }
         phase => {
             commands.extend(open.iter().take(MOST).map(|gate| command(&["approve", "show", gate])));
             if open.len() > MOST {
@@ -80,6 +95,27 @@ mod tests {
         let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
         assert_eq!(next(&waits, &CallFlags::from(&connection)), expected);
+    }
+
+    #[test]
+    fn a_run_with_an_unknown_outcome_is_not_to_be_repeated() {
+        let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}}]);
+        let spec = json!({"requestedBy": "dana@example.com", "steps": steps});
+        let of = |phase: &str| {
+            let record = json!({"path": "pay", "attempt": 1, "kind": "http", "phase": phase, "seq": 1, "at": "2026-11-22T09:30:00Z"});
+            next(&state(&spec, &json!({"phase": "Failed", "steps": [record]})), &CallFlags::default())
+        };
+        let unknown = of("Unknown");
+        assert_eq!(
+            unknown,
+            "\nNext:\n  # the outcome of pay is unknown: check by hand what it has done\n  kubectl get workflow refund-4711 -o yaml -n finance\n"
+        );
+        let done = of("Succeeded");
+        assert_eq!(
+            done,
+            "\nNext:\n  # every step runs again, also pay, which succeeded and must not be repeated\n  kubectl approve rerun refund-4711 -n finance\n"
+        );
+        assert_eq!(of("Failed"), "\nNext:\n  kubectl approve rerun refund-4711 -n finance\n");
     }
 
     #[test]

@@ -1,0 +1,204 @@
+//! The calls that a repetition of a whole run would make again: those whose outcome is unknown, and those that succeeded and must not be
+//! repeated.
+//!
+//! It must not decide whether a run is repeated.
+
+use signoff_api::{
+    Workflow,
+    journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
+    step::Step,
+    tool::{Effects, Tool},
+};
+
+use super::tree::base;
+use crate::text::one_line;
+
+/// The most calls that a sentence names.
+const MOST: usize = 5;
+
+/// The calls that a repetition of a run would make again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repetition {
+    /// The calls that may have had an effect: nobody knows.
+    unknown: Vec<String>,
+    /// The calls that succeeded and must not be repeated.
+    done: Vec<String>,
+    /// The number of records that could not be read.
+    unread: i64,
+}
+
+impl Repetition {
+    /// Returns the calls of a run. Records of segments that could not be read are still in `status.segments`.
+    #[must_use]
+    pub fn of(workflow: &Workflow) -> Self {
+        let mut found = Self::default();
+        let Some(status) = &workflow.status else { return found };
+        found.unread = status.segments.iter().map(|segment| i64::from(segment.records)).sum();
+        for record in &status.steps {
+            let name = || match record.attempt {
+                ..=1 => one_line(&record.path, 253),
+                attempt => format!("{} (attempt {attempt})", one_line(&record.path, 253)),
+            };
+            if is_unknown(record) {
+                found.unknown.push(name());
+            } else if record.phase == StepPhase::Succeeded && must_not_be_repeated(workflow, record) {
+                found.done.push(name());
+            }
+        }
+        found
+    }
+
+    /// Returns why the run must not be repeated before people have checked it, or `None`. A sentence without its full stop.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        match (self.unknown.as_slice(), self.unread) {
+            ([], 0) => None,
+            ([], unread) => Some(format!(
+                "{unread} records of the run cannot be read, so it is not known which of its calls had an effect: check by hand what it has done"
+            )),
+            (unknown, _) => Some(format!(
+                "the outcome of {} is unknown: check by hand what it has done",
+                names(unknown)
+            )),
+        }
+    }
+
+    /// Returns which calls would be made again although they succeeded and must not be repeated, or `None`. A sentence without its full
+    /// stop.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let is_any = !self.done.is_empty();
+        is_any.then(|| {
+            format!("every step runs again, also {}, which succeeded and must not be repeated", names(&self.done))
+        })
+    }
+}
+
+fn names(all: &[String]) -> String {
+    let shown = all.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if all.len() > MOST { format!("{shown} and {} more", all.len() - MOST) } else { shown }
+}
+
+/// Whether a call may have had an effect although it has no result.
+fn is_unknown(record: &StepRecord) -> bool {
+    let perhaps_done = record.facts.get(FACT_UNKNOWN).is_some_and(|value| value == "true");
+    record.phase == StepPhase::Unknown || (record.phase.is_end() && perhaps_done)
+}
+
+/// Whether the kind and the method of a step, or the effects of its tool, say that its call must not be made twice.
+fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
+    let path = base(&record.path);
+    let (call, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let is_call = call.contains("/.call-");
+    let spec = &workflow.spec;
+    spec.steps.iter().filter(|step| step.name == name).any(|step| {
+        let of_step = |tool: &&Tool| is_call && tool.step == step.name;
+        changes(step, record.kind)
+            || spec.tools.iter().filter(of_step).any(|tool| is_made(record.kind) && tool.effects() == Effects::Irreversible)
+    })
+}
+
+/// Whether records of this kind are calls.
+fn is_made(kind: StepKind) -> bool {
+    matches!(kind, StepKind::Http | StepKind::Pod | StepKind::Agent)
+}
+
+fn changes(step: &Step, kind: StepKind) -> bool {
+    match (kind, &step.http, &step.pod) {
+        (StepKind::Http, Some(http), _) => !(http.is_idempotent() && http.method.unwrap_or_default().is_idempotent()),
+        (StepKind::Pod, _, Some(pod)) => !pod.is_idempotent(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn record(path: &str, kind: &str, phase: &str, facts: &Value) -> Value {
+        json!({"path": path, "attempt": 1, "kind": kind, "phase": phase, "seq": 1, "at": "2026-11-22T10:00:00Z", "facts": facts})
+    }
+
+    fn of(records: Value, segments: &Value) -> Repetition {
+        let workflow = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {
+                "requestedBy": "dana",
+                "tools": [
+                    {"name": "find", "step": "find", "description": "Finds.", "effects": "read"},
+                    {"name": "guess", "step": "guess", "description": "Guesses."},
+                ],
+                "steps": [
+                    {"name": "pay", "http": {"method": "POST", "url": "http://x/"}},
+                    {"name": "again", "http": {"method": "POST", "url": "http://x/", "idempotent": true}},
+                    {"name": "look", "http": {"url": "http://x/"}},
+                    {"name": "build", "pod": {"image": "a"}},
+                    {"name": "clean", "pod": {"image": "a", "idempotent": true}},
+                    {"name": "find", "http": {"url": "http://x/"}},
+                    {"name": "guess", "http": {"url": "http://x/"}},
+                    {"name": "text", "set": {"value": "x"}},
+                ],
+            },
+            "status": {"steps": records, "segments": segments},
+        });
+        Repetition::of(&serde_json::from_value(workflow).unwrap())
+    }
+
+    fn succeeded(path: &str, kind: &str) -> Repetition {
+        of(json!([record(path, kind, "Succeeded", &json!({}))]), &json!([]))
+    }
+
+    #[test]
+    fn a_call_whose_outcome_is_unknown_forbids_the_repetition_and_is_named() {
+        for record in [
+            record("pay", "http", "Unknown", &json!({})),
+            record("pay", "http", "Failed", &json!({"outcomeUnknown": "true"})),
+        ] {
+            let found = of(json!([record]), &json!([]));
+            assert_eq!(
+                found.refusal().unwrap(),
+                "the outcome of pay is unknown: check by hand what it has done"
+            );
+        }
+        let known = of(json!([record("pay", "http", "Failed", &json!({}))]), &json!([]));
+        assert_eq!((known.refusal(), known.warning()), (None, None));
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_forbid_the_repetition() {
+        let segment = json!([{"digest": format!("sha256:{}", "0".repeat(64)), "size": 9, "records": 7, "through": 9}]);
+        assert!(of(json!([]), &segment).refusal().unwrap().starts_with("7 records of the run cannot be read"));
+    }
+
+    #[test]
+    fn calls_that_succeeded_are_warned_about_by_kind_method_and_effects() {
+        let call = "handle/.turn-1/.call-1";
+        for (path, kind) in [
+            ("pay", "http"),
+            ("again", "http"),
+            ("build", "pod"),
+            ("pay#2", "http"),
+            (&*format!("{call}/pay"), "http"),
+            (&*format!("{call}/guess"), "http"),
+        ] {
+            let found = succeeded(path, kind);
+            assert_eq!(found.refusal(), None, "{path}");
+            assert!(found.warning().unwrap().contains(&format!("also {path}, which succeeded")), "{path}");
+        }
+        for (path, kind) in
+            [("look", "http"), ("clean", "pod"), ("text", "set"), (&*format!("{call}/find"), "http"), ("pay", "hitl")]
+        {
+            assert_eq!(succeeded(path, kind).warning(), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_names_few_calls_and_counts_the_others() {
+        let records: Vec<_> = (1..=7).map(|at| record(&format!("b{at}/pay"), "http", "Unknown", &json!({}))).collect();
+        let why = of(Value::Array(records), &json!([])).refusal().unwrap();
+        assert!(why.contains("b5/pay and 2 more is unknown"), "{why}");
+    }
+}
