@@ -1,8 +1,10 @@
 //! Runs that were accepted under other rules than those of this version: held, and nothing of them is counted or begun.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use signoff_api::rules::RULES;
-use signoff_tests::sim::Garbage;
+use signoff_tests::sim::{Answer, Garbage};
 
 use crate::{
     ending::list,
@@ -12,7 +14,10 @@ use crate::{
 };
 
 fn payment() -> Value {
-    chain(json!([gate("review", json!({"timeout": {"after": "1h", "action": "Approve"}})), post("pay", "42 EUR", "fail")]))
+    chain(json!([
+        gate("review", json!({"timeout": {"after": "1h", "action": "Approve"}})),
+        post("pay", "42 EUR", "fail")
+    ]))
 }
 
 /// Stores the number of the rules under which the run was accepted.
@@ -118,4 +123,21 @@ async fn a_run_of_other_rules_can_be_suspended_cancelled_and_deleted() {
         assert_eq!(harness.world.effects().len(), 0, "{end}: {}", harness.server.story());
         life.crash().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_flight_of_a_run_of_other_rules_is_recorded_and_nothing_follows() {
+    let harness = Harness::new();
+    harness.world.answers(format!("{RUN}/pay"), Answer::value("paid").after(Duration::from_secs(20)));
+    harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail"), post("tell", "paid", "fail")])));
+    let life = harness.begin(OPERATOR);
+    harness.pass(10).await;
+    set_rules(&harness, None);
+    harness.pass(3600).await;
+    let run = harness.workflow(RUN);
+    assert!(is_held(&harness), "{run:#}\n{}", harness.server.story());
+    let records: Vec<_> = list(&run["status"]["steps"]).map(|record| (&record["path"], &record["phase"])).collect();
+    assert_eq!(records, [(&json!("pay"), &json!("Succeeded"))], "{run:#}");
+    assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
+    life.crash().await;
 }
