@@ -27,7 +27,10 @@ fn histories() -> Vec<(String, Workflow)> {
     assert!(found.len() >= 30, "{} histories: where are they?", found.len());
     for (name, workflow) in &found {
         let other = workflow.status.as_ref().unwrap().other_rules();
-        assert_eq!(other, None, "{name}: recorded under other rules; CONTRIBUTING.md, \"A change of what Workflows mean\"");
+        assert_eq!(
+            other, None,
+            "{name}: recorded under other rules; CONTRIBUTING.md, \"A change of what Workflows mean\""
+        );
     }
     found
 }

@@ -56,10 +56,9 @@ impl Repetition {
             ([], unread) => Some(format!(
                 "{unread} records of the run cannot be read, so it is not known which of its calls had an effect: check by hand what it has done"
             )),
-            (unknown, _) => Some(format!(
-                "the outcome of {} is unknown: check by hand what it has done",
-                names(unknown)
-            )),
+            (unknown, _) => {
+                Some(format!("the outcome of {} is unknown: check by hand what it has done", names(unknown)))
+            }
         }
     }
 
@@ -94,7 +93,11 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
     spec.steps.iter().filter(|step| step.name == name).any(|step| {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;
         changes(step, record.kind)
-            || spec.tools.iter().filter(of_step).any(|tool| is_made(record.kind) && tool.effects() == Effects::Irreversible)
+            || spec
+                .tools
+                .iter()
+                .filter(of_step)
+                .any(|tool| is_made(record.kind) && tool.effects() == Effects::Irreversible)
     })
 }
 
@@ -158,10 +161,7 @@ mod tests {
             record("pay", "http", "Failed", &json!({"outcomeUnknown": "true"})),
         ] {
             let found = of(json!([record]), &json!([]));
-            assert_eq!(
-                found.refusal().unwrap(),
-                "the outcome of pay is unknown: check by hand what it has done"
-            );
+            assert_eq!(found.refusal().unwrap(), "the outcome of pay is unknown: check by hand what it has done");
         }
         let known = of(json!([record("pay", "http", "Failed", &json!({}))]), &json!([]));
         assert_eq!((known.refusal(), known.warning()), (None, None));

@@ -74,7 +74,8 @@ fn an_answer_that_was_requested_again_does_not_fail_because_a_replay_was_stopped
 
 #[test]
 fn an_answer_that_people_are_asked_about_does_not_fail_because_a_replay_was_stopped() {
-    let mut run = run(json!([{"name": "output", "type": "outputValidation", "steps": ["rate"], "hitl": gate(json!({}))}]));
+    let mut run =
+        run(json!([{"name": "output", "type": "outputValidation", "steps": ["rate"], "hitl": gate(json!({}))}]));
     run.reply("rate", 1, r#"{"stars": 3}"#);
     assert_eq!(run.open(), ["rate/.output"]);
     changes_nothing(&mut run);
@@ -102,7 +103,8 @@ fn an_answer_that_was_just_given_again_can_cost_too_much() {
 fn an_answer_that_was_recorded_in_quarantine_can_cost_too_much() {
     let mut run = run(json!([]));
     let spec = workflow(spec(json!([]))).spec;
-    let recorded = crate::advance_quarantined(&spec, run.journal.clone(), vec![answered("rate", r#"{"stars": 3}"#)], start());
+    let recorded =
+        crate::advance_quarantined(&spec, run.journal.clone(), vec![answered("rate", r#"{"stars": 3}"#)], start());
     run.journal = Journal::new(recorded.journal.seq(), recorded.journal.records().iter().cloned().collect());
     run.take(vec![stopped()]);
     costs_too_much(&mut run);

@@ -144,7 +144,8 @@ impl DeadlineSource {
 
     /// Returns what the request has from the gate at this place, as the end of a sentence, where the gates differ.
     pub(super) fn says(group: &[Asking<'_>], at: usize) -> Option<&'static str> {
-        let mut deadlines = group.iter().filter_map(|asking| asking.gate.gate.gate()).map(|gate| (gate.after, action(gate)));
+        let mut deadlines =
+            group.iter().filter_map(|asking| asking.gate.gate.gate()).map(|gate| (gate.after, action(gate)));
         let first = deadlines.next()?;
         let source = Self::of(group).filter(|_| deadlines.any(|other| other != first))?;
         match (source.time == at, source.action == at) {
