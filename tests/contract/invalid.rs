@@ -51,6 +51,8 @@ const NO_COMPLAINTS: [&str; 35] = [
     "const ANSWER",
     "{{ task }}",
     "the final response",
+    // What a vote is told.
+    "the response does not fit the schema of the step",
     // What only policies bring about.
     "policies add {} gates",
     "{source} adds a gate named {}",

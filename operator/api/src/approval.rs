@@ -179,7 +179,7 @@ pub struct ApprovalRequest {
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub after_reject: Vec<String>,
     /// The JSON Schema of the `parameters` of a decision, by verdict. Default: Modify takes `{response: ...}`, other verdicts
-    /// take none.
+    /// take none. Under Respond: the schema of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
     /// Whether every decision needs a reason.

@@ -15,7 +15,7 @@ use jsonschema::PatternOptions;
 use serde_json::Value;
 use signoff_api::JsonObject;
 use signoff_expr::{
-    budget,
+    budget, json,
     number::{Inexact, first_inexact},
     pattern, re2, text,
 };
@@ -159,6 +159,18 @@ impl Schema {
             // The message quotes the value, which may be large; the caller cuts it.
             (error.instance_path().to_string(), error.to_string())
         })
+    }
+
+    /// Checks that a text holds JSON that fits: any that does, or the first there is.
+    ///
+    /// # Errors
+    /// The problem. It may quote the text: the caller cuts it.
+    pub(crate) fn check_text(&self, text: &str) -> Result<(), String> {
+        if json::extract_where(text, |value| self.is_valid(value).unwrap_or(false)).is_some() {
+            return Ok(());
+        }
+        let Some(value) = json::extract(text) else { return Err("there is no JSON in it".to_owned()) };
+        Err(self.check(&value).err().map(|(_, problem)| problem).unwrap_or_default())
     }
 
     /// Pays for judging `value` once. All values that one compiled schema judges share one allowance.

@@ -40,7 +40,7 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
     }
     match decision.verdict {
         Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
-        Verdict::Respond => payload.answers = Some(answers(request.form.as_ref(), decision)?),
+        Verdict::Respond => payload.answers = Some(response(request, answers(request.form.as_ref(), decision)?)?),
         Verdict::Defer => payload.guidance = decision.guidance.as_deref().map(text::clean),
         Verdict::Approve | Verdict::Reject | Verdict::Escalate | Verdict::Abort | Verdict::Skip => {}
     }
@@ -81,6 +81,20 @@ fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, S
     let mut read = given.clone();
     read.0.insert(ARGUMENTS.to_owned(), Value::Object(arguments.value().clone()));
     Ok(read)
+}
+
+/// Returns the answers, if their text fits the schema of the response.
+fn response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Result<BTreeMap<String, Answer>, String> {
+    let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
+    let Some(schema) = schemas.and_then(|schemas| schemas.get(Verdict::Respond.name())) else { return Ok(answers) };
+    let text = as_text(request.form.as_ref(), &answers);
+    match Schema::of_value(schema)?.check_text(&text) {
+        Ok(()) => Ok(answers),
+        Err(why) => {
+            let why = text::display(&why, 300);
+            Err(format!("the response does not fit the schema of the step ({why}): give {}", shape(schema)))
+        }
+    }
 }
 
 /// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.

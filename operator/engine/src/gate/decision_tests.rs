@@ -98,3 +98,27 @@ fn a_default_answers_like_a_person() {
     assert!(default_answers(Some(&form), Some("y")).is_err());
     assert!(default_answers(Some(&form), None).is_err());
 }
+
+/// A request of a gate that takes a text, with a schema of the response.
+fn request_with(parameters: Value) -> ApprovalRequest {
+    serde_json::from_value(json!({
+        "workflow": {"name": "w", "uid": "u"}, "gate": {"name": "g", "type": "outputValidation", "path": "p/.output", "visit": 1},
+        "specDigest": signoff_api::Digest::of_bytes(b""), "guardEpoch": "e", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
+        "allowedVerdicts": ["Approve", "Respond"], "quorums": [], "requestedBy": "dana", "timeout": {},
+        "form": {"questions": [{"id": "answer"}]}, "parameters": parameters, "digest": signoff_api::Digest::of_bytes(b""),
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_response_fits_the_schema_that_the_request_has_for_it() {
+    let request = request_with(json!({"Respond": {"type": "object", "required": ["n"]}}));
+    let of = |text: &str| payload(&request, &respond(json!({"response": text}))).map(drop);
+    assert_eq!(of(r#"{"n": 3}"#), Ok(()));
+    for (text, why) in [("three", "there is no JSON in it"), ("{}", "required")] {
+        let refused = of(text).unwrap_err();
+        assert!(refused.contains("does not fit the schema of the step") && refused.contains(why), "{refused}");
+    }
+    let free = request_with(Value::Null);
+    assert_eq!(payload(&free, &respond(json!({"response": "three"}))).map(drop), Ok(()));
+}

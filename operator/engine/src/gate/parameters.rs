@@ -7,9 +7,12 @@ use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::ARGU
 
 use crate::tools::arguments::Arguments;
 
-/// The JSON Schema of what a verdict takes along: the request's own, and `{response: ...}` where Modify has none. None
-/// where the verdict takes nothing.
+/// The JSON Schema of the `parameters` of a verdict: the request's own, and `{response: ...}` where Modify has none. None
+/// where the verdict takes none.
 pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
+    if !matches!(verdict, Verdict::Modify | Verdict::Retry) {
+        return None;
+    }
     let own = request.parameters.as_ref().and_then(|schemas| schemas.0.get(verdict.name())).cloned();
     let response = || json!({"type": "object", "required": ["response"], "properties": {"response": {}}});
     own.or_else(|| (verdict == Verdict::Modify).then(response))

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, Verdict,
+    Digest, JsonObject, Verdict,
     journal::{StepError, StepKind, StepPhase, StepRecord},
 };
-use signoff_expr::{endless, json as extract, text};
+use signoff_expr::{endless, text};
 
 use super::{
     DecidedGate, EarlyEnd, agent::Turn, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end,
@@ -198,10 +198,20 @@ async fn validate_answer<'a>(
     }
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
-            ask_about_answer(run, step_scope, gate, path, answer.text, found).await
+            let asked = Asked { schema: schema.filter(|_| gate.is_tool()), answer: answer.text, problem: found };
+            ask_about_answer(run, step_scope, gate, path, asked).await
         }
         _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
     }
+}
+
+/// An answer that people are asked about.
+struct Asked<'a> {
+    answer: String,
+    /// Why it is not as it should be.
+    problem: Option<String>,
+    /// The schema of the text by which Respond replaces the answer.
+    schema: Option<&'a JsonObject>,
 }
 
 /// Asks people about an answer.
@@ -210,8 +220,7 @@ async fn ask_about_answer<'a>(
     step_scope: &StepScope<'a>,
     gate: &'a PlannedStep,
     path: &str,
-    answer: String,
-    problem: Option<String>,
+    Asked { answer, problem, schema }: Asked<'_>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
@@ -219,7 +228,7 @@ async fn ask_about_answer<'a>(
         scope.set("problem", json!(why));
         Ok(())
     });
-    let shown = ReviewSubject::of(path, &answer);
+    let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) };
     let base = format!("{path}/.output");
     let again = gate.is_tool().then_some(&ASKS_AGAIN[..]);
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, again).await?;
@@ -235,7 +244,10 @@ async fn ask_about_answer<'a>(
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
         // The agent reads nothing but the result of its call.
         Verdict::Respond if gate.is_tool() => {
-            Ok(AnswerResult::Accepted(decided.full_outcome(run).await?.response.unwrap_or_default()))
+            let response = decided.full_outcome(run).await?.response.unwrap_or_default();
+            // A vote was checked when it was counted, unless its request lacks the schema or a timeout gave the response.
+            let problem = schema.and_then(|schema| fits(schema, &response).err());
+            Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(&why)))
         }
         _ => Ok(AnswerResult::Accepted(answer)),
     }
@@ -280,16 +292,9 @@ impl Answer {
 }
 
 /// Whether a text holds JSON that fits a schema.
-fn fits(schema: &signoff_api::JsonObject, text: &str) -> Result<(), String> {
+fn fits(schema: &JsonObject, text: &str) -> Result<(), String> {
     endless::meet("output", text);
-    let judge = Schema::compile(schema)?;
-    let found = extract::extract_where(text, |value| judge.is_valid(value).unwrap_or(false));
-    if found.is_some() {
-        return Ok(());
-    }
-    let Some(value) = extract::extract(text) else { return Err("there is no JSON in it".to_owned()) };
-    let why = judge.check(&value).err().map(|(_, problem)| problem).unwrap_or_default();
-    Err(text::display(&why, QUOTED))
+    Schema::compile(schema)?.check_text(text).map_err(|why| text::display(&why, QUOTED))
 }
 
 /// Returns the prompt that requests an invalid answer again. The problem may quote the agent's own words: it is shown as data.

@@ -2,6 +2,7 @@
 //!
 //! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
 
+use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, JsonObject, Moment, Verdict,
     approval::{self, ActionKind, GateRef, Review, WorkflowRef},
@@ -38,6 +39,8 @@ pub(crate) struct ReviewSubject {
     pub(crate) beside: Option<String>,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
+    /// The schema of the text by which Respond replaces it.
+    pub(crate) respond: Option<JsonObject>,
     /// The call or question of an agent that is asked about.
     pub(crate) call: Option<Box<CallReview>>,
 }
@@ -61,7 +64,7 @@ pub(crate) struct CallReview {
 impl ReviewSubject {
     pub(crate) fn of(path: &str, text: &str) -> Self {
         let (path, text) = (path.to_owned(), text.to_owned());
-        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None, call: None }
+        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None, respond: None, call: None }
     }
 
     /// Something with fields, bound by its digest. `head`: what stands above the fields.
@@ -173,7 +176,7 @@ pub(crate) fn ask<'a>(
         context_ref,
         parameters: match &call {
             Some(call) => call.parameters.clone(),
-            None => gate.subject.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
+            None => parameters(gate, reviewed.as_ref()),
         },
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
         action: call.as_ref().map(|call| call.action.clone()),
@@ -200,6 +203,25 @@ pub(crate) fn ask<'a>(
     let of_record = call.into_iter().flat_map(|call| call.facts);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
+}
+
+/// The most bytes of the schema of a response in a request. A response to a longer one is checked when it is used.
+const MOST_RESPOND_SCHEMA: usize = 16 * 1024;
+
+/// Returns the schema of what a verdict takes along, by verdict.
+fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<JsonObject> {
+    let own = gate.subject.parameters(reviewed.map_or(0, |reviewed| reviewed.parts));
+    let respond = reviewed.and_then(|reviewed| reviewed.respond.clone()).map(|schema| Value::Object(schema.0));
+    let respond = respond
+        .filter(|schema| gate.allowed.contains(&Verdict::Respond) && schema.to_string().len() <= MOST_RESPOND_SCHEMA);
+    match respond {
+        Some(schema) => {
+            let mut schemas = own.unwrap_or_default();
+            schemas.0.insert(Verdict::Respond.name().to_owned(), schema);
+            Some(schemas)
+        }
+        None => own,
+    }
 }
 
 /// Renders templates, and joins what they say, each text once.

@@ -141,3 +141,41 @@ fn what_people_change_of_a_failed_call_is_not_what_runs() {
     run.approve(&format!("{GATE}#2"));
     assert_eq!((run.calls(), run.prompt()), (vec![format!("{PAY}@2")], "1".to_owned()));
 }
+
+/// A run whose approved call answered with JSON that fits the schema of its step, and waits at the gate after it.
+fn with_schema(verdicts: Value) -> TestRun {
+    let mut spec = spec(gates(json!([money(), own("outputValidation", verdicts)])));
+    spec["steps"][2]["outputSchema"] = json!({"type": "object", "required": ["receipt"]});
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    run.approve(GATE);
+    run.reply(PAY, 1, r#"{"receipt": 1}"#);
+    run
+}
+
+#[test]
+fn a_response_instead_of_the_output_of_a_call_has_its_schema_in_the_request() {
+    let run = with_schema(json!(["Approve", "Respond"]));
+    let request = run.asked(&format!("{PAY}/.output")).request.clone();
+    let schema = json!({"Respond": {"type": "object", "required": ["receipt"]}});
+    assert_eq!(serde_json::to_value(&request.parameters).unwrap(), schema);
+    let mut without = request.clone();
+    without.parameters = None;
+    assert_ne!(without.digest_of_the_rest().unwrap(), request.digest, "the digest covers it");
+    let run = with_schema(json!(["Approve", "Reject"]));
+    assert_eq!(run.asked(&format!("{PAY}/.output")).request.parameters, None, "nobody can respond");
+}
+
+#[test]
+fn a_response_that_does_not_fit_the_schema_of_the_step_is_no_output_of_a_call() {
+    let respond = |text: &str| Outcome { response: Some(text.to_owned()), ..decided(Verdict::Respond) };
+    let mut run = with_schema(json!(["Approve", "Respond"]));
+    run.decide(&format!("{PAY}/.output"), respond("ask the bank"));
+    let error = run.record(&format!("{PAY}/.answer")).error.clone().unwrap();
+    assert_eq!(error.class, "Malformed");
+    let told = result(&run, "handle/.turn-2", "c1");
+    assert!(told.starts_with("Error: ") && told.contains("there is no JSON in it"), "{told}");
+    let mut run = with_schema(json!(["Approve", "Respond"]));
+    run.decide(&format!("{PAY}/.output"), respond(r#"{"receipt": 2}"#));
+    assert_eq!(follows(&run), Follows::Told(r#"{"receipt": 2}"#));
+}
