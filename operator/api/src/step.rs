@@ -319,6 +319,9 @@ pub struct HitlStep {
     /// The form that Respond fills in. Default: one question with free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
+    /// Whether Approve can be listed although it leaves required questions of the form unanswered. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_unanswered: Option<bool>,
     /// The deadline and its consequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,

@@ -87,6 +87,10 @@ impl Import<'_> {
         self.tell_unused_validation(node, path, answers, pattern.is_some(), options.is_some());
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
+            if verdicts.contains(&Verdict::Approve) {
+                // There, a word that approves is an answer.
+                hitl.insert("allowUnanswered".into(), true.into());
+            }
         }
         hitl.insert("timeout".into(), self.timeout(node, path, default.as_deref(), &verdicts));
         if position == Position::Step {

@@ -297,6 +297,19 @@ impl Validator<'_> {
                 self.error(format!("{field}.default"), why);
             }
         }
+        let is_listed = hitl.allowed_verdicts.contains(&Verdict::Approve) && context.added_by.is_none();
+        let mut questions = hitl.form.iter().flat_map(|form| &form.questions);
+        if is_listed
+            && !self.accepted
+            && hitl.allow_unanswered != Some(true)
+            && let Some(required) = questions.find(|question| !question.may_be_left_out())
+        {
+            let message = format!(
+                "Approve leaves question {} unanswered, which is required: leave Approve out, set required: false at the question, or set allowUnanswered: true",
+                required.id
+            );
+            self.error(&field, message);
+        }
     }
 
     /// The timeout of a gate without one. An agent that waits for a call is in the middle of its work, so people have less time there.

@@ -309,6 +309,36 @@ fn a_call_longer_than_the_operator_allows_is_refused_wherever_it_stands() {
     assert_eq!(workers("1h"), Vec::<String>::new());
 }
 
+/// A gate with a question, and these fields.
+fn asks(question: Value, more: Value) -> Value {
+    let mut hitl = json!({
+        "prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "form": {"questions": [question]},
+        "allowedVerdicts": ["Approve", "Respond", "Reject"],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    json!([{"name": "gate", "hitl": hitl}])
+}
+
+#[test]
+fn an_approve_that_leaves_a_required_question_unanswered_is_refused_unless_its_author_says_so() {
+    let required = json!({"id": "ticket"});
+    refuses(
+        &of_steps(asks(required.clone(), json!({}))),
+        "spec.steps[0].hitl.allowedVerdicts",
+        "set allowUnanswered: true",
+    );
+    for (question, more) in [
+        (required.clone(), json!({"allowUnanswered": true})),
+        (required, json!({"allowedVerdicts": ["Respond", "Reject"]})),
+        (json!({"id": "ticket", "required": false}), json!({})),
+        (json!({"id": "ticket", "allowSkip": true}), json!({})),
+    ] {
+        assert_eq!(of_steps(asks(question.clone(), more.clone())), [""; 0], "{question} {more}");
+    }
+}
+
 /// The plan of a spec that was not accepted yet, or was.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
     let status = if accepted { json!({"specDigest": Digest::of_bytes(b"")}) } else { json!({}) };
@@ -354,6 +384,23 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
     let artifact = |skip_if: &str| {
         json!({"requestedBy": "dana", "pattern": {"dag": {}}, "steps": [{"name": "look", "outputSchema": closed(), "http": {"url": "http://x.svc/"}}],
             "outputs": {"artifacts": [{"path": "a.txt", "from": "x", "skipIf": skip_if}]}})
+    };
+    let deferred = |conversation: &str| {
+        let mut spec = json!({
+            "requestedBy": "dana",
+            "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}],
+            "agents": [{"name": "clerk", "tools": ["refund"]}],
+            "tools": [{"name": "refund", "description": "Refunds.", "step": "pay", "effects": "irreversible"}],
+            "steps": [
+                {"name": "ask", "agent": {"name": "clerk", "input": "go"}},
+                {"name": "review", "hitl": {"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}],
+                    "allowedVerdicts": ["Approve", "Reject", "Defer"]}},
+                {"name": "pay", "http": {"method": "POST", "url": "http://x.svc/"}}],
+        });
+        if conversation == "fresh" {
+            spec["steps"][0]["agent"]["conversation"] = json!("fresh");
+        }
+        spec
     };
     // (the spec, the field, a part of the message, the honest twin)
     let table = [
@@ -418,6 +465,18 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             "spec.outputs.artifacts[0].skipIf",
             "can never be there",
             artifact("steps.look.response.score > 5"),
+        ),
+        (
+            json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({}))}),
+            "spec.steps[0].hitl.allowedVerdicts",
+            "set allowUnanswered: true",
+            json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({"allowUnanswered": true}))}),
+        ),
+        (
+            deferred("fresh"),
+            "spec.steps[1].hitl.allowedVerdicts",
+            "Defer runs step ask again, whose agent forgets what its tools did",
+            deferred("keep"),
         ),
     ];
     for (spec, field, words, twin) in table {

@@ -39,7 +39,7 @@ fn gate() -> Value {
             {"kind": "User", "name": DECOMPOSED}],
         "requiredFrom": [{"group": "leads", "min": 1}], "rejectPolicy": "threshold", "excluded": ["bob"],
         "allowedVerdicts": ["Approve", "Reject", "Respond", "Escalate"], "escalateTo": [{"kind": "User", "name": "olga"}],
-        "form": {"questions": [{"id": "answer"}]}, "timeout": {"after": "1h", "action": "Reject"},
+        "form": {"questions": [{"id": "answer"}]}, "allowUnanswered": true, "timeout": {"after": "1h", "action": "Reject"},
     })
 }
 

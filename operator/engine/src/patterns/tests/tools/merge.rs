@@ -242,8 +242,10 @@ fn a_requester_that_one_gate_excludes_is_excluded_in_its_quorum() {
 
 #[test]
 fn the_form_of_one_gate_is_asked_and_two_forms_ask_one_after_the_other() {
-    let form =
-        |id: &str| json!({"allowedVerdicts": ["Approve", "Respond", "Reject"], "form": {"questions": [{"id": id}]}});
+    let form = |id: &str| {
+        let questions = json!({"questions": [{"id": id}]});
+        json!({"allowedVerdicts": ["Approve", "Respond", "Reject"], "allowUnanswered": true, "form": questions})
+    };
     let plain = json!({"allowedVerdicts": ["Approve", "Respond", "Reject"]});
     assert_eq!(request(plain.clone(), form("why")).form.unwrap().questions[0].id, "why");
     let mut run = call(json!([own("one", form("why")), own("two", form("how")), own("three", plain)]));
