@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use signoff_api::{
-    Digest, Workflow, WorkflowSpec,
+    Digest, Verdict, Workflow, WorkflowSpec,
     conditions::reason,
     digest::{self},
     json_bytes,
@@ -114,6 +114,8 @@ pub struct Plan {
     added: Vec<AddedStep>,
     spec_digest: Digest,
     warnings: Vec<String>,
+    /// The verdicts that each gate allows, by the field of its `hitl`.
+    allowed: BTreeMap<String, Vec<Verdict>>,
     /// The answers that were validated by this plan.
     pub(crate) validated_answers: ValidatedAnswers,
 }
@@ -135,8 +137,14 @@ impl Plan {
             return Err(vec![why]);
         }
         let added = accepted.map_or_else(|| policies.added_steps(), |status| status.added_steps.clone());
-        let mut validator =
-            Validator { settings, policies, accepted: accepted.is_some(), errors: Vec::new(), warnings: Vec::new() };
+        let mut validator = Validator {
+            settings,
+            policies,
+            accepted: accepted.is_some(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            allowed: BTreeMap::new(),
+        };
         let has_inexact = accepted.is_none() && validator.numbers(spec);
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
@@ -198,6 +206,7 @@ impl Plan {
                 added,
                 spec_digest,
                 warnings: validator.warnings,
+                allowed: validator.allowed,
                 validated_answers: ValidatedAnswers::default(),
             }),
             _ => Err(validator.errors),
@@ -298,6 +307,13 @@ impl Plan {
     #[must_use]
     pub fn validated_answers(&self) -> usize {
         self.validated_answers.count()
+    }
+
+    /// Returns the verdicts that a gate allows, by default too: `field` is that of its `hitl`, such as `spec.steps[2].hitl`. A gate that stands
+    /// at several steps has those of all of them.
+    #[must_use]
+    pub fn allowed_verdicts(&self, field: &str) -> &[Verdict] {
+        self.allowed.get(field).map_or(&[], Vec::as_slice)
     }
 
     /// Returns warnings: what is allowed but suspicious.

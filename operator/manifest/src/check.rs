@@ -6,7 +6,10 @@ mod kubectl;
 
 use std::sync::Arc;
 
-use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
+use signoff_api::{
+    GROUP, Json, VERSION, Workflow, names,
+    workflow::{Input, InputType},
+};
 use signoff_engine::{FieldError, Plan, Settings};
 use signoff_expr::nearest;
 
@@ -256,25 +259,31 @@ fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
 fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
     let mut filled = workflow.clone();
     for (at, input) in filled.spec.inputs.iter_mut().enumerate() {
-        if input.required != Some(true) || input.value.is_some() || input.default.is_some() {
-            continue;
-        }
+        let Some(value) = stand_in(input) else { continue };
         let field = format!("spec.inputs[{at}].value");
         let message = format!(
             "input {name} is required and has no value: give it one, or `--var {name}=…` to a local run",
             name = input.name
         );
         problems.warn("InputRequired", &field, place(node, &format!("spec.inputs[{at}].name")), message);
-        let stand_in = match input.type_.unwrap_or_default() {
-            InputType::String => "x".into(),
-            InputType::Number | InputType::Integer => 0.into(),
-            InputType::Boolean => true.into(),
-            InputType::Object => serde_json::json!({}),
-            InputType::Array => serde_json::json!([]),
-        };
-        input.value = Some(input.enum_.first().cloned().unwrap_or(Json(stand_in)));
+        input.value = Some(value);
     }
     filled
+}
+
+/// Returns a value that fits an input which is required and has none, or `None` for any other input.
+pub(crate) fn stand_in(input: &Input) -> Option<Json> {
+    if input.required != Some(true) || input.value.is_some() || input.default.is_some() {
+        return None;
+    }
+    let value = match input.type_.unwrap_or_default() {
+        InputType::String => "x".into(),
+        InputType::Number | InputType::Integer => 0.into(),
+        InputType::Boolean => true.into(),
+        InputType::Object => serde_json::json!({}),
+        InputType::Array => serde_json::json!([]),
+    };
+    Some(input.enum_.first().cloned().unwrap_or(Json(value)))
 }
 
 #[cfg(test)]

@@ -92,6 +92,9 @@ impl Validator<'_> {
         let EffectiveGate { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
             self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
         let blocked = self.contradicted(&contradictions, field);
+        self.second_review(&subject, &allowed, field, context);
+        let known = self.allowed.entry(field.to_owned()).or_default();
+        known.extend(allowed.iter().filter(|verdict| !known.contains(verdict)).copied().collect::<Vec<_>>());
         Some(PlannedGate {
             prompt: prompt?,
             context: context_display,
@@ -117,6 +120,23 @@ impl Validator<'_> {
             after_reject: Vec::new(),
             ends_on_reject,
         })
+    }
+
+    /// Warns where Modify would replace a text that people approved at an earlier gate.
+    fn second_review(&mut self, subject: &GateSubject, allowed: &[Verdict], field: &str, context: &StepContext<'_>) {
+        if !matches!(subject, GateSubject::Step(Some(_))) || !allowed.contains(&Verdict::Modify) {
+            return;
+        }
+        let reviews_the_same =
+            |gate: &PlannedGate| gate.subject == *subject && gate.allowed.contains(&Verdict::Approve);
+        let earlier = context.earlier.iter().find(|(_, step)| step.gate().is_some_and(reviews_the_same));
+        if let Some((_, earlier)) = earlier {
+            let why = format!(
+                "Modify replaces the text that people approved at gate {}, who do not see the new one: list the verdicts without Modify",
+                earlier.name
+            );
+            self.warn(&format!("{field}.allowedVerdicts"), &why);
+        }
     }
 
     /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate afterwards.
@@ -275,6 +295,19 @@ impl Validator<'_> {
         if hitl.form.is_some() && !allowed.contains(&Verdict::Respond) {
             self.error(&field, "a form is filled in by Respond: allow it, or leave the form out");
         }
+        let is_listed = hitl.allowed_verdicts.contains(&Verdict::Approve) && context.added_by.is_none();
+        let mut questions = hitl.form.iter().flat_map(|form| &form.questions);
+        if is_listed
+            && !self.accepted
+            && hitl.allow_unanswered != Some(true)
+            && let Some(required) = questions.find(|question| !question.may_be_left_out())
+        {
+            let message = format!(
+                "Approve leaves question {} unanswered, which is required: leave Approve out, set required: false at the question, or set allowUnanswered: true",
+                required.id
+            );
+            self.error(&field, message);
+        }
     }
 
     fn form(&mut self, field: &str, form: Option<&Form>) {
@@ -296,19 +329,6 @@ impl Validator<'_> {
             {
                 self.error(format!("{field}.default"), why);
             }
-        }
-        let is_listed = hitl.allowed_verdicts.contains(&Verdict::Approve) && context.added_by.is_none();
-        let mut questions = hitl.form.iter().flat_map(|form| &form.questions);
-        if is_listed
-            && !self.accepted
-            && hitl.allow_unanswered != Some(true)
-            && let Some(required) = questions.find(|question| !question.may_be_left_out())
-        {
-            let message = format!(
-                "Approve leaves question {} unanswered, which is required: leave Approve out, set required: false at the question, or set allowUnanswered: true",
-                required.id
-            );
-            self.error(&field, message);
         }
     }
 

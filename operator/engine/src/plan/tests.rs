@@ -339,6 +339,29 @@ fn an_approve_that_leaves_a_required_question_unanswered_is_refused_unless_its_a
     }
 }
 
+#[test]
+fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
+    let warnings = |second: Value| {
+        let gate = |name: &str, more: Value| {
+            let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]});
+            hitl.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"name": name, "hitl": hitl})
+        };
+        let draft = json!({"name": "draft", "set": {"value": "x"}});
+        let workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {"requestedBy": "dana", "steps": [draft, gate("first", json!({})), gate("second", second)]},
+        }));
+        let plan = Plan::of(&workflow.unwrap(), &Settings::default(), &Arc::default()).unwrap();
+        let usual = [Verdict::Approve, Verdict::Reject, Verdict::Modify, Verdict::Respond, Verdict::Abort];
+        assert_eq!(plan.allowed_verdicts("spec.steps[1].hitl"), usual, "the default");
+        plan.warnings().to_vec()
+    };
+    let found = warnings(json!({}));
+    assert!(found.len() == 1 && found[0].contains("approved at gate first"), "{found:?}");
+    assert_eq!(warnings(json!({"allowedVerdicts": ["Approve", "Reject"]})), [""; 0]);
+}
+
 /// The plan of a spec that was not accepted yet, or was.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
     let status = if accepted { json!({"specDigest": Digest::of_bytes(b"")}) } else { json!({}) };

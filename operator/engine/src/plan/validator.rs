@@ -1,6 +1,8 @@
 //! The validator of a Workflow: it collects every error and warning of the author, each with its field.
 
-use signoff_api::conditions::reason;
+use std::collections::BTreeMap;
+
+use signoff_api::{Verdict, conditions::reason};
 use signoff_expr::{Template, nearest::did_you_mean};
 
 use super::Settings;
@@ -17,6 +19,8 @@ pub(crate) struct Validator<'a> {
     pub(super) accepted: bool,
     pub(super) errors: Vec<FieldError>,
     pub(super) warnings: Vec<String>,
+    /// The verdicts that each gate allows, by the field of its `hitl`.
+    pub(super) allowed: BTreeMap<String, Vec<Verdict>>,
 }
 
 impl Validator<'_> {

@@ -3,7 +3,10 @@
 //! It must not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
 //! verdicts and is none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use signoff_api::{
     Verdict, Workflow, WorkflowSpec,
@@ -13,6 +16,9 @@ use signoff_api::{
     step::{HitlStep, Step as Spec},
     workflow::SpecGateType,
 };
+use signoff_engine::{Plan, Settings};
+
+use crate::check::stand_in;
 
 use super::{
     Edge, Flow, Input, Step,
@@ -26,14 +32,15 @@ use super::{
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow) -> Flow {
-    let mut spec = workflow.spec.clone();
+    let all = with_default_verdicts(workflow);
+    let mut spec = all.clone();
     // Steps of tools run when a model calls them, in no order.
     spec.steps.retain(|step| !workflow.spec.runs_as_tool(step));
     let spec = &spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
     build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
-    build.flow.agents = tools::agents(&workflow.spec);
+    build.flow.agents = tools::agents(&all);
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
@@ -69,6 +76,31 @@ pub(super) fn flow(workflow: &Workflow) -> Flow {
     build.flow.result = outputs.from;
     build.flow.artifacts = outputs.artifacts.into_iter().map(|artifact| artifact.path).collect();
     build.flow
+}
+
+/// Returns the spec in which each gate lists the verdicts that it allows. Where the Workflow cannot be planned, gates without a list have
+/// none.
+fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
+    let mut spec = workflow.spec.clone();
+    let mut runnable = workflow.clone();
+    for input in &mut runnable.spec.inputs {
+        input.value = stand_in(input).or(input.value.take());
+    }
+    let Ok(plan) = Plan::of(&runnable, &Settings::default(), &Arc::default()) else { return spec };
+    let fill = |hitl: &mut HitlStep, field: &str| {
+        if hitl.allowed_verdicts.is_empty() {
+            hitl.allowed_verdicts = plan.allowed_verdicts(field).to_vec();
+        }
+    };
+    for (at, step) in spec.steps.iter_mut().enumerate() {
+        if let Some(hitl) = &mut step.hitl {
+            fill(hitl, &format!("spec.steps[{at}].hitl"));
+        }
+    }
+    for (at, gate) in spec.gates.iter_mut().enumerate() {
+        fill(&mut gate.hitl, &format!("spec.gates[{at}].hitl"));
+    }
+    spec
 }
 
 /// A turn of an agent that the pattern itself asks for.

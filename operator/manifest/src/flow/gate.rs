@@ -31,7 +31,7 @@ pub struct Gate {
     /// The approvers that the verdict Escalate can add.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub escalate_to: Vec<String>,
-    /// The allowed verdicts; the defaults of the gate where it is empty.
+    /// The allowed verdicts, also where they are the defaults of the gate.
     pub verdicts: Vec<String>,
     /// The questions of the form.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -278,3 +278,20 @@ fn no_text_of_a_file_can_leave_its_label() {
     assert!(flow.to_mermaid().contains("#34;#93;#59; click n0 #34;"), "{}", flow.to_mermaid());
     assert!(flow.to_dot().contains("x\\\"]; click"), "{}", flow.to_dot());
 }
+
+#[test]
+fn a_gate_without_a_list_of_verdicts_says_its_defaults() {
+    let asks =
+        |name: &str| json!({"name": name, "hitl": {"prompt": "Go?", "approvers": [{"kind": "User", "name": "alice"}]}});
+    let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": {
+        "requestedBy": "dana", "inputs": [{"name": "topic", "required": true}],
+        "steps": [asks("first"), {"name": "text", "set": {"value": "{{ topic }}"}}, asks("second")],
+        "gates": [{"name": "final", "type": "finalResponse", "hitl": asks("x")["hitl"]}],
+    }});
+    let flow = Flow::of(&serde_json::from_value(object).unwrap());
+    let verdicts: Vec<_> = flow.steps.iter().filter_map(|step| Some(step.gate.as_ref()?.verdicts.join(" "))).collect();
+    assert_eq!(
+        verdicts,
+        ["Approve Reject Respond Abort", "Approve Reject Modify Respond Abort", "Approve Reject Modify Abort"]
+    );
+}
