@@ -25,7 +25,7 @@ use crate::{
 
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use bounds::ARGUMENTS;
-pub use decision::{Answer, Decision, Grant};
+pub use decision::{Answer, Decision, Grant, GrantMatch, GrantScope};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
 /// A request for a decision, and the decisions.

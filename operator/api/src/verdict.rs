@@ -114,6 +114,9 @@ pub enum Word {
 }
 
 impl Word {
+    /// Why a word of trust is refused. The remedy follows.
+    pub const NO_TRUST: &str = "trust is not possible yet, and each request is decided on its own";
+
     /// Parses a typed text. Surrounding white space and case are ignored, nothing else is.
     ///
     /// ```

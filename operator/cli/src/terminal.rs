@@ -158,6 +158,9 @@ pub fn ask(question: &str) -> io::Result<bool> {
     err.flush()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
+    if Word::read(&line) == Word::Trust {
+        writeln!(err, "{}: answer yes or no", Word::NO_TRUST)?;
+    }
     Ok(is_yes(&line))
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, gate::SubjectKind};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::Grant, gate::SubjectKind};
 use signoff_engine::approval::eligibility::{self, Voter};
 
 /// Checks a decision of a user.
@@ -64,7 +64,7 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     only(decision.guidance.is_some(), "guidance", &[Verdict::Defer])?;
     only(!decision.escalate_to.is_empty(), "escalateTo", &[Verdict::Escalate])?;
     if decision.grant.is_some() {
-        return Err("a grant needs verified identities, which a local run does not have: leave it out".to_owned());
+        return Err(Grant::REFUSED.to_owned());
     }
     if verdict == Verdict::Defer && decision.guidance.as_ref().is_none_or(|text| text.trim().is_empty()) {
         return Err("Defer needs guidance: say what to do differently".to_owned());

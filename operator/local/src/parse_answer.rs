@@ -19,7 +19,6 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
     let word = match Word::read(text) {
         // Options are the author's own words: they come before ours.
         Word::Verdict(verdict) if !is_option(request, text) && allowed.contains(&verdict) => Some(verdict),
-        Word::Trust => return Err(format!("trust is not available in a local run: {}", remedy(request))),
         _ => None,
     };
     match word {
@@ -36,7 +35,7 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
     }
 }
 
-/// Returns why a text must not be taken for an answer, or `None` where it may be one.
+/// Returns why a text must not be taken for an answer, or `None` where it may be one. A word of trust never is, unless it is an option.
 ///
 /// A single word is refused that is near to a verdict or an option of the gate. A gate that is approved or asked again,
 /// and has no form of its own, also refuses a word for a verdict that it does not allow; a `strict` reader refuses every
@@ -45,6 +44,9 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
 pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<String> {
     let typed = text.trim();
     let allowed = &request.allowed_verdicts;
+    if Word::read(typed) == Word::Trust && !is_option(request, typed) {
+        return Some(format!("{}: {}", Word::NO_TRUST, remedy(request)));
+    }
     let is_word = !typed.is_empty() && !typed.contains(char::is_whitespace);
     let read = Word::read(typed);
     let is_allowed = matches!(&read, Word::Verdict(verdict) if allowed.contains(verdict));
@@ -117,6 +119,23 @@ mod tests {
         assert_eq!(verdict(&[Approve, Skip], "skip"), Ok(Skip));
         let refused = verdict(&[Approve, Reject], "skip").unwrap_err();
         assert_eq!(refused, "this gate takes no free answer: it allows Approve, Reject");
+    }
+
+    #[test]
+    fn a_word_of_trust_is_neither_an_approval_nor_an_answer() {
+        use Verdict::{Approve, Respond};
+        for allowed in [&[Approve][..], &[Respond], &[Approve, Respond]] {
+            for word in ["trust", "Always", " t\n"] {
+                let refused = verdict(allowed, word).unwrap_err();
+                assert!(refused.starts_with(&format!("{}: it allows ", Word::NO_TRUST)), "{word:?}: {refused}");
+            }
+        }
+        assert_eq!(verdict(&[Approve, Respond], "always, please"), Ok(Respond), "a sentence is an answer");
+        let mut request = sample_request(&[Respond]);
+        let always = Choice { id: "always".to_owned(), label: None, description: None };
+        let question = Question { id: "answer".into(), options: vec![always], ..Question::default() };
+        request.form = Some(Form { questions: vec![question] });
+        assert_eq!(decision_of(&request, "always").unwrap().verdict, Respond, "an option of the author");
     }
 
     #[test]

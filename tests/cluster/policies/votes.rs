@@ -158,16 +158,17 @@ async fn a_decision_about_another_request_is_stale() {
 }
 
 #[tokio::test]
-async fn a_standing_grant_needs_the_verb_grant() {
+async fn a_standing_grant_is_refused_also_with_the_verb_grant() {
     let harness = Harness::open("votes").await;
     let approval = harness.ask(json!({})).await;
-    let vote = json!({"verdict": "Approve", "grant": {"scope": "run", "match": "gate", "ttl": "1h"}});
-    refused(harness.decide("alice", &approval, vote.clone()).await, "lacks the RBAC verb grant");
+    let vote = json!({"verdict": "Approve", "grant": {"scope": "run", "match": "tool", "ttl": "1h"}});
+    refused(harness.decide("alice", &approval, vote.clone()).await, "a standing grant is not possible yet");
     harness
         .grant(
             "alice@example.com",
             json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["grant"]}),
         )
         .await;
-    harness.decide("alice", &approval, vote).await.unwrap();
+    refused(harness.decide("alice", &approval, vote).await, "a standing grant is not possible yet");
+    harness.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }

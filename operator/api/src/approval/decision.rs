@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ApprovalRequest;
@@ -64,7 +65,7 @@ pub struct Decision {
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
-    /// Approve: a standing permission for further gates. Requires the verb `grant`.
+    /// Approve: a standing permission for further gates. Refused until grants work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
     /// The digest of the request that the approver read.
@@ -132,21 +133,47 @@ pub struct Answer {
     pub text: Option<String>,
 }
 
-/// A standing permission for further gates.
+/// A standing permission for further gates. Until grants work, a decision with one is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
-    /// The scope: run, agent or namespace.
-    #[schemars(length(min = 1, max = 16))]
-    pub scope: String,
-    /// The comparison: tool, tool+arguments, tool+fields or gate.
+    /// The scope.
+    pub scope: GrantScope,
+    /// The calls that are alike.
     #[serde(rename = "match")]
-    #[schemars(length(min = 1, max = 16))]
-    pub match_: String,
-    /// The lifetime of the grant.
+    pub match_: GrantMatch,
+    /// The lifetime of the grant, at most 24h.
     pub ttl: Span,
-    /// The largest number of uses. Default: no limit.
+    /// The largest number of uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = 20))]
     pub max_uses: Option<i32>,
+}
+
+/// The scope of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum GrantScope {
+    /// All agents of the run.
+    Run,
+    /// The agent whose call was approved.
+    Agent,
+}
+
+/// The calls that a grant covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum GrantMatch {
+    /// Calls of the same tool.
+    Tool,
+    /// Calls with the same arguments.
+    Arguments,
+    /// Calls in which the fields that were approved are the same.
+    Fields,
+}
+
+impl Grant {
+    /// Why a decision with a grant is refused, and the remedy.
+    pub const REFUSED: &str =
+        "a standing grant is not possible yet: leave grant out, and decide each request on its own";
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Decision, JsonObject, Verdict,
-    approval::{ARGUMENTS, Answer},
+    approval::{ARGUMENTS, Answer, Grant},
     gate::{Form, Question},
 };
 use signoff_expr::{budget, endless, json, number::first_inexact, re2, text};
@@ -25,7 +25,6 @@ pub(crate) struct Payload {
     pub(crate) answers: Option<BTreeMap<String, Answer>>,
     pub(crate) parameters: Option<JsonObject>,
     pub(crate) guidance: Option<String>,
-    pub(crate) grant: Option<signoff_api::approval::Grant>,
 }
 
 /// Reads what a decision brings along.
@@ -33,11 +32,14 @@ pub(crate) struct Payload {
 /// # Errors
 /// One sentence for its author: what is wrong, and the remedy.
 pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
-    let mut payload = Payload { grant: decision.grant.clone(), ..Payload::default() };
+    if decision.grant.is_some() {
+        return Err(Grant::REFUSED.to_owned());
+    }
     // What was stored while the policies were away must not be larger either.
     if let Some(why) = decision.too_large(request, &BTreeMap::new()) {
         return Err(why.to_owned());
     }
+    let mut payload = Payload::default();
     match decision.verdict {
         Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
         Verdict::Respond => payload.answers = Some(response(request, answers(request.form.as_ref(), decision)?)?),

@@ -122,3 +122,16 @@ fn a_response_fits_the_schema_that_the_request_has_for_it() {
     let free = request_with(Value::Null);
     assert_eq!(payload(&free, &respond(json!({"response": "three"}))).map(drop), Ok(()));
 }
+
+#[test]
+fn a_grant_is_refused_with_the_remedy() {
+    let approve = |more: Value| -> Decision {
+        let mut decision = json!({"verdict": "Approve"});
+        decision.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(decision).unwrap()
+    };
+    let request = request_with(Value::Null);
+    let grant = json!({"grant": {"scope": "run", "match": "tool", "ttl": "1h", "maxUses": 3}});
+    assert_eq!(payload(&request, &approve(grant)), Err(Grant::REFUSED.to_owned()));
+    assert_eq!(payload(&request, &approve(json!({}))), Ok(Payload::default()));
+}

@@ -46,7 +46,7 @@ fn fields() -> Vec<Case> {
     let text = || json!("x");
     let parameters = || json!({"response": "x"});
     let plain = || form(json!([{"id": "answer"}]));
-    let grant = json!({"scope": "run", "match": "gate", "ttl": "1h"});
+    let grant = json!({"scope": "run", "match": "tool", "ttl": "1h"});
     let target = || user("bob@example.com");
     vec![
         (
@@ -127,10 +127,10 @@ fn fields() -> Vec<Case> {
             approve(),
         ),
         (
-            "grants without the verb grant",
+            "approves with a grant",
             json!({}),
             with("Approve", "grant", grant),
-            "lacks the RBAC verb grant",
+            "a standing grant is not possible yet",
             approve(),
         ),
         (

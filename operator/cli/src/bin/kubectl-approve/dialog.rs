@@ -22,6 +22,9 @@ pub fn verdict(suggestions: &[Suggestion]) -> Result<Verdict, Failure> {
     let names: Vec<_> = suggestions.iter().map(|one| one.verdict.name().to_lowercase()).collect();
     let typed = line(&format!("Which verdict? [{}] ", names.join("/")))?;
     let Some(chosen) = suggestions.iter().find(|one| is_named(one.verdict, &typed)) else {
+        if Word::read(&typed) == Word::Trust {
+            terminal::note(&format!("{}: give one of these verdicts", Word::NO_TRUST));
+        }
         return Err(Failure::Declined);
     };
     match chosen.verdict {

@@ -203,7 +203,8 @@ pub fn verdict(word: &str) -> Result<Verdict, String> {
     }
     match Word::read(word) {
         Word::Verdict(verdict) => Ok(verdict),
-        _ => {
+        Word::Trust => Err(format!("{}: use approve for this one", Word::NO_TRUST)),
+        Word::Answer(_) => {
             let names: Vec<_> = Verdict::ALL.iter().map(|verdict| verdict.name().to_lowercase()).collect();
             Err(format!("no verdict: use one of {}", names.join(", ")))
         }
@@ -302,6 +303,6 @@ mod tests {
         assert_eq!(verdict("Respond"), Ok(Verdict::Respond));
         assert_eq!(verdict("APPROVE"), Ok(Verdict::Approve));
         assert_eq!(verdict("y"), Ok(Verdict::Approve));
-        assert!(verdict("trust").is_err());
+        assert!(verdict("trust").unwrap_err().starts_with(Word::NO_TRUST));
     }
 }

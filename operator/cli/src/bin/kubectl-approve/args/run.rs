@@ -79,9 +79,7 @@ impl Command {
         Some(match self {
             Self::Suspend(runs) => (RunVerb::Suspend, &runs.names, true),
             Self::Resume(runs) => (RunVerb::Resume, &runs.names, true),
-            Self::Rerun(runs) => {
-                (RunVerb::Rerun { despite_unknown: runs.despite_unknown }, &runs.names, true)
-            }
+            Self::Rerun(runs) => (RunVerb::Rerun { despite_unknown: runs.despite_unknown }, &runs.names, true),
             Self::Cancel(runs) => (RunVerb::Cancel, &runs.names, runs.yes),
             Self::Delete(runs) => (RunVerb::Delete, &runs.names, runs.yes),
             _ => return None,
