@@ -472,8 +472,8 @@ pub(super) fn agent_can_change(plan: &PlanContext<'_>, agent: &str) -> bool {
             match (&step.agent, &step.http) {
                 (Some(called), _) => left.extend(seen.insert(called.name.clone()).then(|| called.name.clone())),
                 (None, Some(http)) => {
-                    let method = http.method.unwrap_or_default().name().to_owned();
-                    let facts = CallFacts { method: Some(method), ..CallFacts::of_kind(CallKind::Http, tool.effects) };
+                    let sent = Some(SentMethod::of_step(http));
+                    let facts = CallFacts { sent, ..CallFacts::of_kind(CallKind::Http, tool.effects) };
                     if facts.changes() {
                         return true;
                     }

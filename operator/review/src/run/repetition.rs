@@ -6,6 +6,7 @@
 use signoff_api::{
     Workflow,
     journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
+    sent_method::SentMethod,
     step::Step,
     tool::{Effects, Tool},
 };
@@ -93,11 +94,9 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
     spec.steps.iter().filter(|step| step.name == name).any(|step| {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;
         changes(step, record.kind)
-            || spec
-                .tools
-                .iter()
-                .filter(of_step)
-                .any(|tool| is_made(record.kind) && tool.effects() == Effects::Irreversible)
+            || spec.tools.iter().filter(of_step).any(|tool| {
+                is_made(record.kind) && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
+            })
     })
 }
 
@@ -108,7 +107,7 @@ fn is_made(kind: StepKind) -> bool {
 
 fn changes(step: &Step, kind: StepKind) -> bool {
     match (kind, &step.http, &step.pod) {
-        (StepKind::Http, Some(http), _) => !(http.is_idempotent() && http.method.unwrap_or_default().is_idempotent()),
+        (StepKind::Http, Some(http), _) => !(http.is_idempotent() && SentMethod::of_step(http).is_idempotent()),
         (StepKind::Pod, _, Some(pod)) => !pod.is_idempotent(),
         _ => false,
     }
