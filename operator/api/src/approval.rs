@@ -7,6 +7,7 @@ mod action;
 mod bounds;
 mod decision;
 mod for_gate;
+mod review;
 mod status;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::{
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use bounds::ARGUMENTS;
 pub use decision::{Answer, Decision, Grant, GrantMatch, GrantScope};
+pub use review::{Edit, Review};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
 /// A request for a decision, and the decisions.
@@ -312,21 +314,4 @@ pub struct GateRef {
     /// The number of the visit of the gate, from 1.
     #[schemars(range(min = 1, max = 1000))]
     pub visit: i32,
-}
-
-/// The reviewed step of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Review {
-    /// The path of the step in the journal.
-    #[schemars(length(min = 1, max = 512))]
-    pub path: String,
-    /// The response, at most 4 KiB: the beginning of a longer text, or of each field of a longer object.
-    #[schemars(length(max = 8192))]
-    pub response: String,
-    /// The reference to the whole response, if it is longer.
-    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
-    pub ref_: Option<BlobRef>,
-    /// The digest of the whole response.
-    pub digest: Digest,
 }

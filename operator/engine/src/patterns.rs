@@ -14,14 +14,17 @@ mod routing;
 use std::rc::Rc;
 
 use serde_json::Value;
-use signoff_api::Verdict;
+use signoff_api::{Verdict, approval::Edit};
 use signoff_expr::{number::first_inexact, text};
 
 use crate::{
-    plan::PlannedPattern,
+    plan::{PlannedPattern, PlannedStep},
     replay::{
         run::{RenderError, Run},
-        scope::{RecordNamespace, StepScope},
+        scope::{
+            RecordNamespace, StepScope, VisibleRecord,
+            editors::{self, EditsAt},
+        },
     },
     steps::{self, EarlyEnd},
 };
@@ -45,6 +48,8 @@ type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, RenderError> + 'a
 struct PatternResult<'a> {
     step_scope: StepScope<'a>,
     result: LazyValue<'a>,
+    /// The edits of the result.
+    edits: EditsAt<'a>,
 }
 
 /// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
@@ -69,8 +74,9 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
 impl<'a> PatternResult<'a> {
     /// The result is the newest response that can be seen.
     fn newest(step_scope: StepScope<'a>) -> Self {
-        let own = step_scope.clone();
-        Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
+        let (own, same) = (step_scope.clone(), step_scope.clone());
+        let edits: EditsAt<'a> = Rc::new(move |run, seq| editors::of_newest(run, &same, seq));
+        Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)), edits }
     }
 
     /// After a pattern, `last_response` is its result.
@@ -82,7 +88,8 @@ impl<'a> PatternResult<'a> {
             }
             Ok(())
         });
-        Self { step_scope, result: self.result }
+        let step_scope = step_scope.with_edits(&["last_response"], Rc::clone(&self.edits));
+        Self { step_scope, ..self }
     }
 }
 
@@ -117,6 +124,26 @@ fn assert_exact(part: &Value, place: &str) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// Returns the edits of the answer that a step at `base` gave last, newest first.
+async fn edits_of<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+) -> Result<Vec<Edit>, EarlyEnd> {
+    let path = run.last_visit(base);
+    let attempts = |attempt| run.state.borrow().journal.get(&path, attempt).cloned();
+    let Some(record) = (1..).map_while(attempts).last() else { return Ok(Vec::new()) };
+    let answered = VisibleRecord { step, record };
+    // Nothing beneath a step that has answered changes any more.
+    run.render(|| editors::of_record(run, step_scope, &answered, i64::MAX)).await.map_err(EarlyEnd::Failed)
+}
+
+/// The edits of a value that does not depend on a number of the journal.
+fn known_edits<'a>(edits: Vec<Edit>) -> EditsAt<'a> {
+    Rc::new(move |_, _| Ok(edits.clone()))
 }
 
 /// The number that everything known now comes before.

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
 use super::{PatternResult, last_response};
+use crate::replay::scope::editors;
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedDag, PlannedTask},
@@ -33,7 +34,12 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
     join_all(members.collect(), dag.fail_fast).await?;
     let last = last(dag);
     let (step_scope, own) = (whole(), StepScope { visible: Some(Rc::from([last])), ..whole() });
-    Ok(PatternResult { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
+    let same = own.clone();
+    Ok(PatternResult {
+        step_scope,
+        result: Rc::new(move |run, seq| last_response(run, &own, seq)),
+        edits: Rc::new(move |run, seq| editors::of_newest(run, &same, seq)),
+    })
 }
 
 /// A task, and once more what a gate sends back, in an order in which it can run.

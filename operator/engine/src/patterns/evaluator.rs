@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Verdict, approval::Edit};
 use signoff_expr::json as extract;
 
-use super::{PatternResult, assert_exact};
+use super::{PatternResult, assert_exact, edits_of, known_edits};
 
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
@@ -20,12 +20,17 @@ use crate::{
 /// The further requests of an evaluator's answer that does not parse.
 const ASKED_AGAIN: i32 = 1;
 
+/// The variables that have the draft.
+const DRAFT: [&str; 3] = ["draft", "current_draft", "last_response"];
+
 /// A draft that was judged.
 #[derive(Clone)]
 struct JudgedDraft {
     draft: String,
     evaluation: Value,
     score: f64,
+    /// The edits of the draft, newest first.
+    edits: Vec<Edit>,
 }
 
 pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, EarlyEnd> {
@@ -33,20 +38,21 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let mut judged: Vec<JudgedDraft> = Vec::new();
     let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
+    let mut edits = edits_of(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged, &edits);
         let now = judge(run, &seen, plan, &draft).await?;
         let score = now.score;
-        judged.push(now);
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
+        judged.push(JudgedDraft { edits: edits.clone(), ..now });
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged, &edits);
         if score >= plan.min_score {
-            return Ok(done(seen, draft));
+            return Ok(done(seen, draft, edits));
         }
         if iteration >= plan.max_iterations {
             let best = judged.iter().max_by(|a, b| a.score.total_cmp(&b.score)).cloned();
             return match best.filter(|_| plan.accepts_best) {
-                Some(best) => Ok(done(seen, best.draft)),
+                Some(best) => Ok(done(seen, best.draft, best.edits)),
                 None => Err(EarlyEnd::Failed(format!(
                     "no draft reached the minimum score {}: {iteration} were judged, the last one with score {score}",
                     plan.min_score
@@ -54,14 +60,15 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             };
         }
         if let Some(gate) = &plan.review {
-            let shown = ReviewSubject::of(".review", &draft);
+            let shown = ReviewSubject::of(".review", &draft).changed_by(edits.clone());
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
             match steps::verdict_or_end(run, &decided, &[])? {
                 // Where the gate's condition does not hold, nobody has approved the draft.
-                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
+                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft, edits)),
                 Verdict::Modify => {
                     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
+                    edits.insert(0, decided.edit_of(run, &draft).await?);
                     draft = parameters.0.get("draft").and_then(|draft| draft.as_str()).unwrap_or_default().to_owned();
                     continue;
                 }
@@ -69,6 +76,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             }
         }
         draft = written(run, &seen, &plan.reviser, ".reviser").await?;
+        edits = edits_of(run, &seen, &plan.reviser, ".reviser").await?;
     }
 }
 
@@ -94,7 +102,7 @@ async fn judge<'a>(
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
             let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(EarlyEnd::Failed)?;
-            Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score })
+            Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score, edits: Vec::new() })
         }
         _ => Err(EarlyEnd::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
     }
@@ -118,8 +126,10 @@ fn judging_scope<'a>(
     draft: &str,
     iteration: usize,
     judged: &[JudgedDraft],
+    edits: &[Edit],
 ) -> StepScope<'a> {
     let (draft, judged) = (draft.to_owned(), judged.to_vec());
+    let step_scope = &step_scope.clone().with_edits(&DRAFT, known_edits(edits.to_vec()));
     step_scope.with_vars(move |_, _, _, scope| {
         let all: Vec<_> = judged.iter().map(|one| json!({"draft": one.draft, "evaluation": one.evaluation})).collect();
         let last = judged.last().map_or(Value::Null, |one| one.evaluation.clone());
@@ -138,6 +148,6 @@ fn judging_scope<'a>(
     })
 }
 
-fn done(step_scope: StepScope<'_>, draft: String) -> PatternResult<'_> {
-    PatternResult { step_scope, result: Rc::new(move |_, _| Ok(json!(draft))) }
+fn done(step_scope: StepScope<'_>, draft: String, edits: Vec<Edit>) -> PatternResult<'_> {
+    PatternResult { step_scope, result: Rc::new(move |_, _| Ok(json!(draft))), edits: known_edits(edits) }
 }

@@ -4,23 +4,26 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Verdict, approval::Edit};
 use signoff_expr::json as extract;
 
-use super::{LazyValue, PLANS_AGAIN, PatternResult, assert_exact, parallel::reduce, plain_text};
+use super::{LazyValue, PLANS_AGAIN, PatternResult, assert_exact, edits_of, known_edits, parallel::reduce, plain_text};
 
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::PlannedOrchestrator,
     replay::{
         run::Run,
-        scope::{RecordNamespace, StepScope},
+        scope::{RecordNamespace, StepScope, editors},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
 /// The further requests of an orchestrator's answer that does not parse.
 const ASKED_AGAIN: i32 = 2;
+
+/// The variables that have the parts of the work.
+const TASKS: [&str; 2] = ["subtasks", "task"];
 
 /// The result of a worker: its answer and its status.
 #[derive(Clone)]
@@ -32,44 +35,48 @@ struct WorkerResult {
 pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<PatternResult<'a>, EarlyEnd> {
     let also_visible: Vec<_> = plan.decomposition_review.iter().chain(&plan.reduce_review).collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
-    let tasks = divide(run, plan, &step_scope).await?;
-    let step_scope = with_tasks(&step_scope, &tasks);
+    let (tasks, edits) = divide(run, plan, &step_scope).await?;
+    let step_scope = with_tasks(&step_scope, &tasks).with_edits(&TASKS, known_edits(edits));
     let mut parts: BTreeMap<usize, WorkerResult> = BTreeMap::new();
     let mut open: Vec<usize> = (0..tasks.len()).collect();
-    let (step_scope, joined) = loop {
+    let (step_scope, joined, edits) = loop {
         let members = open.iter().map(|at| -> Member<'_, (usize, WorkerResult)> {
             let (at, step_scope) = (*at, step_scope.clone());
             let task = tasks.get(at).cloned().unwrap_or(Value::Null);
             Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, task).await?)) })
         });
         parts.extend(join_all(members.collect(), plan.fail_fast).await?);
-        let seen = with_parts(&step_scope, &tasks, &parts);
+        let edits = edits_of_workers(run, plan, &step_scope, tasks.len()).await?;
+        let seen = with_parts(&step_scope, &tasks, &parts, &edits);
         let text = joined(&parts);
         match &plan.reduce_review {
             Some(gate) if !tasks.is_empty() => {
-                let shown = ReviewSubject { parts: tasks.len(), ..ReviewSubject::of(".reduce-review", &text) };
+                let shown = ReviewSubject::of(".reduce-review", &text).changed_by(edits.clone());
+                let shown = ReviewSubject { parts: tasks.len(), ..shown };
                 let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
                 let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
                 match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
                     Verdict::Modify => {
                         replace(&mut parts, &parameters().await?);
-                        break (with_parts(&step_scope, &tasks, &parts), self::joined(&parts));
+                        let edits = [vec![decided.edit_of(run, &text).await?], edits].concat();
+                        break (with_parts(&step_scope, &tasks, &parts, &edits), self::joined(&parts), edits);
                     }
                     Verdict::Retry => open = named(&parameters().await?, tasks.len()),
                     Verdict::Defer => open = (0..tasks.len()).collect(),
-                    _ => break (seen, text),
+                    _ => break (seen, text, edits),
                 }
             }
-            _ => break (seen, text),
+            _ => break (seen, text, edits),
         }
     };
     let joined: LazyValue<'a> = Rc::new(move |_, _| Ok(json!(joined)));
+    let edits = known_edits(edits);
     if tasks.is_empty() {
-        return Ok(PatternResult { step_scope, result: joined });
+        return Ok(PatternResult { step_scope, result: joined, edits });
     }
     let reduced = match &plan.reduce {
         Some(step) => {
-            let done = reduce(run, step, step_scope, joined).await?;
+            let done = reduce(run, step, step_scope, (joined, edits)).await?;
             let result = Rc::clone(&done.result);
             let step_scope = done.step_scope.with_vars(move |run, wanted, seq, scope| {
                 if wanted.root("reduce") {
@@ -77,25 +84,26 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
                 }
                 Ok(())
             });
-            PatternResult { step_scope, result: done.result }
+            let step_scope = step_scope.with_edits(&["reduce"], Rc::clone(&done.edits));
+            PatternResult { step_scope, ..done }
         }
-        None => PatternResult { step_scope, result: joined },
+        None => PatternResult { step_scope, result: joined, edits },
     };
     match &plan.writeup {
         Some(step) => {
-            let PatternResult { step_scope, result } = reduced.with_result();
-            reduce(run, step, step_scope, result).await
+            let PatternResult { step_scope, result, edits } = reduced.with_result();
+            reduce(run, step, step_scope, (result, edits)).await
         }
         None => Ok(reduced),
     }
 }
 
-/// The parts of the work, as people left them.
+/// The parts of the work, as people left them, and the edits of people.
 async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
-) -> Result<Vec<Value>, EarlyEnd> {
+) -> Result<(Vec<Value>, Vec<Edit>), EarlyEnd> {
     let parse = |text: &str| subtasks(text, plan.max_tasks).map(drop);
     loop {
         let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
@@ -104,18 +112,22 @@ async fn divide<'a>(
             _ => return Err(EarlyEnd::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
         let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
-        let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
-        let shown = ReviewSubject::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
+        let edits = edits_of(run, step_scope, &plan.orchestrator, ".orchestrator").await?;
+        let Some(gate) = &plan.decomposition_review else { return Ok((tasks, edits)) };
+        let text = Value::Array(tasks.clone()).to_string();
+        let shown = ReviewSubject::of(".orchestrator", &text).changed_by(edits.clone());
         let asked = with_tasks(step_scope, &tasks);
         let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
         match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-                return Ok(parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default());
+                let edits = [vec![decided.edit_of(run, &text).await?], edits].concat();
+                let tasks = parameters.0.get("subtasks").and_then(Value::as_array).cloned();
+                return Ok((tasks.unwrap_or_default(), edits));
             }
             // The orchestrator hears what was said, and divides again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
-            _ => return Ok(tasks),
+            _ => return Ok((tasks, edits)),
         }
     }
 }
@@ -161,6 +173,20 @@ async fn work<'a>(
     })
 }
 
+/// Returns the edits of the answers of all workers, newest first.
+async fn edits_of_workers<'a>(
+    run: &Run<'a>,
+    plan: &'a PlannedOrchestrator,
+    step_scope: &StepScope<'a>,
+    workers: usize,
+) -> Result<Vec<Edit>, EarlyEnd> {
+    let mut edits = Vec::new();
+    for at in 0..workers {
+        edits.extend(edits_of(run, step_scope, &plan.worker, &format!(".worker-{at}")).await?);
+    }
+    Ok(editors::newest_first(run, edits))
+}
+
 fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &[Value]) -> StepScope<'a> {
     let tasks = tasks.to_vec();
     step_scope.with_vars(move |_, _, _, scope| {
@@ -172,13 +198,19 @@ fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &[Value]) -> StepScope<'a> 
 }
 
 /// `workers[i]`, beside the parts.
-fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<usize, WorkerResult>) -> StepScope<'a> {
+fn with_parts<'a>(
+    step_scope: &StepScope<'a>,
+    tasks: &[Value],
+    parts: &BTreeMap<usize, WorkerResult>,
+    edits: &[Edit],
+) -> StepScope<'a> {
     let one = |(at, part): (&usize, &WorkerResult)| {
         let task = tasks.get(*at).and_then(|task| task.get("task")).cloned().unwrap_or(Value::Null);
         json!({"task": task, "response": part.response, "status": part.status})
     };
     let workers: Vec<_> = parts.iter().map(one).collect();
     let text = joined(parts);
+    let step_scope = step_scope.clone().with_edits(&["workers", "last_response"], known_edits(edits.to_vec()));
     step_scope.with_vars(move |_, _, _, scope| {
         scope.set("workers", json!(workers));
         scope.set("last_response", json!(text));

@@ -3,15 +3,18 @@
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Verdict, approval::Edit};
 
-use super::{LazyValue, PatternResult, chain, last_response, plain};
+use super::{LazyValue, PatternResult, chain, edits_of, known_edits, last_response, plain};
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     replay::{
         run::{RenderError, Run},
-        scope::{self, RecordNamespace, StepScope},
+        scope::{
+            self, RecordNamespace, StepScope,
+            editors::{self, EditsAt},
+        },
     },
     steps::{self, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -35,9 +38,11 @@ pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Res
         Ok(())
     });
     let joined: LazyValue<'a> = Rc::new(move |run, seq| joined(run, parallel, seq));
+    let edits: EditsAt<'a> = Rc::new(move |run, seq| edits_of_branches(run, parallel, seq));
+    let step_scope = step_scope.with_edits(&["branches", "last_response"], Rc::clone(&edits));
     match &parallel.reduce {
-        None => Ok(PatternResult { step_scope, result: joined }),
-        Some(step) => reduce(run, step, step_scope, joined).await,
+        None => Ok(PatternResult { step_scope, result: joined, edits }),
+        Some(step) => reduce(run, step, step_scope, (joined, edits)).await,
     }
 }
 
@@ -46,7 +51,7 @@ pub(super) async fn reduce<'a>(
     run: &Run<'a>,
     step: &'a PlannedStep,
     step_scope: StepScope<'a>,
-    joined: LazyValue<'a>,
+    (joined, edits): (LazyValue<'a>, EditsAt<'a>),
 ) -> Result<PatternResult<'a>, EarlyEnd> {
     let own = StepScope {
         listed: RecordNamespace::Named,
@@ -57,18 +62,32 @@ pub(super) async fn reduce<'a>(
     let Some(gate) = step.gate() else {
         return match steps::perform(run, &own, step, &step.path, None).await? {
             StepResult::Answered(text) => {
-                Ok(PatternResult { step_scope: own, result: Rc::new(move |_, _| Ok(json!(text))) })
+                let edits = known_edits(edits_of(run, &own, step, &step.path).await?);
+                Ok(PatternResult { step_scope: own, result: Rc::new(move |_, _| Ok(json!(text))), edits })
             }
-            StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined }),
+            StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined, edits }),
         };
     };
     loop {
-        let shown = |seq: i64| Ok(Some(ReviewSubject::of(&step.path, &plain(&joined(run, seq)?)?)));
+        let shown = |seq: i64| {
+            let subject = ReviewSubject::of(&step.path, &plain(&joined(run, seq)?)?);
+            Ok(Some(subject.changed_by(edits(run, seq)?)))
+        };
         let decided = steps::decide(run, &own, step, &step.path, &shown).await?;
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
-            return Ok(PatternResult { step_scope: own, result: joined });
+            return Ok(PatternResult { step_scope: own, result: joined, edits });
         }
-        let result: LazyValue<'a> = match steps::verdict_or_end(run, &decided, &[Verdict::Retry])? {
+        let verdict = steps::verdict_or_end(run, &decided, &[Verdict::Retry])?;
+        let edits = match verdict {
+            Verdict::Modify | Verdict::Respond => {
+                let seq = decided.record.seq;
+                let replaced = run.render(|| Ok((plain(&joined(run, seq)?)?, edits(run, seq)?))).await;
+                let (replaced, before) = replaced.map_err(EarlyEnd::Failed)?;
+                known_edits([vec![decided.edit_of(run, &replaced).await?], before].concat())
+            }
+            _ => Rc::clone(&edits),
+        };
+        let result: LazyValue<'a> = match verdict {
             Verdict::Retry => continue,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
@@ -81,7 +100,7 @@ pub(super) async fn reduce<'a>(
             }
             _ => Rc::clone(&joined),
         };
-        return Ok(PatternResult { step_scope: own, result });
+        return Ok(PatternResult { step_scope: own, result, edits });
     }
 }
 
@@ -104,6 +123,13 @@ fn branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Resul
     };
     let all = scope::all(parallel.branches.iter().map(one).collect())?;
     Ok(Value::Object(all.into_iter().collect()))
+}
+
+/// Returns the edits of the results of all branches, newest first.
+fn edits_of_branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Vec<Edit>, RenderError> {
+    let of_branch = |branch: &'a PlannedBranch| editors::of_newest(run, &scope_of_branch(branch), seq);
+    let all = scope::all(parallel.branches.iter().map(of_branch).collect())?;
+    Ok(editors::newest_first(run, all.into_iter().flatten().collect()))
 }
 
 fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, RenderError> {

@@ -8,16 +8,20 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use signoff_api::{
     Digest, Verdict,
+    approval::Edit,
     journal::{StepKind, StepPhase, StepRecord},
 };
 
-use super::{LazyValue, PatternResult, RunResult, next_seq, plain, plain_text};
+use super::{LazyValue, PatternResult, RunResult, edits_of, known_edits, next_seq, plain, plain_text};
 use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     replay::{
         run::{RenderError, Run},
-        scope::{self, StepScope},
+        scope::{
+            self, StepScope,
+            editors::{self, EditsAt},
+        },
     },
     steps::{self, EarlyEnd, StepResult, excerpt::Fields, request::ReviewSubject},
 };
@@ -54,17 +58,25 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Resul
             Ok(())
         });
         let what = ReviewSubject::of(".final", &text);
-        let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
+        let before = |seq| edits_of_outputs(run, &done, &Outputs::Rendered(String::new()), seq);
+        let subject = |seq| Ok(Some(what.clone().changed_by(before(seq)?)));
+        let decided = steps::decide(run, &step_scope, gate, ".final", &subject).await?;
+        let edits = || async {
+            let before = run.render(|| before(decided.record.seq)).await.map_err(EarlyEnd::Failed)?;
+            Ok(known_edits([vec![decided.edit_of(run, &text).await?], before].concat()))
+        };
         match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
             Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                return approved(run, &done.replaced(edited.clone()), Outputs::Written(plain_text(&edited))).await;
+                let done = done.replaced(edited.clone(), edits().await?);
+                return approved(run, &done, Outputs::Written(plain_text(&edited))).await;
             }
             Verdict::Respond => {
                 let said = decided.full_outcome(run).await?.response.unwrap_or_default();
-                return approved(run, &done.replaced(json!(said)), Outputs::Written(said)).await;
+                let done = done.replaced(json!(said), edits().await?);
+                return approved(run, &done, Outputs::Written(said)).await;
             }
             Verdict::Defer | Verdict::Retry => done = revised(run, done, &text, decided.record.done).await?,
             _ => return approved(run, &done, Outputs::Rendered(text)).await,
@@ -80,9 +92,12 @@ async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs)
     loop {
         let asked = run.next_visit(&first.path);
         let begun = run.state.borrow().journal.get(&asked, 1).map(|record| record.seq);
-        let shown = shown(run, done, outputs.clone(), Some(begun.unwrap_or_else(|| next_seq(run)))).await?;
+        let seq = begun.unwrap_or_else(|| next_seq(run));
+        let shown = shown(run, done, outputs.clone(), Some(seq)).await?;
         let digest = shown.digest().map_err(EarlyEnd::Failed)?;
-        let what = run.render(|| shown.reviewed(&digest)).await.map_err(EarlyEnd::Failed)?;
+        let what =
+            run.render(|| Ok(shown.reviewed(&digest)?.changed_by(edits_of_release(run, done, &outputs, seq)?))).await;
+        let what = what.map_err(EarlyEnd::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
             let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
@@ -136,6 +151,36 @@ fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String,
         Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
         None => plain(&(done.result)(run, seq)?),
     }
+}
+
+/// Returns the edits of the values from which the outputs are made, newest first.
+fn edits_of_outputs<'a>(
+    run: &Run<'a>,
+    done: &PatternResult<'a>,
+    outputs: &Outputs,
+    seq: i64,
+) -> Result<Vec<Edit>, RenderError> {
+    match (outputs, &run.plan.outputs) {
+        (Outputs::Rendered(_), Some(template)) => editors::of_values(run, &done.step_scope, template.references(), seq),
+        (Outputs::Rendered(_), None) | (Outputs::Written(_), _) => (done.edits)(run, seq),
+        (Outputs::Withheld, _) => Ok(Vec::new()),
+    }
+}
+
+/// The same of the outputs and of the files.
+fn edits_of_release<'a>(
+    run: &Run<'a>,
+    done: &PatternResult<'a>,
+    outputs: &Outputs,
+    seq: i64,
+) -> Result<Vec<Edit>, RenderError> {
+    let mut edits = edits_of_outputs(run, done, outputs, seq)?;
+    if !matches!(outputs, Outputs::Withheld) {
+        let files = &run.plan.artifacts;
+        let wanted = files.iter().flat_map(|file| file.path.references().iter().chain(file.from.references()));
+        edits.extend(editors::of_values(run, &done.step_scope, &wanted.cloned().collect(), seq)?);
+    }
+    Ok(editors::newest_first(run, edits))
 }
 
 /// Returns the release; `seq`: as of this number of the journal, where that is fixed.
@@ -206,9 +251,9 @@ fn file<'a>(
 
 impl<'a> PatternResult<'a> {
     /// The same end, with another result.
-    fn replaced(&self, value: Value) -> Self {
+    fn replaced(&self, value: Value, edits: EditsAt<'a>) -> Self {
         let result: LazyValue<'a> = Rc::new(move |_, _| Ok(value.clone()));
-        Self { step_scope: self.step_scope.clone(), result }.with_result()
+        Self { step_scope: self.step_scope.clone(), result, edits }.with_result()
     }
 }
 
@@ -238,7 +283,10 @@ async fn revised<'a>(
     let step_scope =
         StepScope { conversation: ".revision".to_owned(), feedback_from: Some(String::new()), ..step_scope };
     match steps::perform(run, &step_scope, step, ".revision", None).await? {
-        StepResult::Answered(answer) => Ok(done.replaced(json!(answer))),
+        StepResult::Answered(answer) => {
+            let edits = known_edits(edits_of(run, &step_scope, step, ".revision").await?);
+            Ok(done.replaced(json!(answer), edits))
+        }
         _ => Ok(done),
     }
 }

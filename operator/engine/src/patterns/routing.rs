@@ -1,10 +1,10 @@
 //! `routing`: an agent chooses a chain, people may look at the choice, the chain runs.
 
 use serde_json::json;
-use signoff_api::Verdict;
+use signoff_api::{Verdict, approval::Edit};
 use signoff_expr::json as extract;
 
-use super::{PLANS_AGAIN, PatternResult, assert_exact, chain};
+use super::{PLANS_AGAIN, PatternResult, assert_exact, chain, edits_of, known_edits};
 
 use crate::{
     plan::PlannedRouting,
@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, EarlyEnd> {
     let routed = StepScope::of("", RecordNamespace::Nothing, [&routing.router].into_iter().chain(&routing.review));
-    let (chosen, answer) = choose(run, routing, &routed).await?;
+    let (chosen, answer, edits) = choose(run, routing, &routed).await?;
     let Some(route) = routing.routes.iter().find(|route| route.name == chosen) else {
         return Err(EarlyEnd::Failed(format!("there is no route {chosen}")));
     };
@@ -34,16 +34,17 @@ pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Resul
         scope.set("router", json!({"chosen_route": chosen, "response": answer}));
         Ok(())
     });
+    let step_scope = step_scope.with_edits(&["router"], known_edits(edits));
     chain::list(run, &step_scope, &route.steps).await?;
     Ok(PatternResult::newest(step_scope))
 }
 
-/// The name of the route, as people left it, and what the router answered.
+/// The name of the route, as people left it, what the router answered, and the edits of people.
 async fn choose<'a>(
     run: &Run<'a>,
     routing: &'a PlannedRouting,
     step_scope: &StepScope<'a>,
-) -> Result<(String, String), EarlyEnd> {
+) -> Result<(String, String, Vec<Edit>), EarlyEnd> {
     let names: Vec<&str> = routing.routes.iter().map(|route| route.name.as_str()).collect();
     let parse = |text: &str| route(text, &names).map(drop);
     loop {
@@ -53,8 +54,9 @@ async fn choose<'a>(
             _ => return Err(EarlyEnd::Failed("the router was skipped, so no route was chosen".to_owned())),
         };
         let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(EarlyEnd::Failed)?;
-        let Some(review) = &routing.review else { return Ok((chosen, answer)) };
-        let (shown, text) = (ReviewSubject::of(".router", &chosen), answer.clone());
+        let edits = edits_of(run, step_scope, &routing.router, ".router").await?;
+        let Some(review) = &routing.review else { return Ok((chosen, answer, edits)) };
+        let (shown, text) = (ReviewSubject::of(".router", &chosen).changed_by(edits.clone()), answer.clone());
         let asked = step_scope.with_vars({
             let chosen = chosen.clone();
             move |_, _, _, scope| {
@@ -67,11 +69,12 @@ async fn choose<'a>(
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();
-                return Ok((other.to_owned(), answer));
+                let edit = decided.edit_of(run, &chosen).await?;
+                return Ok((other.to_owned(), answer, [vec![edit], edits].concat()));
             }
             // The router hears what was said, and chooses again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
-            _ => return Ok((chosen, answer)),
+            _ => return Ok((chosen, answer, edits)),
         }
     }
 }

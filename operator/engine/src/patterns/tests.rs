@@ -5,6 +5,7 @@ mod answers;
 mod chain;
 mod conditions;
 mod dag;
+mod edits;
 mod evaluator;
 mod gates;
 mod graph;

@@ -122,6 +122,13 @@ impl PolicyRun {
     }
 
     /// The only call, which has the digest that was approved at `path`.
+    /// Checks at which gates people changed what a request shows.
+    #[track_caller]
+    fn names(&self, path: &str, gates: &[&str]) {
+        let by = self.asked(path).reviews.clone().unwrap().by;
+        assert_eq!(by.iter().map(|edit| edit.path.as_str()).collect::<Vec<_>>(), gates);
+    }
+
     #[track_caller]
     fn runs_as_approved_at(&self, path: &str) -> &Call {
         let calls = self.calls();
@@ -147,12 +154,14 @@ fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
     run.asked("pay/.start");
     run.outcome(&policies, "pay/.start", modified(json!({"url": "https://evil.org/"})));
     run.shows("release-pay", "https://evil.org/");
+    run.names("release-pay", &["pay/.start"]);
     run.decide(&policies, "release-pay", Verdict::Approve);
     assert_eq!(url(run.runs_as_approved_at("release-pay")), "https://evil.org/");
 
     let mut honest = PolicyRun::of(&policies, pay(json!({}), own("stepStart")));
     honest.decide(&policies, "pay/.start", Verdict::Approve);
     honest.shows("release-pay", "https://a.org/pay");
+    honest.names("release-pay", &[]);
     honest.decide(&policies, "release-pay", Verdict::Approve);
     honest.runs_as_approved_at("release-pay");
     honest.runs_as_approved_at("pay/.start");
@@ -167,6 +176,7 @@ fn a_modify_at_the_authors_error_gate_is_approved_again() {
     run.fails(&policies, 1, false, false);
     run.outcome(&policies, "pay/.error", modified(json!({"body": "42000"})));
     run.shows("release-pay#2", "42000");
+    run.names("release-pay#2", &["pay/.error"]);
     run.decide(&policies, "release-pay#2", Verdict::Reject);
     assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
 }

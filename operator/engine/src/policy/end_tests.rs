@@ -52,6 +52,8 @@ fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
     let mut run = start();
     run.outcome(&policies, ".final", modified(json!({"response": "pay 42000 to evil"})));
     run.shows("end", "pay 42000 to evil");
+    let by = run.asked("end").reviews.clone().unwrap().by;
+    assert_eq!((by.len(), by[0].path.as_str(), by[0].verdict), (1, ".final", Verdict::Modify));
     assert!(run.transition.end.is_none());
     run.decide(&policies, "end", Verdict::Reject);
     run.is_rejected();

@@ -115,6 +115,14 @@ impl<'a> Run<'a> {
         (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
     }
 
+    /// The path of the last visit.
+    pub(crate) fn last_visit(&self, path: &str) -> String {
+        match self.visits.borrow().get(path) {
+            Some(visits) if *visits > 1 => format!("{path}#{visits}"),
+            _ => path.to_owned(),
+        }
+    }
+
     /// The path that the next visit will have.
     pub(crate) fn next_visit(&self, path: &str) -> String {
         match self.visits.borrow().get(path) {

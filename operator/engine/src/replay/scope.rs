@@ -4,6 +4,7 @@
 //! Only results whose `done` is smaller than the step's own `seq`, so that every replay sees what the first
 //! evaluation saw. Text of people, models and tools is a value here and is never rendered.
 
+pub(crate) mod editors;
 mod step_scope;
 mod views;
 

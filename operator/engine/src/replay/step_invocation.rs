@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use signoff_api::Digest;
+use signoff_api::{Digest, approval::Edit};
 use signoff_expr::Scope;
 
 use super::tool_turn::ToolTurn;
@@ -90,17 +90,20 @@ impl<'a> StepInvocation<'a> {
 pub(crate) struct Override {
     /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
+    /// The decisions that gave them.
+    pub(crate) edits: Vec<Edit>,
 }
 
 impl Override {
     /// The same with further changes, which count where both speak of a field.
     pub(crate) fn merge(&mut self, more: Self) {
         self.parameters.extend(more.parameters);
+        self.edits.extend(more.edits);
     }
 
     /// The fields that a person gave; those that are no text are left out.
-    pub(crate) fn from_parameters(parameters: signoff_api::JsonObject) -> Self {
+    pub(crate) fn from_parameters(parameters: signoff_api::JsonObject, edit: Edit) -> Self {
         let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
-        Self { parameters: texts.collect::<BTreeMap<_, _>>() }
+        Self { parameters: texts.collect::<BTreeMap<_, _>>(), edits: vec![edit] }
     }
 }

@@ -106,7 +106,8 @@ pub(super) async fn decide<'a>(
         Verdict::Skip => Ok(FailureAction::Skip),
         Verdict::Modify => {
             let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-            Ok(FailureAction::Again(Override::from_parameters(parameters)))
+            let edit = decided.edit_of(run, &error.message).await?;
+            Ok(FailureAction::Again(Override::from_parameters(parameters, edit)))
         }
         // The agent that made the call is told what people say, and decides what it calls next.
         Verdict::Respond if step.is_tool() => {

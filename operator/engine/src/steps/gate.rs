@@ -5,8 +5,8 @@
 use std::{future::poll_fn, task::Poll};
 
 use signoff_api::{
-    Outcome, Verdict,
-    approval::Source,
+    Digest, Outcome, Verdict,
+    approval::{Edit, Source},
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -19,7 +19,7 @@ use crate::{
     replay::{
         activity::{ActivityKey, Start},
         run::{RenderError, Run},
-        scope::{self, StepScope},
+        scope::{self, StepScope, editors},
     },
     steps::request::{self, RequestIdentity, ReviewSubject},
 };
@@ -69,6 +69,12 @@ impl DecidedGate {
         };
         let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
         format!("gate {}: {}, {who}{why}{more}", self.gate, self.verdict)
+    }
+
+    /// Returns the edit by which this decision replaced a text.
+    pub(crate) async fn edit_of(&self, run: &Run<'_>, replaced: &str) -> Result<Edit, EarlyEnd> {
+        let outcome = self.full_outcome(run).await?;
+        Ok(editors::edit(&self.record, &outcome, &self.gate, Digest::of_bytes(replaced.as_bytes())))
     }
 
     /// The whole decision: what was long was kept apart.
@@ -189,7 +195,8 @@ pub(super) fn reviewed<'a>(
     let seen = step_scope.seen(run, seq);
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
     let response = scope::response_text(run, step_scope, one, seq)?;
-    Ok(Some(ReviewSubject::of(&one.record.path, &response).with_facts_of(&one.record)))
+    let edits = editors::of_record(run, step_scope, one, seq)?;
+    Ok(Some(ReviewSubject::of(&one.record.path, &response).with_facts_of(&one.record).changed_by(edits)))
 }
 
 /// Returns where the list continues after a gate.

@@ -14,6 +14,7 @@ use crate::{
     replay::{
         activity::{ActivityKey, Start, input_digest},
         run::{RenderError, Run},
+        scope::editors,
         step_invocation::{Override, StepInvocation},
     },
     steps::{excerpt::Fields, request::ReviewSubject},
@@ -71,7 +72,11 @@ pub(super) async fn ask<'a>(
             Verdict::Skip => return Ok(false),
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-                invocation.overrides.merge(Override::from_parameters(parameters));
+                let seq = decided.record.seq;
+                let replaced =
+                    run.render(|| shown(run, invocation, seq, key, retries)).await.map_err(EarlyEnd::Failed)?;
+                let edit = decided.edit_of(run, &replaced.map(|subject| subject.text).unwrap_or_default()).await?;
+                invocation.overrides.merge(Override::from_parameters(parameters, edit));
                 invocation.approved = None;
                 queue = of_policies().collect();
             }
@@ -127,7 +132,10 @@ fn shown<'a>(
         _ => return Ok(None),
     };
     let digest = input_digest(&call).map_err(RenderError::Invalid)?;
-    Ok(Some(ReviewSubject::bound(&key.path, &attempts_covered(retries), &fields(&call)?, digest)))
+    let mut edits = invocation.overrides.edits.clone();
+    edits.extend(editors::of_step(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq))?);
+    let subject = ReviewSubject::bound(&key.path, &attempts_covered(retries), &fields(&call)?, digest);
+    Ok(Some(subject.changed_by(editors::newest_first(run, edits))))
 }
 
 /// Returns the first line shown: how often the approved call may be made.

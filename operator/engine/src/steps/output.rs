@@ -174,7 +174,8 @@ async fn validate_answer<'a>(
         asked += 1;
         let (_, count) = run.visit(&format!("{path}/.ask"));
         let key = ActivityKey { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
-        let overrides = Override { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
+        let parameters = BTreeMap::from([("input".to_owned(), clarification(step, why))]);
+        let overrides = Override { parameters, edits: Vec::new() };
         let mut invocation = StepInvocation {
             overrides,
             approved: None,

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, JsonObject, Moment, Verdict,
-    approval::{self, ActionKind, GateRef, Review, WorkflowRef},
+    approval::{self, ActionKind, Edit, GateRef, Review, WorkflowRef},
     gate::{Form, Quorum, Timeout},
     journal::{BlobRef, StepKind, StepRecord},
     names,
@@ -37,6 +37,8 @@ pub(crate) struct ReviewSubject {
     pub(crate) parts: usize,
     /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
+    /// The changes of people to what is shown, newest first: all of them, of which a request names the last.
+    pub(crate) by: Vec<Edit>,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
     /// The schema of the text by which Respond replaces it.
@@ -64,7 +66,17 @@ pub(crate) struct CallReview {
 impl ReviewSubject {
     pub(crate) fn of(path: &str, text: &str) -> Self {
         let (path, text) = (path.to_owned(), text.to_owned());
-        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None, respond: None, call: None }
+        Self {
+            path,
+            text,
+            excerpt: None,
+            parts: 0,
+            beside: None,
+            by: Vec::new(),
+            binds: None,
+            respond: None,
+            call: None,
+        }
     }
 
     /// Something with fields, bound by its digest. `head`: what stands above the fields.
@@ -72,6 +84,11 @@ impl ReviewSubject {
         let text = format!("{head}\n{}", fields.whole());
         let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
+    }
+
+    /// The same, changed by people. `edits`: newest first.
+    pub(crate) fn changed_by(self, edits: Vec<Edit>) -> Self {
+        Self { by: edits, ..self }
     }
 
     /// The same, with further facts for the record of the gate about a call.
@@ -265,10 +282,11 @@ fn with_what_is_beside(
 }
 
 /// Returns the subject of the review.
-fn review(ReviewSubject { path, text, excerpt, .. }: ReviewSubject, ref_: Option<BlobRef>) -> Review {
+fn review(ReviewSubject { path, text, excerpt, mut by, .. }: ReviewSubject, ref_: Option<BlobRef>) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
-    Review { path, response, ref_, digest }
+    by.truncate(Review::MAX_EDITS);
+    Review { path, response, ref_, digest, by }
 }
 
 #[cfg(test)]

@@ -205,7 +205,11 @@ fn edited_arguments_are_asked_about_again_and_their_author_is_no_approver() {
     assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs yet");
     let again = run.asked(&format!("{GATE}#2")).request.clone();
     assert_eq!(again.excluded, ["alice"]);
-    assert_eq!(again.reviews.unwrap().response, r#"{"amount":42}"#);
+    let reviews = again.reviews.unwrap();
+    assert_eq!(reviews.response, r#"{"amount":42}"#);
+    let [edit] = <[_; 1]>::try_from(reviews.by).unwrap();
+    assert_eq!((edit.by, edit.gate.as_str(), edit.path.as_str()), (vec!["alice".to_owned()], "money", GATE));
+    assert_eq!(edit.original, signoff_api::Digest::of_bytes(br#"{"amount":420}"#));
     assert_eq!(again.action.unwrap().done, [r#"this call, changed by alice; before: {"amount":420}"#]);
     run.approve(&format!("{GATE}#2"));
     run.reply(PAY, 1, "paid");

@@ -8,7 +8,11 @@ use serde_json::{Map, Value, json};
 use signoff_api::journal::StepRecord;
 use signoff_expr::Scope;
 
-use super::{RequestedNames, VisibleRecord, parts, view};
+use super::{
+    RequestedNames, VisibleRecord,
+    editors::{EditsAt, EditsOfVars},
+    parts, view,
+};
 
 use crate::{
     journal::within,
@@ -45,6 +49,8 @@ pub(crate) struct StepScope<'a> {
     /// Steps outside the list whose newest response and decision count too.
     pub(crate) also_visible: Vec<&'a PlannedStep>,
     pub(crate) pattern_vars: PatternVars<'a>,
+    /// The edits of the values of its variables; a later entry replaces an earlier one of the same name.
+    pub(crate) edits: Vec<EditsOfVars<'a>>,
     /// Agents remember what they said and heard at this path and beneath it.
     pub(crate) conversation: String,
     /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
@@ -70,6 +76,7 @@ impl<'a> StepScope<'a> {
             visible: None,
             also_visible: Vec::new(),
             pattern_vars: Rc::new(|_, _, _, _| Ok(())),
+            edits: Vec::new(),
             conversation: prefix.to_owned(),
             feedback_from: Some(prefix.to_owned()),
             limit: None,
@@ -89,6 +96,12 @@ impl<'a> StepScope<'a> {
             more(run, wanted, seq, scope).and(first)
         });
         Self { pattern_vars, ..self.clone() }
+    }
+
+    /// The same scope, where people changed the values of these variables.
+    pub(crate) fn with_edits(mut self, vars: &'static [&'static str], edits: EditsAt<'a>) -> Self {
+        self.edits.push((vars, edits));
+        self
     }
 
     /// The names that its pattern gives.

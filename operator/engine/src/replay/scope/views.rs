@@ -41,10 +41,10 @@ pub(crate) fn response<'a>(
     };
     let children = ChildRecords::of(run, &one.record, seq);
     let (mut current, mut original) = (read(children.settled(&one.record))?, None);
-    if children.is_replaced() {
+    if children.replaced_by(one.step).is_some() {
         original = Some(read(children.answered(&one.record))?);
     }
-    if let Some(gate) = step_scope.reviewer(run, one, seq) {
+    if let Some(gate) = step_scope.reviewers(run, one, seq).pop() {
         original = original.or(Some(current));
         current = replacement(run, &gate)?;
     }
@@ -71,10 +71,10 @@ pub(crate) fn response_text<'a>(
 }
 
 /// The records beneath the record of a step that are newer than its last attempt.
-struct ChildRecords(Vec<StepRecord>);
+pub(super) struct ChildRecords(Vec<StepRecord>);
 
 impl ChildRecords {
-    fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
+    pub(super) fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
         let mut children = run.children(&record.path, seq);
         // Deeper records belong to the calls and turns of an agent.
         let beneath = record.path.len() + 1;
@@ -90,14 +90,19 @@ impl ChildRecords {
     }
 
     /// The answer of the agent that counts.
-    fn answered<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
+    pub(super) fn answered<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
         let again = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded;
         self.0.iter().rfind(again).unwrap_or(record)
     }
 
-    /// Whether a person put something in its place.
-    fn is_replaced(&self) -> bool {
-        self.0.iter().any(|r| super::parts(&r.path).0 == ".output" && verdict(r) == Some(Verdict::Modify))
+    /// The gate at which people put something in its place. What they respond is the result of a call of a tool, and else a note.
+    pub(super) fn replaced_by(&self, step: &PlannedStep) -> Option<&StepRecord> {
+        let replaces = |record: &StepRecord| match verdict(record) {
+            Some(Verdict::Modify) => true,
+            Some(Verdict::Respond) => step.is_tool(),
+            _ => false,
+        };
+        self.0.iter().rfind(|r| super::parts(&r.path).0 == ".output" && replaces(r))
     }
 
     /// Whether people left the step out, which had failed.
@@ -114,8 +119,8 @@ pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
 }
 
 impl<'a> StepScope<'a> {
-    /// The gate of the list that replaced the response of this record last.
-    fn reviewer(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: i64) -> Option<StepRecord> {
+    /// The gates of the list that replaced the response of this record, in the order of their ends.
+    pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: i64) -> Vec<StepRecord> {
         let seen = |record: &StepRecord| record.done.is_some_and(|done| done < seq);
         let state = run.state.borrow();
         let modified = state.journal.under(&self.prefix).filter(|r| {
@@ -129,7 +134,9 @@ impl<'a> StepScope<'a> {
             let reviewed = gate.and_then(PlannedGate::reviews).and_then(|at| self.step(at));
             reviewed.is_some_and(|reviewed| reviewed.path == one.step.path)
         };
-        modified.filter(reviews).max_by_key(|record| record.done).cloned()
+        let mut found: Vec<_> = modified.filter(reviews).cloned().collect();
+        found.sort_by_key(|record| record.done);
+        found
     }
 }
 
@@ -215,7 +222,7 @@ pub(crate) fn verdict_text(gate: &PlannedGate, verdict: Verdict) -> String {
     }
 }
 
-fn verdict(record: &StepRecord) -> Option<Verdict> {
+pub(super) fn verdict(record: &StepRecord) -> Option<Verdict> {
     record.decision.as_ref().and_then(|decision| decision.verdict)
 }
 

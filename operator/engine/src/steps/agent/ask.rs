@@ -22,7 +22,7 @@ use crate::{
     plan::PlannedStep,
     replay::{
         run::{RenderError, Run},
-        scope::{RecordNamespace, StepScope},
+        scope::{RecordNamespace, StepScope, editors},
     },
     steps::{
         DecidedGate, EarlyEnd,
@@ -56,7 +56,8 @@ pub(super) async fn ask<'a>(
         let subject = |seq| {
             merge::check_excluded(&step).map_err(RenderError::Invalid)?;
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
-            Ok(Some(shown::call(run, turn, at, site, proposal, &group, seq)?.with_facts(facts)))
+            let subject = shown::call(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
+            Ok(Some(subject.changed_by(editors::of_call(run, &site.path, seq)?)))
         };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,

@@ -31,7 +31,7 @@ use crate::{
         activity::{ActivityKey, Start, error, input_digest},
         call_history::MOST_CALLS,
         run::{RenderError, Run},
-        scope::{RecordNamespace, StepScope},
+        scope::{RecordNamespace, StepScope, editors},
         step_invocation::StepInvocation,
         tool_turn::ToolTurn,
     },
@@ -579,7 +579,9 @@ fn scope<'a>(
     let (agent, agents) = (turn.agent.to_owned(), agents_around(run, turn));
     let own = StepScope::of(&format!("{path}/"), RecordNamespace::Nothing, [&tool.step]);
     let limit = turn.invocation.step_scope.limit.clone();
+    let call = path.to_owned();
     let scope = StepScope { limit, ..own };
+    let scope = scope.with_edits(&["args"], Rc::new(move |run, _| editors::of_call(run, &call, i64::MAX)));
     scope.with_vars(move |_, _, _, scope| {
         scope.set("args", args.clone());
         scope.set("tool", json!(tool.name));

@@ -1,0 +1,55 @@
+//! The text that a request asks about, and the people who changed it before.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{digest::Digest, journal::BlobRef, values::Moment, verdict::Verdict};
+
+/// The reviewed step of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Review {
+    /// The path of the step in the journal.
+    #[schemars(length(min = 1, max = 512))]
+    pub path: String,
+    /// The response, at most 4 KiB: the beginning of a longer text, or of each field of a longer object.
+    #[schemars(length(max = 8192))]
+    pub response: String,
+    /// The reference to the whole response, if it is longer.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<BlobRef>,
+    /// The digest of the whole response.
+    pub digest: Digest,
+    /// The changes of people, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub by: Vec<Edit>,
+}
+
+impl Review {
+    /// The largest number of edits that a request shows.
+    pub const MAX_EDITS: usize = 8;
+}
+
+/// A replacement of a value by people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Edit {
+    /// All who gave it; none at a timeout.
+    #[schemars(length(max = 64), inner(length(max = 512)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub by: Vec<String>,
+    /// The name of the gate.
+    #[schemars(length(max = 95))]
+    pub gate: String,
+    /// The path of its record.
+    #[schemars(length(max = 512))]
+    pub path: String,
+    /// The time.
+    pub at: Moment,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The digest of the value before, which that gate reviewed.
+    pub original: Digest,
+}

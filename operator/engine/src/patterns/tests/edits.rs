@@ -1,0 +1,225 @@
+//! Every later request names the people who changed what it shows.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::{Value, json};
+use signoff_api::{Digest, Outcome, Verdict, approval::Edit};
+
+use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate, hitl, in_branch, of_pattern, set};
+
+const SQL: &str = "SELECT 1;";
+
+/// Decides Modify as these people.
+fn edit(run: &mut TestRun, path: &str, by: &[&str], parameters: Value) {
+    let parameters = Some(serde_json::from_value(parameters).unwrap());
+    let decided_by = by.iter().map(|&name| name.to_owned()).collect();
+    run.decide(path, Outcome { parameters, decided_by, ..decided(Verdict::Modify) });
+}
+
+/// The edits that a request shows.
+fn edits(run: &TestRun, path: &str) -> Vec<Edit> {
+    run.asked(path).request.reviews.clone().unwrap_or_else(|| panic!("{path} reviews nothing")).by
+}
+
+/// Each edit as `people at gate (path), verdict`.
+fn said(edits: &[Edit]) -> Vec<String> {
+    let one = |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
+    edits.iter().map(one).collect()
+}
+
+/// Checks that the original of the newest edit at a gate is what the request of that edit reviewed.
+fn original_is_shown(run: &TestRun, path: &str, before: &str) {
+    assert_eq!(edits(run, path)[0].original, Digest::of_bytes(before.as_bytes()));
+}
+
+fn any() -> Value {
+    json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Abort"])
+}
+
+fn three_gates() -> TestRun {
+    let reviews = |name: &str| hitl(name, json!({"reviews": "draft", "allowedVerdicts": any()}));
+    let mut run =
+        TestRun::new(json!([agent("draft", "writer", "write"), reviews("sql"), reviews("style"), reviews("prod")]));
+    run.reply("draft", 1, SQL);
+    run
+}
+
+#[test]
+fn two_editors_at_two_gates_are_both_shown_at_the_third_the_newest_first() {
+    let mut run = three_gates();
+    assert_eq!(edits(&run, "sql"), []);
+    edit(&mut run, "sql", &["bob"], json!({"response": "SELECT 1; DROP TABLE audit;"}));
+    assert_eq!(said(&edits(&run, "style")), ["bob at sql (sql), Modify"]);
+    original_is_shown(&run, "style", SQL);
+    edit(&mut run, "style", &["carol", "dave"], json!({"response": {"sql": "x"}}));
+    assert_eq!(said(&edits(&run, "prod")), ["carol+dave at style (style), Modify", "bob at sql (sql), Modify"]);
+    original_is_shown(&run, "prod", "SELECT 1; DROP TABLE audit;");
+    assert_eq!(edits(&run, "prod")[1].original, Digest::of_bytes(SQL.as_bytes()));
+}
+
+#[test]
+fn a_value_that_nobody_changed_or_that_was_made_again_has_no_editors() {
+    let mut run = three_gates();
+    run.approve("sql");
+    assert_eq!(edits(&run, "style"), []);
+    let mut run = three_gates();
+    edit(&mut run, "sql", &["bob"], json!({"response": "x"}));
+    run.defer("style", "again");
+    run.reply("draft#2", 1, "y");
+    assert_eq!(edits(&run, "sql#2"), [], "the edit was of an answer that does not count any more");
+}
+
+#[test]
+fn an_edit_of_an_answer_is_named_at_the_next_gate() {
+    let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("prod", json!({}))]));
+    spec["gates"] = json!([{"name": "check", "type": "outputValidation", "steps": ["draft"], "hitl": gate(json!({}))}]);
+    let mut run = TestRun::of(spec);
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "draft/.output", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(said(&edits(&run, "prod")), ["bob at check (draft/.output), Modify"]);
+    original_is_shown(&run, "prod", SQL);
+}
+
+#[test]
+fn the_last_gate_before_the_release_names_the_editors_of_the_values_in_it() {
+    let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("sql", json!({}))]));
+    spec["gates"] = json!([{"name": "out", "type": "finalResponse", "hitl": gate(json!({}))}]);
+    spec["outputs"] = json!({"from": "{{ steps.draft.response }}!"});
+    let mut run = TestRun::of(spec.clone());
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(said(&edits(&run, ".final")), ["bob at sql (sql), Modify"]);
+    // The result of a list that ends with a gate is the word of the gate.
+    spec.as_object_mut().unwrap().remove("outputs");
+    let mut run = TestRun::of(spec.clone());
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, "modified");
+    assert_eq!(edits(&run, ".final"), []);
+    // Where the gate is about the answer, the result is the answer.
+    spec["steps"].as_array_mut().unwrap().pop();
+    let check = json!({"name": "check", "type": "outputValidation", "steps": ["draft"], "hitl": gate(json!({}))});
+    spec["gates"].as_array_mut().unwrap().push(check);
+    let mut run = TestRun::of(spec);
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "draft/.output", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(said(&edits(&run, ".final")), ["bob at check (draft/.output), Modify"]);
+}
+
+#[test]
+fn a_draft_that_a_person_changed_names_them_until_it_is_revised() {
+    let mut run = TestRun::of(of_pattern(json!({
+        "pattern": {"evaluatorOptimizer": {
+            "producer": "a", "input": "write", "evaluator": {"agent": "judge", "input": "judge {{ draft }}"},
+            "accept": {"minScore": 80, "maxIterations": 9}, "reviewGate": "review",
+        }},
+        "gates": [
+            {"name": "review", "hitl": gate(json!({"allowedVerdicts": any()}))},
+            {"name": "out", "type": "finalResponse", "hitl": gate(json!({}))},
+        ],
+    })));
+    let judge = |run: &mut TestRun, path: &str, score: i32| {
+        run.reply(path, 1, &format!("{{\"score\": {score}}}"));
+    };
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 1);
+    assert_eq!(edits(&run, ".review"), []);
+    edit(&mut run, ".review", &["bob"], json!({"draft": "d2"}));
+    judge(&mut run, ".evaluator#2", 2);
+    assert_eq!(said(&edits(&run, ".review#2")), ["bob at review (.review), Modify"]);
+    original_is_shown(&run, ".review#2", "d1");
+    edit(&mut run, ".review#2", &["carol"], json!({"draft": "d3"}));
+    judge(&mut run, ".evaluator#3", 3);
+    run.defer(".review#3", "shorter");
+    run.reply(".reviser", 1, "d4");
+    judge(&mut run, ".evaluator#4", 4);
+    assert_eq!(edits(&run, ".review#4"), [], "the draft is the agent's again");
+    edit(&mut run, ".review#4", &["erin"], json!({"draft": "d5"}));
+    judge(&mut run, ".evaluator#5", 99);
+    assert_eq!(said(&edits(&run, ".final")), ["erin at review (.review#4), Modify"]);
+}
+
+#[test]
+fn results_of_workers_that_a_person_changed_name_them_at_the_release() {
+    let mut run = TestRun::of(of_pattern(json!({
+        "pattern": {"orchestratorWorkers": {
+            "orchestrator": {"agent": "boss", "input": "divide"}, "worker": {"agent": "a", "input": "do {{ task }}"},
+            "reduceReview": "parts",
+        }},
+        "gates": [
+            {"name": "parts", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Modify"]}))},
+            {"name": "check", "type": "outputValidation", "steps": ["worker"], "hitl": gate(json!({}))},
+            {"name": "out", "type": "finalResponse", "hitl": gate(json!({}))},
+        ],
+    })));
+    run.reply(".orchestrator", 1, r#"[{"task": "boil"}, {"task": "pour"}]"#);
+    run.reply(".worker-0", 1, "boiled");
+    run.reply(".worker-1", 1, "poured");
+    edit(&mut run, ".worker-0/.output", &["bob"], json!({"response": "burnt"}));
+    run.approve(".worker-1/.output");
+    assert_eq!(said(&edits(&run, ".reduce-review")), ["bob at check (.worker-0/.output), Modify"]);
+    let shown = run.asked(".reduce-review").request.reviews.clone().unwrap().response;
+    edit(&mut run, ".reduce-review", &["carol"], json!({"workers": {"1": "spilt"}}));
+    let all = ["carol at parts (.reduce-review), Modify", "bob at check (.worker-0/.output), Modify"];
+    assert_eq!(said(&edits(&run, ".final")), all);
+    original_is_shown(&run, ".final", &shown);
+}
+
+#[test]
+fn a_joined_result_names_the_editors_of_every_branch_and_of_the_result() {
+    let mut run = TestRun::of(of_pattern(json!({
+        "pattern": {"parallel": {"reduce": "whole"}},
+        "steps": [
+            in_branch("left", agent("l", "a", "x")),
+            in_branch("right", agent("r", "b", "y")),
+            hitl("whole", json!({"allowedVerdicts": ["Approve", "Modify", "Respond"]})),
+        ],
+        "gates": [
+            {"name": "check", "type": "outputValidation", "steps": ["l"], "hitl": gate(json!({}))},
+            {"name": "out", "type": "finalResponse", "hitl": gate(json!({}))},
+        ],
+    })));
+    run.reply("left/l", 1, "L");
+    run.reply("right/r", 1, "R");
+    edit(&mut run, "left/l/.output", &["bob"], json!({"response": "LL"}));
+    assert_eq!(said(&edits(&run, "whole")), ["bob at check (left/l/.output), Modify"]);
+    let decided_by = vec!["carol".to_owned()];
+    run.decide("whole", Outcome { response: Some("mine".into()), decided_by, ..decided(Verdict::Respond) });
+    let all = ["carol at whole (whole), Respond", "bob at check (left/l/.output), Modify"];
+    assert_eq!(said(&edits(&run, ".final")), all);
+}
+
+#[test]
+fn a_call_that_is_made_of_changed_values_names_their_editors() {
+    let pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://a.org", "body": "{{ steps.draft.response }}"}});
+    let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("sql", json!({})), set("other", "x"), pay]));
+    spec["gates"] = json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]);
+    let mut run = TestRun::of(spec.clone());
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(said(&edits(&run, "pay/.start")), ["bob at sql (sql), Modify"]);
+    spec["steps"][3]["http"]["body"] = json!("{{ steps.other.response }}");
+    let mut run = TestRun::of(spec);
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(edits(&run, "pay/.start"), [], "nothing that bob changed is sent");
+}
+
+#[test]
+fn a_route_and_subtasks_that_a_person_changed_name_them_before_what_is_made_of_them() {
+    let send = |value: &str| json!({"name": "send", "http": {"method": "POST", "url": "https://a.org", "body": value}});
+    let mut run = TestRun::of(of_pattern(json!({
+        "pattern": {"routing": {"router": {"agent": "router", "input": "where?", "review": "way"}}},
+        "steps": [
+            in_branch("billing", send("{{ router.chosen_route }}")),
+            in_branch("support", set("end", "x")),
+        ],
+        "gates": [
+            {"name": "way", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Modify"]}))},
+            {"name": "start", "type": "stepStart", "steps": ["send"], "hitl": gate(json!({}))},
+        ],
+    })));
+    run.reply(".router", 1, r#"{"route": "support"}"#);
+    edit(&mut run, ".review", &["bob"], json!({"route": "billing"}));
+    assert_eq!(said(&edits(&run, "billing/send/.start")), ["bob at way (.review), Modify"]);
+    original_is_shown(&run, "billing/send/.start", "support");
+}
