@@ -27,7 +27,7 @@ use crate::{
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use bounds::ARGUMENTS;
 pub use decision::{Answer, Decision, Grant, GrantMatch, GrantScope};
-pub use review::{Edit, Review};
+pub use review::{Edit, Review, Sent};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
 /// A request for a decision, and the decisions.
@@ -164,6 +164,9 @@ pub struct ApprovalRequest {
     /// The call of a tool, or the question of an agent, that is asked about. `reviews` has the arguments of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
+    /// What is sent if the call is made, or was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends: Option<Sent>,
     /// The text of the agent beside the call, the first 4 KiB. It is text of a model and is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
@@ -245,6 +248,15 @@ impl ApprovalRequest {
         self.action.as_ref()?;
         let (path, _) = turn::turn_of(&self.gate.path)?;
         Some(names::turn(&self.workflow.uid, path))
+    }
+
+    /// Returns the reviewed text, or what is sent, with this digest; the inner value is `None` if the request has only a part of it.
+    #[must_use]
+    pub fn shown_text(&self, digest: &Digest) -> Option<Option<&str>> {
+        let whole = |text| Some(text).filter(|text: &&str| Digest::of_bytes(text.as_bytes()) == *digest);
+        let review = self.reviews.as_ref().filter(|review| review.digest == *digest);
+        let sent = self.sends.as_ref().filter(|sent| sent.digest() == *digest);
+        review.map(|review| whole(&review.response)).or_else(|| sent.map(|sent| whole(&sent.text)))
     }
 
     /// Whether the requester must not vote at all.

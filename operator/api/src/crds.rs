@@ -58,10 +58,31 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
                 status.insert("default".into(), json!({"phase": "Pending", "seq": 0}));
             }
             without_null(schema);
+            with_short_conditions(schema);
         }
     }
     value["metadata"]["labels"] = json!({names::LABEL_GUARD: "true"});
     serde_json::from_value(value).unwrap_or(crd)
+}
+
+/// The fields of a condition of Kubernetes, in a sentence each: their own documentation takes a kilobyte of each CRD.
+const CONDITION: [(&str, &str); 6] = [
+    ("lastTransitionTime", "The time of the last change of `status`."),
+    ("message", "A sentence for users."),
+    ("observedGeneration", "The generation of the spec that the condition describes."),
+    ("reason", "The cause, as one CamelCase word."),
+    ("status", "True, False or Unknown."),
+    ("type", "The type of the condition."),
+];
+
+/// Replaces the documentation of the fields of conditions.
+fn with_short_conditions(schema: &mut Value) {
+    let Some(fields) = schema.pointer_mut("/properties/status/properties/conditions/items/properties") else { return };
+    for (name, words) in CONDITION {
+        if let Some(field) = fields.get_mut(name) {
+            field["description"] = words.into();
+        }
+    }
 }
 
 /// Removes `nullable` everywhere: an absent field is omitted, never null, so that `has()` in CEL is reliable.

@@ -266,9 +266,9 @@ pub struct RequestFacts {
     /// The guard epoch in which the request was created.
     #[schemars(length(max = 80))]
     pub guard_epoch: String,
-    /// The long values in the request: of the context and of the reviewed response.
+    /// The long values in the request: of the context, the reviewed response and what is sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 2))]
+    #[schemars(length(max = 3))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub shows: Vec<BlobRef>,
 }

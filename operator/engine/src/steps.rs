@@ -13,6 +13,7 @@ pub(crate) mod join;
 mod output;
 mod pod;
 pub(crate) mod request;
+mod sent;
 
 use std::{rc::Rc, time::Duration};
 
@@ -208,7 +209,7 @@ async fn perform_as<'a>(
             (_, Some(error)) => StepFailure::of(error),
             (_, None) => StepFailure::of(error("Failed", "it failed")),
         };
-        match failure::decide(run, step_scope, step, &turn.path, attempt, &failure).await? {
+        match failure::decide(run, &invocation, &turn.path, attempt, &failure).await? {
             failure::FailureAction::Again(_) if invocation.permission.is_some() => {
                 return Ok(Performed::AskAgain(Attempts { next: turn.attempt_after(attempt), further: 0 }));
             }

@@ -1,4 +1,4 @@
-//! The text that a request asks about, and the people who changed it before.
+//! The texts that a request asks about: the reviewed value with the people who changed it before, and what is sent.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,26 @@ pub struct Review {
 impl Review {
     /// The largest number of edits that a request shows.
     pub const MAX_EDITS: usize = 8;
+}
+
+/// What a step sends, every value rendered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    /// The fields as YAML, at most 4 KiB: the beginning of each of longer ones.
+    #[schemars(length(max = 8192))]
+    pub text: String,
+    /// The reference to all of it, if it is longer.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<BlobRef>,
+}
+
+impl Sent {
+    /// Returns the digest of all of it.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.ref_.as_ref().map_or_else(|| Digest::of_bytes(self.text.as_bytes()), |whole| whole.digest.clone())
+    }
 }
 
 /// A replacement of a value by people.

@@ -117,5 +117,6 @@ pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
 /// Returns the long values that a request shows.
 pub(crate) fn shown_by(request: &ApprovalRequest) -> Vec<BlobRef> {
     let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
-    request.context_ref.iter().chain(review).cloned().collect()
+    let sent = request.sends.as_ref().and_then(|sent| sent.ref_.as_ref());
+    request.context_ref.iter().chain(review).chain(sent).cloned().collect()
 }

@@ -15,4 +15,5 @@ mod parallel;
 mod pods;
 mod requests;
 mod routing;
+mod sent;
 mod tools;

@@ -15,8 +15,11 @@ use signoff_api::{
 use super::{CONDITION, EarlyEnd, gate, verdict_or_end};
 use crate::{
     plan::{Action, PlannedStep},
-    replay::{run::Run, scope::StepScope, step_invocation::Override},
-    steps::request::ReviewSubject,
+    replay::{
+        run::Run,
+        step_invocation::{Override, StepInvocation},
+    },
+    steps::{excerpt::Fields, request::ReviewSubject, sent},
 };
 
 /// The verdicts by which the step runs again as it is, and people are asked when it fails again. What a person changed
@@ -50,12 +53,12 @@ pub(super) enum FailureAction {
 
 pub(super) async fn decide<'a>(
     run: &Run<'a>,
-    step_scope: &StepScope<'a>,
-    step: &'a PlannedStep,
+    invocation: &StepInvocation<'a>,
     path: &str,
     attempt: i32,
     failure: &StepFailure,
 ) -> Result<FailureAction, EarlyEnd> {
+    let (step, step_scope) = (invocation.step, &invocation.step_scope);
     // A tool can be called often, so the path says which call it was.
     let name = if step.is_tool() { path } else { step.name.trim_start_matches('.') };
     let error = &failure.error;
@@ -90,6 +93,9 @@ pub(super) async fn decide<'a>(
     });
     let shown = ReviewSubject::of(path, &error.message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
+    let sends = sent::of_attempt(run, invocation, path, attempt).await;
+    let replaced = sends.as_ref().map_or_else(|| error.message.clone(), Fields::whole);
+    let shown = shown.sending(sends);
     let base = format!("{path}/.error");
     let again = step.is_tool().then_some(&ASKS_AGAIN[..]);
     let is_undecided = error.class == CONDITION;
@@ -106,7 +112,7 @@ pub(super) async fn decide<'a>(
         Verdict::Skip => Ok(FailureAction::Skip),
         Verdict::Modify => {
             let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-            let edit = decided.edit_of(run, &error.message).await?;
+            let edit = decided.edit_of(run, &replaced).await?;
             Ok(FailureAction::Again(Override::from_parameters(parameters, edit)))
         }
         // The agent that made the call is told what people say, and decides what it calls next.

@@ -17,8 +17,7 @@ use crate::{
         scope::editors,
         step_invocation::{Override, StepInvocation},
     },
-    steps::{excerpt::Fields, request::ReviewSubject},
-    transition::{Call, CallContent},
+    steps::{request::ReviewSubject, sent},
 };
 
 /// A gate before a step, and the path of its records.
@@ -134,7 +133,7 @@ fn shown<'a>(
     let digest = input_digest(&call).map_err(RenderError::Invalid)?;
     let mut edits = invocation.overrides.edits.clone();
     edits.extend(editors::of_step(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq))?);
-    let subject = ReviewSubject::bound(&key.path, &attempts_covered(retries), &fields(&call)?, digest);
+    let subject = ReviewSubject::bound(&key.path, &attempts_covered(retries), &sent::of_call(&call)?, digest);
     Ok(Some(subject.changed_by(editors::newest_first(run, edits))))
 }
 
@@ -143,19 +142,5 @@ fn attempts_covered(retries: i32) -> String {
     match retries {
         0 => "attempts: 1".to_owned(),
         more => format!("attempts: {} # at most, all the same; another one only after a known failure", more + 1),
-    }
-}
-
-/// Returns the call as people see it, every value rendered: the target first, long values last.
-fn fields(call: &Call) -> Result<Fields, RenderError> {
-    match &call.content {
-        CallContent::Pod(pod) => {
-            let long = ["command", "args", "env", "files", "podTemplate"];
-            Ok(Fields::of(&pod.spec, &["image"], "image")?.with_last(&long))
-        }
-        CallContent::Http(http) => Fields::of(http, &["url", "method", "body", "headers"], "url"),
-        CallContent::Agent(agent) => {
-            Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages")
-        }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
         step_invocation::{Override, StepInvocation},
     },
     schema::Schema,
-    steps::request::ReviewSubject,
+    steps::{excerpt::Fields, request::ReviewSubject, sent},
     transition::TOO_COSTLY,
 };
 
@@ -199,8 +199,10 @@ async fn validate_answer<'a>(
     }
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
-            let asked = Asked { schema: schema.filter(|_| gate.is_tool()), answer: answer.text, problem: found };
-            ask_about_answer(run, step_scope, gate, path, asked).await
+            let schema = schema.filter(|_| gate.is_tool());
+            let sends = sent::of_attempt(run, invocation, answered, attempt).await;
+            ask_about_answer(run, step_scope, gate, path, Asked { schema, answer: answer.text, problem: found, sends })
+                .await
         }
         _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
     }
@@ -213,6 +215,8 @@ struct Asked<'a> {
     problem: Option<String>,
     /// The schema of the text by which Respond replaces the answer.
     schema: Option<&'a JsonObject>,
+    /// What was sent for it.
+    sends: Option<Fields>,
 }
 
 /// Asks people about an answer.
@@ -221,7 +225,7 @@ async fn ask_about_answer<'a>(
     step_scope: &StepScope<'a>,
     gate: &'a PlannedStep,
     path: &str,
-    Asked { answer, problem, schema }: Asked<'_>,
+    Asked { answer, problem, schema, sends }: Asked<'_>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
@@ -229,7 +233,7 @@ async fn ask_about_answer<'a>(
         scope.set("problem", json!(why));
         Ok(())
     });
-    let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) };
+    let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) }.sending(sends);
     let base = format!("{path}/.output");
     let again = gate.is_tool().then_some(&ASKS_AGAIN[..]);
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, again).await?;

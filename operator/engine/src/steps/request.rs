@@ -5,7 +5,7 @@
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, JsonObject, Moment, Verdict,
-    approval::{self, ActionKind, Edit, GateRef, Review, WorkflowRef},
+    approval::{self, ActionKind, Edit, GateRef, Review, Sent, WorkflowRef},
     gate::{Form, Quorum, Timeout},
     journal::{BlobRef, StepKind, StepRecord},
     names,
@@ -24,6 +24,9 @@ use crate::{
     transition::Ask,
 };
 
+/// The first line above the beginnings of what is sent.
+const SENT: &str = "# what is sent, as YAML";
+
 /// The subject of a review.
 #[derive(Clone, Debug)]
 pub(crate) struct ReviewSubject {
@@ -37,6 +40,8 @@ pub(crate) struct ReviewSubject {
     pub(crate) parts: usize,
     /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
+    /// What is sent, or was sent, where that is not the text itself.
+    pub(crate) sends: Option<Fields>,
     /// The changes of people to what is shown, newest first: all of them, of which a request names the last.
     pub(crate) by: Vec<Edit>,
     /// The digest of what may run, or be released, once this is approved.
@@ -72,6 +77,7 @@ impl ReviewSubject {
             excerpt: None,
             parts: 0,
             beside: None,
+            sends: None,
             by: Vec::new(),
             binds: None,
             respond: None,
@@ -89,6 +95,11 @@ impl ReviewSubject {
     /// The same, changed by people. `edits`: newest first.
     pub(crate) fn changed_by(self, edits: Vec<Edit>) -> Self {
         Self { by: edits, ..self }
+    }
+
+    /// The same, with what is sent or was sent.
+    pub(crate) fn sending(self, sends: Option<Fields>) -> Self {
+        Self { sends, ..self }
     }
 
     /// The same, with further facts for the record of the gate about a call.
@@ -133,12 +144,13 @@ pub(crate) fn ask<'a>(
     step: &PlannedStep,
     gate: &PlannedGate,
     facts: &RequestIdentity<'_>,
-    reviewed: Option<ReviewSubject>,
+    mut reviewed: Option<ReviewSubject>,
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, step_scope, step, facts.seq)?;
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
+    let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
     // A question has a form, and nothing to review.
     let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
     let mut prompt = joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
@@ -162,7 +174,9 @@ pub(crate) fn ask<'a>(
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
-    if let Some(text) = whole_context.iter().chain(&whole_review).find(|text| text.len() > MAX_VALUE) {
+    let whole_sent = sends.as_ref().map(|(text, _)| text.as_str()).filter(long);
+    let wholes = || [whole_context, whole_review, whole_sent].into_iter().flatten();
+    if let Some(text) = wholes().find(|text| text.len() > MAX_VALUE) {
         let why = format!(
             "what is shown for review has {} bytes; the maximum is {MAX_VALUE}: show a part of it, or a reference",
             text.len()
@@ -170,9 +184,10 @@ pub(crate) fn ask<'a>(
         return Err(RenderError::Invalid(why));
     }
     let mut state = run.state.borrow_mut();
-    state.can_store(whole_context.into_iter().chain(whole_review)).map_err(RenderError::Invalid)?;
+    state.can_store(wholes()).map_err(RenderError::Invalid)?;
     let context_ref = whole_context.map(|text| state.store_blob(text));
     let review_ref = whole_review.map(|text| state.store_blob(text));
+    let sent_ref = whole_sent.map(|text| state.store_blob(text));
     drop(state);
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
@@ -196,6 +211,10 @@ pub(crate) fn ask<'a>(
             None => parameters(gate, reviewed.as_ref()),
         },
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
+        sends: sends.map(|(text, fields)| Sent {
+            text: if sent_ref.is_some() { fields.excerpt(SENT) } else { text },
+            ref_: sent_ref,
+        }),
         action: call.as_ref().map(|call| call.action.clone()),
         says: call.as_ref().and_then(|call| call.says.clone()),
         form: call.as_ref().and_then(|call| call.form.clone()).or_else(|| gate.form.clone()),

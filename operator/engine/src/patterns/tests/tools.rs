@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A run whose only step is an agent that may look up, refund, and ask.
-fn spec(gates: Value) -> Value {
+pub(super) fn spec(gates: Value) -> Value {
     json!({
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
         "agents": [{"name": "clerk", "system": "be brief", "tools": ["lookup", "refund", "ask-human"]}],
@@ -44,7 +44,7 @@ fn spec(gates: Value) -> Value {
     })
 }
 
-fn gates(more: Value) -> Value {
+pub(super) fn gates(more: Value) -> Value {
     let mut all = vec![json!({"name": "questions", "type": "question", "hitl": gate(json!({}))})];
     all.extend(more.as_array().unwrap().iter().cloned());
     Value::Array(all)
@@ -59,7 +59,7 @@ fn run(more: Value) -> TestRun {
 }
 
 /// A turn that calls: each call is an id, a tool and arguments.
-fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
+pub(super) fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
     let list: Vec<_> =
         calls.iter().map(|(id, tool, arguments)| json!({"id": id, "tool": tool, "arguments": arguments})).collect();
     raw_turn(run, path, json!({"text": "let me see", "calls": list}));

@@ -38,12 +38,13 @@ use crate::{
     schema::Schema,
     steps::{
         self, Attempts, EarlyEnd, Performed, StepResult,
+        excerpt::Fields,
         failure::StepFailure,
         gate_before,
         join::{Member, join_all},
     },
     tools::{arguments::Arguments, names},
-    transition::{CallContent, NOT_ALLOWED, TOO_COSTLY, ToolCall},
+    transition::{Call as StepCall, CallContent, NOT_ALLOWED, TOO_COSTLY, ToolCall},
 };
 
 /// The bytes of all results of a turn that the model is told.
@@ -594,20 +595,21 @@ fn scope<'a>(
 
 /// Renders a call for the request and for the comparison when it is sent.
 fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
-    let Preview { target, facts, sends, input, forbidden } = preview(run, site)?;
+    let Preview { target, facts, shows, sends, input, forbidden } = preview(run, site)?;
     let action = json!({
         "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
         "path": site.path, "target": target, "sends": sends,
     });
     let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
-    Ok(Proposal { arguments: arguments.clone(), target, facts, sends, forbidden, input, digest, equal: None })
+    Ok(Proposal { arguments: arguments.clone(), target, facts, shows, sends, forbidden, input, digest, equal: None })
 }
 
-/// A rendered call: its target, the facts by which policies match it, the digest of what is sent, the digest of its input, and why
-/// policies forbid it.
+/// A rendered call: its target, the facts by which policies match it, what its step is given, the digest of what is sent, the digest of
+/// its input, and why policies forbid it.
 struct Preview {
     target: String,
     facts: CallFacts,
+    shows: Option<Fields>,
     sends: Option<Digest>,
     input: Option<Digest>,
     forbidden: Option<String>,
@@ -616,14 +618,17 @@ struct Preview {
 fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, RenderError> {
     let step = &site.tool.step;
     let path = step_path(&site.path, site.tool);
-    if let Action::Agent(agent) = &step.action {
-        let target = format!("agent {}", agent.agent);
-        return Ok(Preview { target, facts: site.tool.facts(), sends: None, input: None, forbidden: None });
-    }
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
     let key = ActivityKey { path: path.clone(), attempt: 1, kind: steps::kind(step) };
-    match steps::render_input(run, &invocation, site.seen, &key)? {
+    let start = steps::render_input(run, &invocation, site.seen, &key)?;
+    let shows = steps::sent::of_input(&start)?;
+    match start {
+        Start::Call(StepCall { content: CallContent::Agent(agent), .. }) => {
+            // What an agent is given can change until it starts: its calls are asked about.
+            let target = format!("agent {}", agent.agent);
+            Ok(Preview { target, facts: site.tool.facts(), shows, sends: None, input: None, forbidden: None })
+        }
         Start::Call(call) => {
             let target = match &call.content {
                 CallContent::Http(http) => format!("{} {}", http.sent_method(), http.url),
@@ -639,6 +644,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
             Ok(Preview {
                 target: text::display(&target, 1500),
                 facts: CallFacts::of(&call.content, site.tool.effects),
+                shows,
                 input: sends.clone(),
                 sends,
                 forbidden: run.plan.refuses(&call),
@@ -651,7 +657,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
                 _ => None,
             };
             let target = "a text of this run".to_owned();
-            Ok(Preview { target, facts: site.tool.facts(), sends: None, input, forbidden })
+            Ok(Preview { target, facts: site.tool.facts(), shows, sends: None, input, forbidden })
         }
     }
 }

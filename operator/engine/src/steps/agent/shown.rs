@@ -85,7 +85,7 @@ pub(super) fn call<'a>(
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
     let (binds, call) = (Some(proposal.digest.clone()), Some(Box::new(call)));
-    Ok(ReviewSubject { excerpt: excerpt(arguments), binds, call, ..subject })
+    Ok(ReviewSubject { excerpt: excerpt(arguments), binds, call, sends: proposal.shows.clone(), ..subject })
 }
 
 /// Returns the beginning of each argument, if all of them are too long for a request: a long one must not hide another.
@@ -110,7 +110,7 @@ pub(super) fn at_step(
         None => String::new(),
     };
     Ok(format!(
-        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects: {effects}{made}\narguments ({} bytes): {}",
+        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects, as the author declares: {effects}{made}\narguments ({} bytes): {}",
         tool.name,
         arguments.text().len(),
         text::display(arguments.text(), 1500)

@@ -10,7 +10,7 @@ use crate::{
     plan::PlannedTool,
     policy::CallFacts,
     replay::{scope::StepScope, step_invocation::StepInvocation},
-    steps::Attempts,
+    steps::{Attempts, excerpt::Fields},
     tools::arguments::Arguments,
 };
 
@@ -47,6 +47,8 @@ pub(super) struct Proposal {
     pub(super) target: String,
     /// The facts by which policies match the call.
     pub(super) facts: CallFacts,
+    /// What the step is given.
+    pub(super) shows: Option<Fields>,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
     /// The reason why the current policies forbid the call.

@@ -322,7 +322,7 @@ mod error_escalation {
                 let context = run.asked(&open[0]).request.context.clone().unwrap();
                 assert_eq!(
                     context,
-                    "A call of the tool refund by the agent clerk\ntarget: POST https://bank.example/refunds\neffects: irreversible\narguments (12 bytes): {\"amount\":1}"
+                    "A call of the tool refund by the agent clerk\ntarget: POST https://bank.example/refunds\neffects, as the author declares: irreversible\narguments (12 bytes): {\"amount\":1}"
                 );
             }
         }

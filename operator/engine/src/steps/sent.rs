@@ -1,0 +1,135 @@
+//! The input of a step as people are shown it: every value rendered, JSON as a structure.
+//!
+//! **Invariant:** a body is shown as a structure only where the structure, written as JSON, is the same text but for white space.
+
+use serde_json::{Map, Value, json};
+use signoff_api::{Digest, journal::StepKind};
+
+use super::{excerpt::Fields, kind, render_input};
+use crate::{
+    evaluation::{Part, within},
+    replay::{
+        activity::{ActivityKey, Start, input_digest},
+        run::{RenderError, Run},
+        step_invocation::StepInvocation,
+    },
+    transition::{AgentCall, Call, CallContent, HttpCall, Role},
+};
+
+/// Returns a call, every field of it: the target first, long values last.
+pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
+    match &call.content {
+        CallContent::Pod(pod) => {
+            let long = ["command", "args", "env", "files", "podTemplate"];
+            Ok(Fields::of(&pod.spec, &["image"], "image")?.with_last(&long))
+        }
+        CallContent::Http(http) => of_http(http),
+        CallContent::Agent(agent) => {
+            Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages")
+        }
+    }
+}
+
+/// Returns what a step is given, for those who decide about a call or about its result: of an agent its model, its prompts and the names
+/// of its tools, and no earlier conversation.
+pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
+    match start {
+        Start::Call(Call { content: CallContent::Agent(agent), .. }) => of_agent(agent).map(Some),
+        Start::Call(call) => of_call(call).map(Some),
+        Start::Immediate(text) => Fields::of(&fields_of_text("value", text), &[], "value").map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Returns what an attempt was given; `None` where it was given nothing, or where that cannot be rendered as it was.
+pub(super) async fn of_attempt<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    path: &str,
+    attempt: i32,
+) -> Option<Fields> {
+    let record = run.state.borrow().journal.get(path, attempt).cloned()?;
+    let kind = kind(invocation.step);
+    if kind == StepKind::Set {
+        return None;
+    }
+    let key = ActivityKey { path: path.to_owned(), attempt, kind };
+    let render = || {
+        let start = render_input(run, invocation, record.seq, &key)?;
+        let is_same = match &start {
+            Start::Call(call) => input_digest(call).ok() == record.input_digest,
+            _ => false,
+        };
+        if is_same { of_input(&start) } else { Ok(None) }
+    };
+    let part = || Part::step(path, attempt);
+    run.render(|| within(part, render)).await.ok().flatten()
+}
+
+fn of_http(http: &HttpCall) -> Result<Fields, RenderError> {
+    let mut fields = Map::from_iter([("url".to_owned(), json!(http.url)), ("method".to_owned(), json!(http.method))]);
+    if let Some(body) = &http.body {
+        fields.extend(fields_of_text("body", body));
+    }
+    fields.insert("headers".to_owned(), json!(http.headers));
+    if !http.expect_status.is_empty() {
+        fields.insert("expectStatus".to_owned(), json!(http.expect_status));
+    }
+    Fields::of(&fields, &["url", "method"], "url")
+}
+
+fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {
+    let input = agent.messages.iter().rfind(|message| message.role == Role::User).map(|message| &message.text);
+    let mut fields = Map::new();
+    for (name, value) in [
+        ("agent", json!(agent.agent)),
+        ("provider", json!(agent.provider)),
+        ("model", json!(agent.model)),
+        ("input", json!(input)),
+        ("system", json!(agent.system)),
+        ("temperature", json!(agent.temperature)),
+        ("maxTokens", json!(agent.max_tokens)),
+        ("tools", json!(agent.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>())),
+    ] {
+        if !value.is_null() {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+    Fields::of(&fields, &[], "input")
+}
+
+/// Returns a text under a name: JSON as a structure, and then the size and the digest of the text that it stands for.
+fn fields_of_text(name: &str, text: &str) -> Map<String, Value> {
+    let Some(structure) = structure(text) else { return Map::from_iter([(name.to_owned(), json!(text))]) };
+    Map::from_iter([
+        (name.to_owned(), structure),
+        (format!("{name}Bytes"), json!(text.len())),
+        (format!("{name}Digest"), json!(Digest::of_bytes(text.as_bytes()))),
+    ])
+}
+
+/// Returns the object or list that a text is, if the text is nothing but its JSON: duplicate names, numbers that would be rounded and
+/// escaped letters stay text.
+fn structure(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())?;
+    (serde_json::to_string(&value).ok()? == without_spaces(text)).then_some(value)
+}
+
+/// Returns a JSON text without the white space between its tokens.
+fn without_spaces(text: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let is_kept = |c: &char| {
+        let is_space = !in_string && matches!(c, ' ' | '\t' | '\n' | '\r');
+        match c {
+            '"' if !is_escaped => in_string = !in_string,
+            _ => {}
+        }
+        is_escaped = in_string && *c == '\\' && !is_escaped;
+        !is_space
+    };
+    text.chars().filter(is_kept).collect()
+}
+
+#[cfg(test)]
+#[path = "sent_tests.rs"]
+mod tests;
