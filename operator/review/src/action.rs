@@ -25,6 +25,11 @@ pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
 /// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
 const MOST_INDENTED: usize = 8;
 
+/// The headers by which a server takes another method.
+const METHOD_HEADERS: [&str; 3] = ["X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"];
+/// The target of a call whose step is a text.
+const TEXT: &str = "a text of this run";
+
 /// A label and its lines.
 pub type Fact = (&'static str, Vec<String>);
 
@@ -66,8 +71,9 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
 
 /// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the earlier calls of the run, and
 /// the gates that ask. A question has the calls only.
-pub fn facts_after(action: &Action) -> Vec<Fact> {
-    let mut facts = effects_of(action);
+pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
+    let Some(action) = &request.action else { return Vec::new() };
+    let mut facts = effects_of(request, action);
     let is_call = action.kind == ActionKind::ToolCall;
     if is_call || !action.siblings.is_empty() {
         let siblings =
@@ -83,14 +89,15 @@ pub fn facts_after(action: &Action) -> Vec<Fact> {
 }
 
 /// Returns the facts that stand after the arguments where the calls of a turn are shown together: the effects, and the gates that ask.
-pub fn facts_of_call(action: &Action) -> Vec<Fact> {
-    effects_of(action).into_iter().chain(asked_by(action)).collect()
+pub fn facts_of_call(request: &ApprovalRequest) -> Vec<Fact> {
+    let Some(action) = &request.action else { return Vec::new() };
+    effects_of(request, action).into_iter().chain(asked_by(action)).collect()
 }
 
-fn effects_of(action: &Action) -> Vec<Fact> {
+fn effects_of(request: &ApprovalRequest, action: &Action) -> Vec<Fact> {
     let mut facts = Vec::new();
     if action.kind == ActionKind::ToolCall {
-        facts.push(("Effects", vec![effects(action.effects).to_owned()]));
+        facts.push(("Effects", vec![effects(request, action)]));
         facts.extend(action.attempts.map(|attempts| ("Attempts", vec![self::attempts(attempts)])));
         facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
     }
@@ -127,13 +134,47 @@ pub fn says(request: &ApprovalRequest) -> Option<&str> {
     request.says.as_deref().filter(|words| !words.trim().is_empty())
 }
 
-fn effects(effects: Option<Effects>) -> &'static str {
-    match effects {
-        Some(Effects::Read) => "read: it changes nothing, as the author of the Workflow declares",
+fn effects(request: &ApprovalRequest, action: &Action) -> String {
+    let words = match action.effects {
+        Some(Effects::Read) => match can_change(request, action) {
+            None => "read: it changes nothing, as the author of the Workflow declares",
+            Some(why) => return format!("read, as the author of the Workflow declares, but {why}"),
+        },
         Some(Effects::Write) => "write: it changes something",
         Some(Effects::Irreversible) => "irreversible: what it changes cannot be taken back",
         None => "unknown, which counts as irreversible",
+    };
+    words.to_owned()
+}
+
+/// Returns why a call can change something whatever its author declares, or `None`. Only a GET or a HEAD without a body, and without a
+/// header that names another method, is known to read; a text of the run is sent nowhere.
+fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
+    let target = action.target.as_deref().unwrap_or_default();
+    let method = match target.split_once(' ') {
+        Some(("image", _)) => return Some("what a container does is not known".to_owned()),
+        Some(("agent", _)) => return Some("what an agent does is not known: its own calls are asked about".to_owned()),
+        Some((method, _)) if !method.is_empty() && method.chars().all(|c| c.is_ascii_uppercase()) => method,
+        _ if target == TEXT => return None,
+        _ => return Some("what it sends is not known".to_owned()),
+    };
+    if !matches!(method, "GET" | "HEAD") {
+        return Some(format!("it sends {method}, which can change something"));
     }
+    let sent = request.sends.as_ref().and_then(|sent| serde_saphyr::from_str::<Value>(&sent.text).ok());
+    let Some(sent) = sent else { return Some("what it sends is not shown".to_owned()) };
+    if !sent["body"].is_null() {
+        return Some(format!("it sends a body with {method}, which can change something"));
+    }
+    let is_cut = sent.get("…").is_some() || sent["headers"].is_string();
+    let header = sent["headers"].as_object().into_iter().flatten().find(|(name, _)| names_a_method(name));
+    let header = header.map(|(name, _)| format!("its header {} can name another method", one_line(name, 64)));
+    header.or_else(|| is_cut.then(|| "not all of its headers are shown here".to_owned()))
+}
+
+/// Whether a header can name another method, or its name is cut.
+fn names_a_method(header: &str) -> bool {
+    header.contains('…') || METHOD_HEADERS.iter().any(|name| header.eq_ignore_ascii_case(name))
 }
 
 fn attempts(attempts: i32) -> String {

@@ -12,6 +12,7 @@
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
+//! * [`edits`]: who changed what is shown, and the text before *(I/O)*
 //! * [`record`]: sends a decision *(I/O)*
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
@@ -24,6 +25,7 @@ pub mod answer;
 pub mod clock;
 pub mod decisions;
 pub mod edit;
+pub mod edits;
 pub mod entry;
 pub mod foreseen;
 pub mod outcome;

@@ -13,6 +13,7 @@ use signoff_api::{
 
 use crate::{
     action::{call, is_question},
+    edits,
     quorum::subjects,
     text::one_line,
 };
@@ -29,8 +30,17 @@ pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
     request.reviews.as_ref().is_some_and(|review| review.digest == digest)
 }
 
-/// Returns the heading of what a request is about.
+/// Returns the heading of what a request is about, and who changed it.
 pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
+    subject(request, review) + &edits::heading(review)
+}
+
+/// Returns the heading of what is sent, or was sent.
+pub fn heading_of_sent(request: &ApprovalRequest) -> &'static str {
+    if call(request).is_some() { "What the call sends" } else { "What was sent" }
+}
+
+fn subject(request: &ApprovalRequest, review: &Review) -> String {
     let type_ = request.gate.type_;
     // An escalation after rejections is about a call that did not run.
     if call(request).is_some() {

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
-use signoff_api::{Approval, Digest, Moment};
+use signoff_api::{Approval, Digest, Moment, approval::Edit};
 
 use crate::voter::Me;
 
@@ -53,6 +53,24 @@ pub fn approval() -> Approval {
     approval
 }
 
+/// The texts before [`edits`], in their order.
+pub const BEFORE: [&str; 2] = ["Dear ACME,\nwe refund 42 EUR.", "Hi ACME,\nwe refund 42 EUR."];
+
+/// Two edits of the letter, newest first.
+pub fn edits() -> Vec<Edit> {
+    let edit = |by: &[&str], gate: &str, path: &str, at: &str, before: &str| {
+        serde_json::from_value(json!({
+            "by": by, "gate": gate, "path": path, "at": at, "verdict": "Modify", "original": Digest::of_bytes(before.as_bytes()),
+        }))
+    };
+    let newest = edit(&["carol@example.com", "dave@example.com"], "style", "style", "2026-11-22T09:10:00Z", BEFORE[0]);
+    vec![newest.unwrap(), edit(&["bob@example.com"], "sql", "left/sql", "2026-11-22T09:00:00Z", BEFORE[1]).unwrap()]
+}
+
+/// What [`call`] sends.
+pub const SENT: &str =
+    "url: https://bank.example/refunds\nmethod: POST\nbody:\n  refund: 420\nheaders:\n  x-action: PAY\n";
+
 /// The arguments of [`call`], as they are stored.
 pub const ARGUMENTS: &str = r#"{"amount":420,"customer":"ACME","note":"as agreed\\nby phone"}"#;
 
@@ -65,6 +83,7 @@ pub fn call() -> Approval {
         "prompt": "May the refund be sent?",
         "context": null,
         "says": "The customer is entitled to it.",
+        "sends": {"text": SENT},
         "action": {
             "kind": "toolCall", "agent": "clerk", "tool": "refund", "effects": "irreversible",
             "target": "POST https://bank.example/refunds", "attempts": 3, "definition": Digest::of_bytes(b"refund"),

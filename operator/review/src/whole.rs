@@ -7,12 +7,16 @@ use kube::{
     api::{ApiResource, DynamicObject},
 };
 use serde::Deserialize;
-use signoff_api::{Approval, ApprovalRequest, Blob, Digest, Workflow, approval::WorkflowRef, journal::BlobRef, names};
+use signoff_api::{
+    Approval, ApprovalRequest, Blob, Digest, Workflow, approval::WorkflowRef, gate::GateType, journal::BlobRef, names,
+};
 
 use crate::{action::call, text::one_line};
 
 /// What errors call the response that is reviewed.
 const REVIEW: &str = "the reviewed response";
+/// What errors call what is sent.
+const SENDS: &str = "what is sent";
 
 /// Why the whole of a text cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +67,36 @@ pub struct Whole {
     pub context: Option<String>,
     /// Of the response that is reviewed.
     pub review: Option<String>,
+    /// Of what is sent.
+    pub sends: Option<String>,
 }
 
 /// Whether the request holds the response that is reviewed only in part.
 pub fn is_review_cut(request: &ApprovalRequest) -> bool {
     let cut = |text: &str, whole: &Digest| Digest::of_bytes(text.as_bytes()) != *whole;
     request.reviews.as_ref().is_some_and(|review| cut(&review.response, &review.digest))
+}
+
+/// Returns the text with which an edit begins: what was sent at a gate about a failure, else what is reviewed. `None` where the request
+/// has only a part of it, and `whole` has not all.
+pub fn to_edit<'t>(request: &'t ApprovalRequest, whole: Option<&'t Whole>) -> Option<&'t str> {
+    let of_failure =
+        request.sends.as_ref().filter(|_| request.gate.type_ == GateType::ErrorEscalation && call(request).is_none());
+    if let Some(sent) = of_failure {
+        return match sent.ref_ {
+            None => Some(&sent.text),
+            Some(_) => whole?.sends.as_deref(),
+        };
+    }
+    match &request.reviews {
+        Some(_) if is_review_cut(request) => whole?.review.as_deref(),
+        review => review.as_ref().map(|review| review.response.as_str()),
+    }
+}
+
+/// Whether the request has the text of [`to_edit`] only in part.
+pub fn is_edit_cut(request: &ApprovalRequest) -> bool {
+    to_edit(request, None).is_none() && (request.reviews.is_some() || request.sends.is_some())
 }
 
 /// Names the texts of a request that it holds only in part, with the bytes of the whole where they are known.
@@ -80,7 +108,9 @@ pub fn cut(request: &ApprovalRequest) -> Vec<String> {
     let review = request.reviews.as_ref().filter(|_| is_review_cut(request));
     let what = if call(request).is_some() { "the arguments" } else { REVIEW };
     let review = review.map(|review| of(what, review.ref_.as_ref()));
-    review.into_iter().chain(request.context_ref.as_ref().map(|whole| of("the context", Some(whole)))).collect()
+    let sends = request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()).map(|whole| of(SENDS, Some(whole)));
+    let context = request.context_ref.as_ref().map(|whole| of("the context", Some(whole)));
+    review.into_iter().chain(sends).chain(context).collect()
 }
 
 /// Fetches what the request holds only in part, and verifies it.
@@ -103,7 +133,11 @@ pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Res
         None => None,
         Some(whole) => Some(text(client, namespace, request, &whole.digest, "the context").await?),
     };
-    Ok(Whole { context, review })
+    let sends = match request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()) {
+        None => None,
+        Some(whole) => Some(text(client, namespace, request, &whole.digest, SENDS).await?),
+    };
+    Ok(Whole { context, review, sends })
 }
 
 async fn text(

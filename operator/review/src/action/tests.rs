@@ -10,7 +10,7 @@ fn the_facts_of_a_call_stand_in_their_order() {
     let action = approval.spec.request.action.as_ref().unwrap();
     let labels = |facts: &[Fact]| facts.iter().map(|(label, _)| *label).collect::<Vec<_>>();
     assert_eq!(labels(&facts_before(action)), ["Agent", "Tool", "Target"]);
-    let after = facts_after(action);
+    let after = facts_after(&approval.spec.request);
     let order = ["Effects", "Attempts", "Definition", "Same turn", "Earlier", "Asked by"];
     assert_eq!(labels(&after), order);
     assert_eq!(after[3].1, ["lookup (handle/.turn-2/.call-1)", "letter (handle/.turn-2/.call-3)"]);
@@ -27,11 +27,50 @@ fn a_call_alone_in_its_run_says_so_and_unknown_effects_count_as_irreversible() {
     let mut approval = sample::call();
     let action = approval.spec.request.action.as_mut().unwrap();
     (action.effects, action.siblings, action.done) = (None, Vec::new(), Vec::new());
-    let facts = facts_after(action);
+    let facts = facts_after(&approval.spec.request);
     let of = |label| facts.iter().find(|(one, _)| *one == label).unwrap().1.join("|");
     assert_eq!(of("Effects"), "unknown, which counts as irreversible");
     assert_eq!(of("Same turn"), "no other calls");
     assert_eq!(of("Earlier"), "no calls of tools in this run");
+}
+
+#[test]
+fn only_a_get_or_head_that_sends_nothing_more_is_said_to_change_nothing() {
+    let words = |target: &str, sent: Option<&str>| {
+        let mut request = sample::call().spec.request;
+        let action = request.action.as_mut().unwrap();
+        (action.effects, action.target) = (Some(Effects::Read), Some(target.to_owned()));
+        request.sends = sent.map(|text| signoff_api::approval::Sent { text: text.to_owned(), ref_: None });
+        facts_after(&request)[0].1[0].clone()
+    };
+    let reads = "read: it changes nothing, as the author of the Workflow declares";
+    let plain = Some("url: https://a.org\nmethod: GET\nheaders:\n  Accept: text/plain\n");
+    assert_eq!(words("GET https://a.org", plain), reads);
+    assert_eq!(words("HEAD https://a.org", plain), reads);
+    assert_eq!(words("a text of this run", Some("value: found\n")), reads);
+    for (target, sent, why) in [
+        ("POST https://a.org", plain, "it sends POST, which can change something"),
+        ("DELETE https://a.org", plain, "it sends DELETE, which can change something"),
+        ("GET https://a.org", Some("body: x\n"), "it sends a body with GET, which can change something"),
+        ("GET https://a.org", Some("body:\n  a: 1\n"), "it sends a body with GET, which can change something"),
+        (
+            "HEAD https://a.org",
+            Some("headers:\n  x-http-METHOD-override: DELETE\n"),
+            "its header x-http-METHOD-override can name another method",
+        ),
+        (
+            "GET https://a.org",
+            Some("headers:\n  A: … 90 bytes\n  …: … 3 more names\n"),
+            "its header … can name another method",
+        ),
+        ("GET https://a.org", Some("headers: … 9000 bytes\n"), "not all of its headers are shown here"),
+        ("GET https://a.org", None, "what it sends is not shown"),
+        ("image busybox", Some("image: busybox\n"), "what a container does is not known"),
+        ("agent critic", Some("agent: critic\n"), "what an agent does is not known: its own calls are asked about"),
+        ("", None, "what it sends is not known"),
+    ] {
+        assert_eq!(words(target, sent), format!("read, as the author of the Workflow declares, but {why}"));
+    }
 }
 
 #[test]
@@ -62,7 +101,8 @@ fn hostile_names_stay_in_their_lines() {
     (action.tool, action.target) = (hostile.clone(), Some(hostile.clone()));
     action.siblings[0].tool.clone_from(&hostile);
     action.done = vec![hostile];
-    let facts = facts_before(action).into_iter().chain(facts_after(action));
+    let request = &approval.spec.request;
+    let facts = facts_before(request.action.as_ref().unwrap()).into_iter().chain(facts_after(request));
     for line in facts.flat_map(|(_, lines)| lines) {
         assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line:?}");
     }

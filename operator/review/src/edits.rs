@@ -1,0 +1,198 @@
+//! The changes of people to what a request shows: who, at which gate, and the text before each of them *(I/O)*.
+//!
+//! **Invariant:** a text is shown as an original only if it has the digest that the request names.
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+};
+use signoff_api::{
+    Approval, ApprovalRequest, Verdict,
+    approval::{Edit, Review},
+    names,
+};
+use similar::TextDiff;
+
+use crate::{
+    seen::Seen,
+    text::one_line,
+    whole::{Error, value},
+};
+
+/// The heading of the changes.
+pub const CHANGES: &str = "Changes by people, newest first";
+/// What errors call a text before a change.
+const ORIGINAL: &str = "the text before a change";
+/// The edits that stand in a heading.
+const IN_HEADING: usize = 2;
+/// The most lines of a difference.
+const MOST_LINES: usize = 200;
+
+/// Returns who changed a reviewed text, as the end of its heading; empty where nobody did.
+pub fn heading(review: &Review) -> String {
+    let named: Vec<_> = review.by.iter().take(IN_HEADING).map(person_and_gate).collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let more = match review.by.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more times before"),
+    };
+    format!(", changed by {}{more}", named.join(" and by "))
+}
+
+/// Returns each edit as a line of facts, newest first.
+pub fn lines(review: &Review) -> Vec<String> {
+    review.by.iter().map(line).collect()
+}
+
+/// Returns an edit as a line: who, where, how, when, and the digest of the text before.
+pub fn line(edit: &Edit) -> String {
+    let path = if edit.path == edit.gate { String::new() } else { format!(" ({})", one_line(&edit.path, 512)) };
+    let (at, original) = (edit.at.ceil_to_second(), &edit.original);
+    format!("{}{path}, {}, {at}; before: {original}", person_and_gate(edit), edit.verdict)
+}
+
+/// Returns who made an edit and where: `bob@example.com at gate sql`.
+fn person_and_gate(edit: &Edit) -> String {
+    let people = match edit.by.as_slice() {
+        [] => "a deadline".to_owned(),
+        people => people.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", "),
+    };
+    format!("{people} at gate {}", one_line(&edit.gate, 95))
+}
+
+/// Fetches the text before each edit of a request, in their order; or why a text cannot be shown.
+pub async fn originals(client: &Client, namespace: &str, approval: &Approval) -> Vec<Result<String, String>> {
+    let request = &approval.spec.request;
+    let mut found = Vec::new();
+    for edit in request.reviews.iter().flat_map(|review| &review.by) {
+        found.push(original(client, namespace, request, edit).await);
+    }
+    found
+}
+
+async fn original(client: &Client, namespace: &str, asked: &ApprovalRequest, edit: &Edit) -> Result<String, String> {
+    let resource = kube::api::ApiResource::erase::<Approval>(&());
+    let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let selector = ListParams::default().labels(&format!("{}={}", names::LABEL_WORKFLOW_UID, asked.workflow.uid));
+    let unreadable = |error: kube::Error| format!("{ORIGINAL} cannot be read: {}", one_line(&error.to_string(), 300));
+    let listed = approvals.list(&selector).await.map_err(unreadable)?;
+    let requests = listed.items.iter().filter_map(|object| Some(Seen::of(object).ok()?.approval.spec.request));
+    let mut of_gate = requests.filter(|request| request.gate.path == edit.path);
+    let Some(shown) =
+        of_gate.find_map(|request| request.shown_text(&edit.original).map(|text| text.map(str::to_owned)))
+    else {
+        return Err(format!("{ORIGINAL} is not there: no request at gate {} shows it", one_line(&edit.gate, 95)));
+    };
+    match shown {
+        Some(text) => Ok(text),
+        None => {
+            let bytes = value(client, namespace, &asked.workflow, &edit.original, ORIGINAL).await;
+            bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error: Error| error.to_string())
+        }
+    }
+}
+
+/// Returns what each edit changed, in their order: the newest led to what is reviewed, each other to what the next one changed.
+pub fn differences(
+    request: &ApprovalRequest,
+    reviewed: Option<&str>,
+    originals: &[Result<String, String>],
+) -> Vec<Result<String, String>> {
+    let by = request.reviews.iter().flat_map(|review| &review.by);
+    let mut after = reviewed.map(str::to_owned).ok_or_else(|| "the whole of what is reviewed was not read".to_owned());
+    let mut found = Vec::new();
+    for (edit, before) in by.zip(originals) {
+        let difference = match (before, &after) {
+            (Ok(before), Ok(after)) => Ok(difference(edit, before, after)),
+            (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+        };
+        found.push(difference);
+        after.clone_from(before);
+    }
+    found
+}
+
+/// Returns what an edit changed, by lines, cut after many of them.
+fn difference(edit: &Edit, before: &str, after: &str) -> String {
+    if edit.verdict == Verdict::Modify && before == after {
+        return "nothing that is shown here was changed\n".to_owned();
+    }
+    let text =
+        TextDiff::from_lines(before, after).unified_diff().context_radius(3).header("before", "after").to_string();
+    let text = text.replace("\\ No newline at end of file\n", "");
+    let lines: Vec<_> = text.lines().collect();
+    let shown = lines.iter().take(MOST_LINES).map(|line| format!("{line}\n")).collect::<String>();
+    match lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        Some(more) => format!("{shown}… {more} more lines\n"),
+        None => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::Digest;
+
+    use super::*;
+    use crate::sample;
+
+    fn edited() -> ApprovalRequest {
+        let mut approval = sample::approval();
+        approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
+        approval.spec.request
+    }
+
+    #[test]
+    fn the_newest_editors_stand_in_the_heading_and_all_of_them_in_lines() {
+        let mut request = edited();
+        let review = request.reviews.as_mut().unwrap();
+        assert_eq!(
+            heading(review),
+            ", changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql"
+        );
+        let before = Digest::of_bytes(sample::BEFORE[1].as_bytes());
+        assert_eq!(
+            lines(review)[1],
+            format!("bob@example.com at gate sql (left/sql), Modify, 2026-11-22T09:00:00Z; before: {before}")
+        );
+        review.by.extend(sample::edits());
+        assert!(heading(review).ends_with("at gate sql and 2 more times before"));
+        review.by.truncate(1);
+        review.by[0].by.clear();
+        assert_eq!(heading(review), ", changed by a deadline at gate style");
+        review.by.clear();
+        assert_eq!(heading(review), "");
+    }
+
+    #[test]
+    fn each_edit_is_compared_with_what_the_next_one_changed() {
+        let request = edited();
+        let originals: Vec<_> = sample::BEFORE.iter().map(|text| Ok((*text).to_owned())).collect();
+        let reviewed = request.reviews.as_ref().unwrap().response.clone();
+        let found = differences(&request, Some(&reviewed), &originals);
+        assert_eq!(
+            found[0].as_deref().unwrap(),
+            "--- before\n+++ after\n@@ -1,2 +1,2 @@\n Dear ACME,\n-we refund 42 EUR.\n+we refund 420 EUR.\n"
+        );
+        assert!(
+            found[1].as_deref().unwrap().contains("-Hi ACME,\n")
+                && found[1].as_deref().unwrap().contains("+Dear ACME,\n")
+        );
+        let gone = [Err("it is gone".to_owned()), originals[1].clone()];
+        let found = differences(&request, Some(&reviewed), &gone);
+        assert_eq!(
+            (found[0].clone().unwrap_err(), found[1].clone().unwrap_err()),
+            ("it is gone".into(), "it is gone".into())
+        );
+        assert!(differences(&request, None, &originals)[0].is_err());
+    }
+
+    #[test]
+    fn a_long_difference_says_how_much_is_left_out() {
+        let edit = &sample::edits()[0];
+        let text = difference(edit, &"a\n".repeat(500), &"b\n".repeat(500));
+        assert!(text.ends_with("… 803 more lines\n") && text.lines().count() == 201, "{text}");
+    }
+}
