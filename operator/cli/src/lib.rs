@@ -2,6 +2,7 @@
 //!
 //! It must not know a command of either program.
 
+pub mod changes;
 pub mod difference;
 pub mod editor;
 pub mod facts;

@@ -15,6 +15,10 @@ pub struct GateQuestion {
     pub context: Option<String>,
     /// The whole of what is reviewed where the request shows only its beginning.
     pub reviewed: Option<String>,
+    /// All of what is sent where the request shows only its beginning.
+    pub sent: Option<String>,
+    /// The text before each edit of what is reviewed, in their order.
+    pub originals: Vec<Result<String, String>>,
     /// The reason why the handler's last decision on this Approval was refused; the gate is unchanged.
     pub refused: Option<String>,
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use signoff_api::{Approval, Decision, Digest, Moment};
+use signoff_api::{Approval, Decision, Digest, Moment, approval::Edit};
 use signoff_engine::{
     Blobs, End, Fact, Journal, Now, Plan, Transition,
     approval::{OwnerState, TallyResult, VoteFilter, tally_filtered},
@@ -254,7 +254,26 @@ impl Run {
             Some(review) => self.fetch(&review.digest).await.ok(),
             None => None,
         };
-        Ok(Some(GateQuestion { approval, context, reviewed, refused }))
+        let sent = match approval.spec.request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()) {
+            Some(reference) => Some(self.fetch(&reference.digest).await?),
+            None => None,
+        };
+        let mut originals = Vec::new();
+        for edit in review.iter().flat_map(|review| &review.by) {
+            originals.push(self.original(edit).await);
+        }
+        Ok(Some(GateQuestion { approval, context, reviewed, sent, originals, refused }))
+    }
+
+    /// Returns the text before an edit, which the request of its gate shows.
+    async fn original(&self, edit: &Edit) -> Result<String, String> {
+        let requests = self.session.approvals.values().map(|approval| &approval.spec.request);
+        let mut of_gate = requests.filter(|request| request.gate.path == edit.path);
+        match of_gate.find_map(|request| request.shown_text(&edit.original)) {
+            Some(Some(text)) => Ok(text.to_owned()),
+            Some(None) => self.fetch(&edit.original).await.map_err(|error| error.to_string()),
+            None => Err("no request of the session shows the text before this change".to_owned()),
+        }
     }
 
     /// Whether anything is under way whose outcome would be unknown if it were given up.

@@ -13,6 +13,7 @@ use signoff_review::{
     action::{self, Fact, SAYS},
     clock::distance,
     decisions,
+    edits::CHANGES,
     foreseen::Reached,
     outcome, quorum,
     request::{CONTEXT, consequence, warnings},
@@ -24,7 +25,7 @@ use signoff_review::{
 use super::{
     forms::{Decide, decide},
     read::Read,
-    texts::{AskedQuestion, Text, context, questions, subject},
+    texts::{AskedQuestion, Edited, Text, context, edited, questions, sent, subject},
     typed::{Problems, Typed},
 };
 use crate::{
@@ -63,6 +64,11 @@ pub struct ApprovalPage {
     broken: Option<String>,
     warnings: Vec<(String, String)>,
     subject: Option<Text>,
+    /// What is sent, or was sent.
+    sent: Option<Text>,
+    /// The changes of people to the reviewed text, newest first.
+    edits: Vec<Edited>,
+    edits_title: &'static str,
     /// Whether the call of a tool is asked about.
     is_call: bool,
     /// The notice above the questions of an agent.
@@ -161,13 +167,16 @@ impl ApprovalPage {
             version: metadata.resource_version.clone().unwrap_or_default(),
             warnings: all_warnings.into_iter().map(|(label, text)| (label.to_owned(), text)).collect(),
             subject: subject(request, &read.whole),
+            sent: sent(request, &read.whole),
+            edits: edited(read),
+            edits_title: CHANGES,
             is_call: action::call(request).is_some(),
             notice: is_question.then_some(action::NOTICE),
             asks_title: ASKS_TITLE,
             questions: if is_question && !has_form { questions(request) } else { Vec::new() },
             turn: turn_path(&namespace, request),
             before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
-            after: request.action.as_ref().map(action::facts_after).unwrap_or_default(),
+            after: action::facts_after(request),
             says: action::says(request).map(|words| display(words, LONGEST)),
             says_title: SAYS,
             own: quorums.next().unwrap_or_else(|| "none: it cannot be decided".to_owned()),
@@ -230,14 +239,9 @@ pub fn mismatch(whole: &Result<Whole, String>) -> Option<String> {
     whole.as_ref().err().filter(|why| why.contains("DIGEST MISMATCH")).cloned()
 }
 
-/// Returns the whole of what is reviewed, where it could be read.
+/// Returns the whole text with which an edit begins, where it could be read.
 pub fn reviewed(read: &Read) -> Option<String> {
-    let request = &read.seen.approval.spec.request;
-    match &request.reviews {
-        Some(_) if whole::is_review_cut(request) => read.whole.as_ref().ok()?.review.clone(),
-        Some(review) => Some(review.response.clone()),
-        None => None,
-    }
+    whole::to_edit(&read.seen.approval.spec.request, read.whole.as_ref().ok()).map(str::to_owned)
 }
 
 /// Returns the name of the drafts of a request: another version of it has other ones.

@@ -9,7 +9,7 @@ use kube::{
 use signoff_api::{Approval, Decision, Moment, Verdict, Workflow};
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
-    clock,
+    clock, edits,
     entry::Entry,
     foreseen::{self, Reached},
     seen::{RunNow, Seen},
@@ -26,6 +26,8 @@ pub struct Read {
     pub run: RunNow,
     /// The whole of what the request holds in part, or why it cannot be shown.
     pub whole: Result<Whole, String>,
+    /// The text before each change of people, in their order, or why it cannot be shown.
+    pub originals: Vec<Result<String, String>>,
     /// What each verdict without a payload would come to, if the reader gave it.
     pub foreseen: Vec<(Verdict, Reached)>,
     /// When.
@@ -48,9 +50,11 @@ impl Read {
     /// Completes what was read of an Approval, except for where its run stands.
     pub async fn of(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
         let whole = whole::fetch(&caller.client, namespace, &seen.approval).await;
+        let originals = edits::originals(&caller.client, namespace, &seen.approval).await;
         let at = clock::now();
         let foreseen = foresee(state, caller, &seen.approval, at).await;
-        Self { whole: whole.map_err(|error| error.to_string()), run: RunNow::default(), foreseen, at, seen }
+        let whole = whole.map_err(|error| error.to_string());
+        Self { whole, originals, run: RunNow::default(), foreseen, at, seen }
     }
 }
 

@@ -17,7 +17,7 @@ use signoff_review::{
     seen::Seen,
     state::{DecisionState, level, state as state_of},
     text::one_line,
-    whole::is_review_cut,
+    whole::is_edit_cut,
 };
 use tokio::sync::mpsc;
 
@@ -61,7 +61,7 @@ pub(crate) fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typ
     let reviewed = model::reviewed(read);
     let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(NotSent::wrong)?;
     // Without the whole it is not known what was changed.
-    if decision.parameters.is_some() && reviewed.is_none() && is_review_cut(request) {
+    if decision.parameters.is_some() && reviewed.is_none() && is_edit_cut(request) {
         let why = "the whole of what you change cannot be read now: try again, or give another verdict";
         return Err(NotSent::wrong(Problems::of_form(why)));
     }

@@ -38,6 +38,7 @@ pub(crate) fn read_of(approval: &Approval) -> Read {
         seen: Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap(),
         run: RunNow::default(),
         whole: Ok(Whole::default()),
+        originals: Vec::new(),
         foreseen: approval.spec.request.allowed_verdicts.iter().map(|one| (*one, Reached::Decided)).collect(),
         at: sample::now(),
     }
@@ -95,6 +96,9 @@ async fn a_call_shows_facts_first_then_who_must_agree_then_the_author_and_last_t
             "The arguments of the call",
             "✓ digest verified",
             "&#34;amount&#34;: 420,\n",
+            "What the call sends",
+            "✓ digest verified",
+            "x-action: PAY",
             "irreversible: what it changes cannot be taken back",
             "lookup (handle",
             "Earlier",
@@ -107,6 +111,36 @@ async fn a_call_shows_facts_first_then_who_must_agree_then_the_author_and_last_t
             "id=\"decide\"",
             "Modify: change the arguments",
         ],
+    );
+}
+
+#[tokio::test]
+async fn what_people_changed_stands_beside_the_text_with_the_difference() {
+    let mut approval = sample::approval();
+    approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
+    sample::seal(&mut approval);
+    let page_with = |originals: Vec<Result<String, String>>| {
+        let read = Read { originals, ..read_of(&approval) };
+        let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
+        page.render().unwrap()
+    };
+    let originals = sample::BEFORE.map(|text| Ok(text.to_owned()));
+    in_order(
+        &page_with(originals.to_vec()),
+        &[
+            "What step draft made, changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql",
+            "we refund 420 EUR.",
+            "Changes by people, newest first",
+            "carol@example.com, dave@example.com at gate style, Modify",
+            "-we refund 42 EUR.\n+we refund 420 EUR.",
+            "bob@example.com at gate sql (left/sql), Modify",
+            "-Hi ACME,\n+Dear ACME,",
+            "Who must agree",
+        ],
+    );
+    in_order(
+        &page_with(vec![Err(HOSTILE.to_owned()), originals[1].clone()]),
+        &["at gate style", "note warn", "at gate sql"],
     );
 }
 
@@ -179,7 +213,7 @@ async fn a_very_long_line_is_whole_and_wraps_and_deep_nesting_stays_as_it_is() {
         (review.digest, review.response) = (Digest::of_bytes(text.as_bytes()), text.chars().take(4000).collect());
         sample::seal(&mut call);
         let mut read = read_of(&call);
-        read.whole = Ok(Whole { review: Some(text.clone()), context: None });
+        read.whole = Ok(Whole { review: Some(text.clone()), ..Whole::default() });
         let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
         let page = page.render().unwrap();
         assert!(page.contains("✓ digest verified"), "{page}");

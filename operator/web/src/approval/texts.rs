@@ -5,13 +5,13 @@
 use signoff_api::{ApprovalRequest, gate::Question};
 use signoff_expr::text::display;
 use signoff_review::{
-    action,
-    request::{heading, repeats},
+    action, edits,
+    request::{heading, heading_of_sent, repeats},
     text::{hides, one_line},
     whole::{self, Whole},
 };
 
-use super::model::LONGEST;
+use super::{model::LONGEST, read::Read};
 
 /// A text that the run made.
 pub(crate) struct Text {
@@ -22,6 +22,15 @@ pub(crate) struct Text {
     pub(crate) cut: Option<String>,
     pub(crate) hides: bool,
     pub(crate) bytes: usize,
+}
+
+/// A change of people to the reviewed text.
+pub(crate) struct Edited {
+    /// Who, where, how and when.
+    pub(crate) line: String,
+    pub(crate) difference: String,
+    /// Why the difference is not shown.
+    pub(crate) why: Option<String>,
 }
 
 /// A question of an agent and the labels of its options.
@@ -42,6 +51,33 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) 
         text.shown = display(&indented, LONGEST);
     }
     Some(text)
+}
+
+/// Returns what is sent, or was sent.
+pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
+    let sent = request.sends.as_ref()?;
+    let found = whole.as_ref().ok().and_then(|whole| whole.sends.as_deref());
+    let (title, digest) = (heading_of_sent(request).to_owned(), sent.digest().to_string());
+    Some(text(title, &sent.text, found, sent.ref_.is_some(), &digest, whole))
+}
+
+/// Returns the changes of people to the reviewed text, newest first.
+pub(crate) fn edited(read: &Read) -> Vec<Edited> {
+    let request = &read.seen.approval.spec.request;
+    let review = request.reviews.as_ref();
+    let whole = read.whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
+    let reviewed =
+        whole.or_else(|| review.map(|review| review.response.as_str()).filter(|_| !whole::is_review_cut(request)));
+    let mut differences = edits::differences(request, reviewed, &read.originals).into_iter();
+    let one = |edit| {
+        let (difference, why) = match differences.next() {
+            Some(Ok(difference)) => (display(&difference, LONGEST), None),
+            Some(Err(why)) => (String::new(), Some(one_line(&why, 600))),
+            None => (String::new(), None),
+        };
+        Edited { line: edits::line(edit), difference, why }
+    };
+    review.iter().flat_map(|review| &review.by).map(one).collect()
 }
 
 /// Returns the context that the author of the gate shows.

@@ -90,7 +90,7 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
         ));
     }
     if asks {
-        terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
+        terminal::note(&show::page_of(session, &seen, &me).await);
     } else {
         terminal::note(&summary(&seen.approval));
     }
@@ -103,7 +103,7 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
 /// As [`decide`]; and when there is nobody to be asked.
 pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
-    terminal::note(&show::page(&seen, &me, clock::now(), None, &session.call));
+    terminal::note(&show::page_of(session, &seen, &me).await);
     trusted(&seen)?;
     let asks = !args.common.yes;
     let approval = &seen.approval;

@@ -8,7 +8,7 @@
 use std::io;
 
 use serde_json::{Map, Value};
-use signoff_api::{Approval, ApprovalRequest, Moment};
+use signoff_api::{Approval, ApprovalRequest, Moment, Verdict};
 use signoff_cli::editor::EditedFile;
 use signoff_engine::{
     approval::eligibility::{Voter, ineligible},
@@ -16,7 +16,15 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
-use signoff_review::{action, edit::parameters_to_edit, entry::Entry, outcome, seen::Seen, voter::Me, whole};
+use signoff_review::{
+    action,
+    edit::{changed_only, parameters_to_edit},
+    entry::Entry,
+    outcome,
+    seen::Seen,
+    voter::Me,
+    whole,
+};
 
 use crate::{
     args::{DecisionArgs, DryRun, Payload},
@@ -75,14 +83,11 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     sent
 }
 
-/// Returns the whole of what is reviewed.
+/// Returns the whole text with which an edit begins.
 async fn reviewed(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
     let request = &approval.spec.request;
-    match &request.reviews {
-        Some(_) if whole::is_review_cut(request) => Ok(session.whole(approval).await?.review),
-        Some(review) => Ok(Some(review.response.clone())),
-        None => Ok(None),
-    }
+    let whole = if whole::is_edit_cut(request) { Some(session.whole(approval).await?) } else { None };
+    Ok(whole::to_edit(request, whole.as_ref()).map(str::to_owned))
 }
 
 /// Returns the difference that a Modify of a call makes, or `None` for another decision.
@@ -173,13 +178,25 @@ fn until_it_fits(
             terminal::note("the parameters were not changed");
             return Err(Failure::Declined);
         }
-        match fitting(args, &edited, seen, me) {
+        match fitting(args, &changed(&seen.approval.spec.request, args.verdict, before, &edited), seen, me) {
             Ok(decision) => return Ok((edited, decision)),
             // Saved again as it was: the person gave up.
             Err(failure) if edited == text => return Err(failure),
             Err(failure) => (text, problem) = (edited, failure.to_string()),
         }
     }
+}
+
+/// Returns the parameters that were changed, where the others stay as they are.
+fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
+    let read = |text: &str| serde_saphyr::from_str::<Map<String, Value>>(text).ok();
+    let narrowed = || {
+        let schema = parameters::schema(request, verdict)?;
+        let edited = read(edited)?;
+        let changed = changed_only(&schema, &read(before)?, edited.clone());
+        if changed == edited { None } else { as_yaml(changed).ok() }
+    };
+    narrowed().unwrap_or_else(|| edited.to_owned())
 }
 
 /// Returns the decision with parameters that the operator can use.

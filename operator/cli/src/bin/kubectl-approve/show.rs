@@ -14,7 +14,7 @@ use signoff_api::{
 use signoff_cli::facts::lines as fact_lines;
 use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
 use signoff_review::{
-    action, decisions, outcome, quorum,
+    action, decisions, edits, outcome, quorum,
     request::{self, answer_rules},
     seen::Seen,
     voter::Me,
@@ -58,12 +58,30 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
         None if is_uncounted => format!("{:<14}the run waits until the operator counts your decision\n", "Next:"),
         None => next::next(&seen.approval, &me, &run, now, &session.call),
     };
-    Ok(page(&seen, &me, now, whole.as_ref(), &session.call) + &next)
+    let originals = originals(session, &seen.approval).await;
+    Ok(page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &next)
 }
 
-/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `call`: the flags that suggested
-/// commands repeat.
-pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &CallFlags) -> String {
+/// The page of what the request itself holds, with the changes of people.
+pub async fn page_of(session: &Session, seen: &Seen, me: &Me) -> String {
+    let originals = originals(session, &seen.approval).await;
+    page(seen, me, clock::now(), (None, &originals), &session.call)
+}
+
+/// Fetches the text before each change of people.
+async fn originals(session: &Session, approval: &Approval) -> Vec<Result<String, String>> {
+    edits::originals(session.raw(), &session.namespace, approval).await
+}
+
+/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `originals`: the text before each change of
+/// people. `call`: the flags that suggested commands repeat.
+pub fn page(
+    seen: &Seen,
+    me: &Me,
+    now: Moment,
+    (whole, originals): (Option<&Whole>, &[Result<String, String>]),
+    call: &CallFlags,
+) -> String {
     let approval = &seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
@@ -77,11 +95,13 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>, call: &Cal
     warnings(&mut page, &status);
     let (mut texts, command) = (Vec::new(), call.show_full(approval));
     texts.extend(texts::reviewed(request, whole, &command));
+    texts.extend(texts::changes(request, whole, originals));
+    texts.extend(texts::sent(request, whole, &command));
     if let Some(action) = &request.action {
         page.gap();
         page.text.push_str(&fact_lines(&action::facts_before(action)));
         texts.drain(..).for_each(|(title, body): (String, String)| page.section(&title, &body));
-        let after = action::facts_after(action);
+        let after = action::facts_after(request);
         if !after.is_empty() {
             page.gap();
             page.text.push_str(&fact_lines(&after));

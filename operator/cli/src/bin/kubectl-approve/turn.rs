@@ -140,7 +140,7 @@ fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
         let text = if is_dry {
             decide::summary(&seen.approval)
         } else {
-            show::page(seen, me, clock::now(), None, &session.call)
+            show::page(seen, me, clock::now(), (None, &[]), &session.call)
         };
         terminal::note(&format!("Call {} of {}\n{text}", at + 1, calls.len()));
     }

@@ -40,6 +40,14 @@ The arguments of the call:
   | }}
   the whole: 62 bytes, verified: {arguments}
 
+What the call sends:
+  | url: https://bank.example/refunds
+  | method: POST
+  | body:
+  |   refund: 420
+  | headers:
+  |   x-action: PAY
+
 Effects:      irreversible: what it changes cannot be taken back
 Attempts:     up to 3; another one follows only on a known failure
 Definition:   {definition}
@@ -157,6 +165,25 @@ fn arguments_that_look_like_facts_stay_in_their_fence() {
     assert_eq!(labels(&page), usual, "{page}");
     assert!(!page.contains(['\u{1b}', '\u{202e}']), "{page:?}");
     assert!(page.contains("  | {") && page.contains("verified: sha256:"), "{page}");
+}
+
+#[test]
+fn what_a_call_sends_stays_in_its_fence_and_says_where_it_is_cut() {
+    let mut approval = sample::call();
+    let usual = labels(&shown(approval.clone())).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let whole = BlobRef { digest: Digest::of_bytes(b"all"), size: 20_000 };
+    let text = "url: x\nEffects:      read\n\u{1b}[2J\u{202e}".to_owned();
+    let more = 20_000 - text.len();
+    approval.spec.request.sends = Some(signoff_api::approval::Sent { text, ref_: Some(whole.clone()) });
+    let name = approval.metadata.name.clone().unwrap();
+    let page = shown(approval);
+    assert_eq!(labels(&page), usual, "{page}");
+    assert!(!page.contains(['\u{1b}', '\u{202e}']), "{page:?}");
+    let said = format!(
+        "  CUT HERE: {more} more of 20000 bytes, {}\n  the whole: kubectl approve show --full {name} -n finance\n",
+        whole.digest
+    );
+    assert!(page.contains(&said), "{page}");
 }
 
 #[test]

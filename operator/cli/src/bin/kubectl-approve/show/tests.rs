@@ -21,7 +21,7 @@ use crate::sample;
 
 fn shown(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), None, &CallFlags::default())
+    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), (None, &[]), &CallFlags::default())
 }
 
 #[test]
@@ -54,6 +54,47 @@ You:          alice@example.com, one of the approvers
 "
     );
     assert_eq!(shown(approval), expected);
+}
+
+#[test]
+fn what_people_changed_names_them_and_shows_the_difference_of_each_change() {
+    let mut approval = sample::approval();
+    approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
+    sample::seal(&mut approval);
+    let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+    let page_with = |originals: &[Result<String, String>]| {
+        page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (None, originals), &CallFlags::default())
+    };
+    let originals: Vec<_> = sample::BEFORE.iter().map(|text| Ok((*text).to_owned())).collect();
+    let digests = sample::BEFORE.map(|text| Digest::of_bytes(text.as_bytes()));
+    let expected = format!(
+        "
+What step draft made, changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql:
+  | Dear ACME,
+  | we refund 420 EUR.
+
+Changes by people, newest first:
+  carol@example.com, dave@example.com at gate style, Modify, 2026-11-22T09:10:00Z; before: {}
+  | --- before
+  | +++ after
+  | @@ -1,2 +1,2 @@
+  |  Dear ACME,
+  | -we refund 42 EUR.
+  | +we refund 420 EUR.
+  bob@example.com at gate sql (left/sql), Modify, 2026-11-22T09:00:00Z; before: {}
+  | --- before
+  | +++ after
+  | @@ -1,2 +1,2 @@
+  | -Hi ACME,
+  | +Dear ACME,
+  |  we refund 42 EUR.
+",
+        digests[0], digests[1]
+    );
+    let shown = page_with(&originals);
+    assert!(shown.contains(&expected), "{shown}");
+    let gone = page_with(&[Err("no request".to_owned()), originals[1].clone()]);
+    assert_eq!(gone.matches("\n  no request\n").count(), 2, "neither change can be compared: {gone}");
 }
 
 #[test]
@@ -165,8 +206,9 @@ fn the_whole_is_shown_to_its_end_where_it_was_fetched() {
     let digest = Digest::of_bytes(long.as_bytes());
     request.context_ref = Some(BlobRef { digest: digest.clone(), size: i64::try_from(long.len()).unwrap() });
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    let whole = Whole { context: Some(long.clone()), review: None };
-    let page = page(&seen, &sample::me("alice@example.com", &[]), sample::now(), Some(&whole), &CallFlags::default());
+    let whole = Whole { context: Some(long.clone()), ..Whole::default() };
+    let page =
+        page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (Some(&whole), &[]), &CallFlags::default());
     assert!(page.contains(&format!("the end\n  the whole: {} bytes, verified: {digest}\n", long.len())));
     assert!(!page.contains("CUT HERE") && !page.contains('\u{1b}'));
 }

@@ -3,9 +3,11 @@
 //! It must not show a text outside a fence, nor leave out that a text is cut.
 
 use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
+use signoff_cli::changes;
 use signoff_review::{
     action::{arguments, call},
-    request::{CONTEXT, heading, repeats},
+    edits,
+    request::{CONTEXT, heading, heading_of_sent, repeats},
     whole::{self, Whole},
 };
 
@@ -32,6 +34,26 @@ pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str)
         _ => text.body(&review.digest, command),
     };
     Some((heading(request, review), body))
+}
+
+/// Returns what is sent, or was sent.
+pub fn sent(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+    let sent = request.sends.as_ref()?;
+    let (reference, whole) = (sent.ref_.as_ref(), whole.and_then(|whole| whole.sends.as_deref()));
+    let text = Text { request, shown: &sent.text, whole, reference, is_cut: reference.is_some() };
+    Some((heading_of_sent(request).to_owned(), text.body(&sent.digest(), command)))
+}
+
+/// Returns the changes of people to what is reviewed. `originals`: the text before each change.
+pub fn changes(
+    request: &ApprovalRequest,
+    whole: Option<&Whole>,
+    originals: &[Result<String, String>],
+) -> Option<Section> {
+    let review = request.reviews.as_ref().filter(|review| !review.by.is_empty())?;
+    let shown = Some(review.response.as_str()).filter(|_| !whole::is_review_cut(request));
+    let reviewed = whole.and_then(|whole| whole.review.as_deref()).or(shown);
+    Some((edits::CHANGES.to_owned(), changes::body(request, reviewed, originals)))
 }
 
 /// Returns the context. One that repeats the reviewed text is left out.

@@ -4,43 +4,46 @@
 
 use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment, Verdict,
+    approval::Review,
     gate::{Question, Subject},
 };
 use signoff_cli::{
-    facts,
+    changes, facts,
     sanitize::{fenced, one_line},
 };
+use signoff_local::GateQuestion;
 use signoff_review::{
     action::{self, is_question},
     clock::distance,
+    edits,
     outcome::sequel,
-    request::{consequence, heading},
+    request::{consequence, heading, heading_of_sent},
 };
 
 /// The longest text of others on the page, in characters.
 const LONGEST: usize = 20_000;
 
-/// The page. `context` and `reviewed` are the whole ones where the request has only a part.
-pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, now: Moment) -> String {
-    let request = &approval.spec.request;
+/// The page of an open gate.
+pub fn page(asked: &GateQuestion, now: Moment) -> String {
+    let (approval, request) = (&asked.approval, asked.request());
     let mut page = format!("\n{}\n", title(request));
     let prompt = fenced(&request.prompt, LONGEST);
     match &request.action {
         // Its first line says that an answer approves nothing.
         Some(action) if is_question(request) => {
             page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts::lines(&action::facts_before(action)));
-            page += &self::reviewed(request, reviewed);
-            page += &facts::lines(&action::facts_after(action));
+            page += &self::reviewed(asked);
+            page += &facts::lines(&action::facts_after(request));
         }
         Some(action) => {
             page += &facts::lines(&action::facts_before(action));
-            page += &self::reviewed(request, reviewed);
-            page += &format!("\n{}", facts::lines(&action::facts_after(action)));
+            page += &self::reviewed(asked);
+            page += &format!("\n{}", facts::lines(&action::facts_after(request)));
             page += &format!("\nQuestion:\n{prompt}");
         }
-        None => page += &(prompt + &self::reviewed(request, reviewed)),
+        None => page += &(prompt + &self::reviewed(asked)),
     }
-    if let Some(shown) = context.or(request.context.as_deref()) {
+    if let Some(shown) = asked.context.as_deref().or(request.context.as_deref()) {
         page += &section("Context, in the run's own words (not checked)", shown);
     }
     if let Some(words) = action::says(request) {
@@ -62,13 +65,11 @@ fn questions(request: &ApprovalRequest) -> String {
     request.form.iter().flat_map(|form| &form.questions).filter_map(one).collect()
 }
 
-/// Returns the text that is reviewed; the arguments of a call are indented.
-fn reviewed(request: &ApprovalRequest, reviewed: Option<&str>) -> String {
-    let Some(review) = &request.reviews else { return String::new() };
-    let title = match request.action {
-        Some(_) => heading(request, review),
-        None => format!("What step {} made", one_line(&review.path, 512)),
-    };
+/// Returns the text that is reviewed, who changed it, and what is sent; the arguments of a call are indented.
+fn reviewed(asked: &GateQuestion) -> String {
+    let (request, reviewed) = (asked.request(), asked.reviewed.as_deref());
+    let Some(review) = &request.reviews else { return sent(asked) };
+    let title = heading(request, review);
     let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
     let mut page = match reviewed {
         Some(whole) if action::call(request).is_some() => arguments_section(request, &title, whole),
@@ -81,7 +82,28 @@ fn reviewed(request: &ApprovalRequest, reviewed: Option<&str>) -> String {
     if is_cut && reviewed.is_none() {
         page += "  not all of it is here\n";
     }
-    page
+    page += &changes(asked, review);
+    page + &sent(asked)
+}
+
+/// Returns the changes of people to what is reviewed.
+fn changes(asked: &GateQuestion, review: &Review) -> String {
+    if review.by.is_empty() {
+        return String::new();
+    }
+    let reviewed = asked.reviewed.as_deref().unwrap_or(&review.response);
+    format!("\n{}:\n{}", edits::CHANGES, changes::body(asked.request(), Some(reviewed), &asked.originals))
+}
+
+/// Returns what is sent.
+fn sent(asked: &GateQuestion) -> String {
+    let request = asked.request();
+    let Some(sent) = &request.sends else { return String::new() };
+    let title = heading_of_sent(request);
+    match &asked.sent {
+        Some(whole) => section(title, &sent.text) + &format!("\nAll of it:\n{}", fenced(whole, whole.len())),
+        None => section(title, &sent.text),
+    }
 }
 
 /// The whole arguments of a call.

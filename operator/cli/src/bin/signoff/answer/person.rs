@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use serde_json::{Value, json};
-use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
+use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
     difference, editor,
     sanitize::{fenced, one_line},
@@ -14,7 +14,11 @@ use signoff_cli::{
 };
 use signoff_engine::gate::parameters;
 use signoff_local::GateQuestion;
-use signoff_review::{action, clock, edit::parameters_to_edit};
+use signoff_review::{
+    action, clock,
+    edit::{changed_only, parameters_to_edit},
+    whole::{Whole, is_edit_cut, to_edit},
+};
 use tokio::sync::Mutex;
 
 use super::{
@@ -79,8 +83,7 @@ impl Person {
         let menu = Menu::of(request);
         match &asked.refused {
             None => {
-                let (context, reviewed) = (asked.context.as_deref(), asked.reviewed.as_deref());
-                terminal::note(&page(&asked.approval, context, reviewed, clock::now()));
+                terminal::note(&page(asked, clock::now()));
             }
             Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
         }
@@ -191,6 +194,7 @@ impl Person {
             };
             match object(&edited) {
                 Ok(parameters) => {
+                    let parameters = narrowed(asked.request(), &before, parameters);
                     let difference = difference::lines(&without_comments(&before), &without_comments(&edited));
                     terminal::note(&format!("Your change:\n{}", fenced(&difference, difference.len())));
                     if self.line("Send Modify with this change? [y/N] ").await?.trim().to_lowercase().starts_with('y') {
@@ -240,6 +244,15 @@ impl Person {
     }
 }
 
+/// Returns the parameters that were changed, where the others stay as they are.
+fn narrowed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> JsonObject {
+    let schema = parameters::schema(request, Verdict::Modify);
+    match (schema, object(before)) {
+        (Some(schema), Ok(before)) => JsonObject(changed_only(&schema, &before.0, edited.0)),
+        _ => edited,
+    }
+}
+
 /// Returns the text without the lines of comments at its beginning.
 fn without_comments(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
@@ -261,21 +274,21 @@ fn draft(asked: &GateQuestion) -> Option<String> {
         let such_as = Value::Object(parameters::example(schema)).to_string();
         text += &format!("# It takes {}, such as {such_as}.\n", one_line(&parameters::shape(schema), 1000));
     }
-    let reviewed = match (&request.reviews, &asked.reviewed) {
-        (_, Some(whole)) => whole,
-        (Some(review), None) if Digest::of_bytes(review.response.as_bytes()) == review.digest => &review.response,
-        (Some(_), None) => return None,
-        (None, None) => "",
+    let whole = Whole { context: None, review: asked.reviewed.clone(), sends: asked.sent.clone() };
+    let reviewed = match to_edit(request, Some(&whole)) {
+        Some(text) => text,
+        None if is_edit_cut(request) => return None,
+        None => "",
     };
     if let Some(schema) = schema.filter(|_| action::call(request).is_some()) {
         // JSON, as the arguments were shown.
         let begin = Value::Object(parameters_to_edit(schema, Some(reviewed)));
         return signoff_cli::sanitize::json(&begin).ok().map(|json| text + &json);
     }
-    let value = match (schema, serde_json::from_str::<Value>(reviewed)) {
-        (Some(_), Ok(Value::Object(fields))) => Value::Object(fields),
-        (Some(_), _) => return Some(text + "{}\n"),
-        (None, _) => json!({ "response": reviewed }),
+    let value = match schema.map(|schema| (parameters_to_edit(schema, Some(reviewed)), parameters::example(schema))) {
+        Some((begin, example)) if begin == example => return Some(text + "{}\n"),
+        Some((begin, _)) => Value::Object(begin),
+        None => json!({ "response": reviewed }),
     };
     // YAML reads nicer; where it would not read back as the same, JSON does.
     let yaml = serde_saphyr::to_string(&value).ok();

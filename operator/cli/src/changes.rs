@@ -1,0 +1,27 @@
+//! The changes of people to what is reviewed, on a terminal: a line and a difference each.
+
+use signoff_api::ApprovalRequest;
+use signoff_review::edits::{differences, line};
+
+use crate::sanitize::fenced;
+
+/// The longest difference, in characters.
+const LONGEST: usize = 20_000;
+
+/// Returns the changes, newest first. `reviewed`: the whole of what is reviewed. `originals`: the text before each change, or why it
+/// cannot be shown.
+#[must_use]
+pub fn body(request: &ApprovalRequest, reviewed: Option<&str>, originals: &[Result<String, String>]) -> String {
+    let by: Vec<_> = request.reviews.iter().flat_map(|review| &review.by).collect();
+    let differences = differences(request, reviewed, originals);
+    let mut shown = differences.into_iter();
+    let one = |edit| {
+        let change = match shown.next() {
+            Some(Ok(difference)) => fenced(&difference, LONGEST),
+            Some(Err(why)) => format!("  {}\n", crate::sanitize::one_line(&why, 600)),
+            None => String::new(),
+        };
+        format!("  {}\n{change}", line(edit))
+    };
+    by.into_iter().map(one).collect()
+}
