@@ -75,11 +75,12 @@ const CONDITION: [(&str, &str); 6] = [
     ("type", "The type of the condition."),
 ];
 
-/// Replaces the documentation of the fields of conditions.
+/// Replaces the documentation of conditions and their fields.
 fn with_short_conditions(schema: &mut Value) {
-    let Some(fields) = schema.pointer_mut("/properties/status/properties/conditions/items/properties") else { return };
+    let Some(condition) = schema.pointer_mut("/properties/status/properties/conditions/items") else { return };
+    condition["description"] = "A condition.".into();
     for (name, words) in CONDITION {
-        if let Some(field) = fields.get_mut(name) {
+        if let Some(field) = condition["properties"].get_mut(name) {
             field["description"] = words.into();
         }
     }

@@ -228,7 +228,7 @@ pub struct StepLog {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlobRef {
-    /// The digest of the bytes, by which the value is found and verified.
+    /// The digest of the bytes.
     pub digest: Digest,
     /// The length in bytes.
     #[schemars(range(min = 0))]
@@ -239,7 +239,7 @@ pub struct BlobRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
-    /// The digest of the bytes, by which the value is found and verified.
+    /// The digest of the bytes.
     pub digest: Digest,
     /// The length in bytes.
     #[schemars(range(min = 0))]
