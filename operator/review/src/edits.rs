@@ -2,12 +2,14 @@
 //!
 //! **Invariant:** a text is shown as an original only if it has the digest that the request names.
 
+use std::collections::BTreeSet;
+
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
 };
 use signoff_api::{
-    Approval, ApprovalRequest, Verdict,
+    Approval, ApprovalRequest, Digest, Outcome, Verdict,
     approval::{Edit, Review},
     names,
 };
@@ -16,7 +18,7 @@ use similar::TextDiff;
 use crate::{
     seen::Seen,
     text::one_line,
-    whole::{Error, value},
+    whole::{Error, edited_call, is_review_cut, value},
 };
 
 /// The heading of the changes.
@@ -53,6 +55,29 @@ pub fn line(edit: &Edit) -> String {
     format!("{}{path}, {}, {at}; before: {original}", person_and_gate(edit), edit.verdict)
 }
 
+/// A text that a decision replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced<'r> {
+    /// The text, or its beginning.
+    pub text: &'r str,
+    /// The digest of all of it.
+    pub digest: Digest,
+    /// Whether the request has only a part of it.
+    pub is_cut: bool,
+}
+
+/// Returns the text that a Modify replaced: at a gate about a failure what was sent, else what the gate reviewed.
+pub fn replaced<'r>(outcome: &Outcome, request: &'r ApprovalRequest) -> Option<Replaced<'r>> {
+    if outcome.verdict != Some(Verdict::Modify) {
+        return None;
+    }
+    if let Some(sent) = edited_call(request) {
+        return Some(Replaced { text: &sent.text, digest: sent.digest(), is_cut: sent.ref_.is_some() });
+    }
+    let review = request.reviews.as_ref()?;
+    Some(Replaced { text: &review.response, digest: review.digest.clone(), is_cut: is_review_cut(request) })
+}
+
 /// Returns who made an edit and where: `bob@example.com at gate sql`.
 fn person_and_gate(edit: &Edit) -> String {
     let people = match edit.by.as_slice() {
@@ -65,32 +90,56 @@ fn person_and_gate(edit: &Edit) -> String {
 /// Fetches the text before each edit of a request, in their order; or why a text cannot be shown.
 pub async fn originals(client: &Client, namespace: &str, approval: &Approval) -> Vec<Result<String, String>> {
     let request = &approval.spec.request;
+    let by: Vec<&Edit> = request.reviews.iter().flat_map(|review| &review.by).collect();
+    if by.is_empty() {
+        return Vec::new();
+    }
+    let resource = kube::api::ApiResource::erase::<Approval>(&());
+    let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let listed = match approvals.list(&ListParams::default().labels(&selector(request, &by))).await {
+        Ok(listed) => listed.items,
+        Err(error) => {
+            let why = format!("{ORIGINAL} cannot be read: {}", one_line(&error.to_string(), 300));
+            return by.iter().map(|_| Err(why.clone())).collect();
+        }
+    };
+    let requests: Vec<_> =
+        listed.iter().filter_map(|object| Some(Seen::of(object).ok()?.approval.spec.request)).collect();
     let mut found = Vec::new();
-    for edit in request.reviews.iter().flat_map(|review| &review.by) {
-        found.push(original(client, namespace, request, edit).await);
+    for edit in by {
+        found.push(original(client, namespace, request, &requests, edit).await);
     }
     found
 }
 
-async fn original(client: &Client, namespace: &str, asked: &ApprovalRequest, edit: &Edit) -> Result<String, String> {
-    let resource = kube::api::ApiResource::erase::<Approval>(&());
-    let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-    let selector = ListParams::default().labels(&format!("{}={}", names::LABEL_WORKFLOW_UID, asked.workflow.uid));
-    let unreadable = |error: kube::Error| format!("{ORIGINAL} cannot be read: {}", one_line(&error.to_string(), 300));
-    let listed = approvals.list(&selector).await.map_err(unreadable)?;
-    let requests = listed.items.iter().filter_map(|object| Some(Seen::of(object).ok()?.approval.spec.request));
-    let mut of_gate = requests.filter(|request| request.gate.path == edit.path);
-    let Some(shown) =
-        of_gate.find_map(|request| request.shown_text(&edit.original).map(|text| text.map(str::to_owned)))
-    else {
-        return Err(format!("{ORIGINAL} is not there: no request at gate {} shows it", one_line(&edit.gate, 95)));
-    };
-    match shown {
-        Some(text) => Ok(text),
-        None => {
+/// Returns the label selector for the Approvals of the gates that were edited.
+fn selector(request: &ApprovalRequest, by: &[&Edit]) -> String {
+    let of_run = format!("{}={}", names::LABEL_WORKFLOW_UID, request.workflow.uid);
+    // Several gates that asked together are named together.
+    let gates: BTreeSet<&str> = by.iter().flat_map(|edit| edit.gate.split(", ")).collect();
+    let is_name = |gate: &&str| gate.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if gates.iter().all(|gate| is_name(gate)) {
+        let gates: Vec<_> = gates.into_iter().collect();
+        return format!("{of_run},{} in ({})", names::LABEL_GATE, gates.join(","));
+    }
+    of_run
+}
+
+async fn original(
+    client: &Client,
+    namespace: &str,
+    asked: &ApprovalRequest,
+    requests: &[ApprovalRequest],
+    edit: &Edit,
+) -> Result<String, String> {
+    let mut of_gate = requests.iter().filter(|request| request.gate.path == edit.path);
+    match of_gate.find_map(|request| request.shown_text(&edit.original)) {
+        Some(Some(text)) => Ok(text.to_owned()),
+        Some(None) => {
             let bytes = value(client, namespace, &asked.workflow, &edit.original, ORIGINAL).await;
             bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error: Error| error.to_string())
         }
+        None => Err(format!("{ORIGINAL} is not there: no request at gate {} shows it", one_line(&edit.gate, 95))),
     }
 }
 
@@ -133,8 +182,6 @@ fn difference(edit: &Edit, before: &str, after: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_api::Digest;
-
     use super::*;
     use crate::sample;
 
@@ -164,6 +211,29 @@ mod tests {
         assert_eq!(heading(review), ", changed by a deadline at gate style");
         review.by.clear();
         assert_eq!(heading(review), "");
+    }
+
+    #[test]
+    fn only_the_approvals_of_the_edited_gates_are_listed() {
+        let request = edited();
+        let mut edits = sample::edits();
+        edits[0].gate = "money, guard".to_owned();
+        let of_run = format!("signoff.dev/workflow-uid={}", request.workflow.uid);
+        let of = |edits: &[Edit]| selector(&request, &edits.iter().collect::<Vec<_>>());
+        assert_eq!(of(&edits), format!("{of_run},signoff.dev/gate in (guard,money,sql)"));
+        edits[1].gate = ".output".to_owned();
+        assert_eq!(of(&edits), of_run);
+    }
+
+    #[test]
+    fn only_a_modify_has_a_text_before_it() {
+        let request = sample::approval().spec.request;
+        let of = |verdict| {
+            let outcome = Outcome { verdict: Some(verdict), ..Outcome::default() };
+            replaced(&outcome, &request).map(|replaced| replaced.text.to_owned())
+        };
+        assert_eq!(of(Verdict::Modify).as_deref(), Some("Dear ACME,\nwe refund 420 EUR."));
+        assert_eq!((of(Verdict::Approve), of(Verdict::Respond)), (None, None));
     }
 
     #[test]

@@ -8,7 +8,11 @@ use kube::{
 };
 use serde::Deserialize;
 use signoff_api::{
-    Approval, ApprovalRequest, Blob, Digest, Workflow, approval::WorkflowRef, gate::GateType, journal::BlobRef, names,
+    Approval, ApprovalRequest, Blob, Digest, Workflow,
+    approval::{Sent, WorkflowRef},
+    gate::GateType,
+    journal::BlobRef,
+    names,
 };
 
 use crate::{action::call, text::one_line};
@@ -77,12 +81,16 @@ pub fn is_review_cut(request: &ApprovalRequest) -> bool {
     request.reviews.as_ref().is_some_and(|review| cut(&review.response, &review.digest))
 }
 
+/// Returns the call that a Modify changes: at a gate about the failure of a step what was sent.
+pub fn edited_call(request: &ApprovalRequest) -> Option<&Sent> {
+    let is_of_failure = request.gate.type_ == GateType::ErrorEscalation && call(request).is_none();
+    request.sends.as_ref().filter(|_| is_of_failure)
+}
+
 /// Returns the text with which an edit begins: what was sent at a gate about a failure, else what is reviewed. `None` where the request
 /// has only a part of it, and `whole` has not all.
 pub fn to_edit<'t>(request: &'t ApprovalRequest, whole: Option<&'t Whole>) -> Option<&'t str> {
-    let of_failure =
-        request.sends.as_ref().filter(|_| request.gate.type_ == GateType::ErrorEscalation && call(request).is_none());
-    if let Some(sent) = of_failure {
+    if let Some(sent) = edited_call(request) {
         return match sent.ref_ {
             None => Some(&sent.text),
             Some(_) => whole?.sends.as_deref(),

@@ -2,7 +2,7 @@
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 
-use crate::{action, clock::distance, quorum::subjects, request::consequence, text::one_line};
+use crate::{action, clock::distance, edits, quorum::subjects, request::consequence, text::one_line};
 use signoff_api::{
     Approval, ApprovalStatus, Moment, Verdict,
     approval::{ApprovalPhase, Outcome, Source},
@@ -51,6 +51,13 @@ pub fn decided(outcome: &Outcome) -> Vec<String> {
     let verdict = verdict.map(|name| format!(", counts as {name}")).unwrap_or_default();
     let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, LONGEST)));
     vec![format!("{by}{verdict}{}", reason.unwrap_or_default())]
+}
+
+/// Returns the text before the change of a gate that replaced it, with its digest.
+pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
+    let replaced = edits::replaced(outcome, &approval.spec.request)?;
+    let text = action::arguments_line(replaced.text, LONGEST);
+    Some(format!("before the change: {text} ({})", replaced.digest))
 }
 
 fn until(deadline: Moment, now: Moment) -> String {

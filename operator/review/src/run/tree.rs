@@ -200,14 +200,17 @@ fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
 
 fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<String> {
     let mut details = Vec::new();
+    let approval = approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
     if record.phase == StepPhase::Waiting {
-        let approval = approvals.iter().find(|approval| approval.metadata.name == record.object);
         details.extend(gate::open(record, approval, now));
     }
     if record.phase == StepPhase::Started && record.kind == StepKind::Pod {
         details.extend(record.object.as_ref().map(|pod| format!("Pod {}", one_line(pod, 253))));
     }
     details.extend(record.decision.iter().flat_map(gate::decided));
+    details.extend(
+        record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval)),
+    );
     if let Some(error) = &record.error {
         details.push(format!("{}: {}", one_line(&error.class, 63), last_line(&error.message)));
         let log = record.log.as_ref().map(|log| last_line(&log.tail)).filter(|line| !line.is_empty());

@@ -3,11 +3,11 @@
 //! **Invariant:** the channel of a vote is the one that the operator recorded as vouched for; otherwise none is named.
 
 use signoff_api::{
-    Approval, Moment, Outcome, Verdict,
+    Approval, ApprovalRequest, Moment, Outcome, Verdict,
     approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_review::{decisions, run::State, text::one_line};
+use signoff_review::{decisions, edits, run::State, text::one_line};
 
 use super::{address::Address, shapes::class, texts::Fenced};
 use crate::page::Instant;
@@ -34,6 +34,8 @@ pub struct Gate {
     pub counts_as: Option<&'static str>,
     /// The reason.
     pub reason: Option<Fenced>,
+    /// The text before the change, where the gate replaced it.
+    pub before: Option<Fenced>,
     /// What people said.
     pub votes: Vec<Said>,
 }
@@ -80,8 +82,16 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         at: outcome.and_then(|one| one.decided_at).map(Instant::from),
         counts_as: outcome.and_then(counts_as),
         reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
+        before: outcome.zip(approval).and_then(|(outcome, approval)| before(outcome, &approval.spec.request)),
         votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
     }
+}
+
+/// Returns the text that a gate replaced. Of a long one it is the beginning, and the page of the Approval has the whole.
+fn before(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
+    let replaced = edits::replaced(outcome, request)?;
+    let part = if replaced.is_cut { ", the beginning" } else { "" };
+    Some(Fenced::new(&format!("Before the change{part} ({})", replaced.digest), replaced.text))
 }
 
 fn by(outcome: &Outcome) -> String {

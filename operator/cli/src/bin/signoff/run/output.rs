@@ -22,7 +22,7 @@ use signoff_engine::gate::parameters;
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
-use signoff_review::{action, clock, edit::parameters_to_edit};
+use signoff_review::{action, clock, edit::parameters_to_edit, edits, request::heading_of_sent};
 
 use super::{Format, shown};
 use crate::{
@@ -173,6 +173,12 @@ pub fn paused(report: &RunReport<'_>) -> String {
         }
         if let (GateType::StepStart, Some(review)) = (request.gate.type_, &request.reviews) {
             text += &format!("  What would run: {}\n", one_line(&review.response, 2000));
+        }
+        if let Some(sent) = &request.sends {
+            text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, 2000));
+        }
+        for edit in request.reviews.iter().flat_map(|review| &review.by) {
+            text += &format!("  Changed by {}\n", edits::line(edit));
         }
         text += &questions(request);
         if request.threshold() > 1 || decides_as(report, approval).is_some() {
