@@ -51,7 +51,7 @@ fn asks_about_a_call(request: &mut ApprovalRequest) {
     .unwrap();
     let digest = Digest::of_bytes(arguments.as_bytes());
     let path = "handle/.turn-1/.call-1".to_owned();
-    request.reviews = Some(Review { path, response: arguments.to_owned(), ref_: None, digest });
+    request.reviews = Some(Review { path, response: arguments.to_owned(), ref_: None, digest, by: Vec::new() });
     (request.context, request.form) = (None, None);
     request.parameters = serde_json::from_value(parameters).unwrap();
 }

@@ -41,7 +41,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only policies or a decision can bring about.
-const NO_COMPLAINTS: [&str; 35] = [
+const NO_COMPLAINTS: [&str; 36] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
