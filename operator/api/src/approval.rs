@@ -27,7 +27,7 @@ use crate::{
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use bounds::ARGUMENTS;
 pub use decision::{Answer, Decision, Grant, GrantMatch, GrantScope};
-pub use review::{Edit, Review, Sent};
+pub use review::{Edit, Exclusion, Review, Sent};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
 /// A request for a decision, and the decisions.
@@ -207,6 +207,11 @@ pub struct ApprovalRequest {
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
+    /// The earlier decisions because of which names of `excluded` cannot decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub excluded_because: Vec<Exclusion>,
     /// Rules that map user names to persons. If there are rules, votes of a name that no rule matches do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]

@@ -18,7 +18,8 @@ pub const GUARDED: &str = "Guarded";
 /// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
 /// Workflow: an approval policy, or other rules of Signoff, keep the run from starting anything new. Reasons:
-/// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`].
+/// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`],
+/// [`reason::TOO_MANY_EXCLUDED`].
 pub const HELD: &str = "Held";
 /// Workflow and Approval: the object is set aside because the evaluation of its text was stopped. Reasons:
 /// [`reason::TOO_COSTLY`], [`reason::NOT_STOPPED`], [`reason::ENDED_OPERATOR`], [`reason::PANICKED`].
@@ -65,6 +66,8 @@ pub mod reason {
     pub const REQUESTER_IS_MACHINE: &str = "RequesterIsMachine";
     /// `Accepted` is False or `Held` is True: a gate cannot meet every approval policy that applies to it.
     pub const POLICY_CONFLICT: &str = "PolicyConflict";
+    /// `Held` is True: a gate excludes more people than a request can name.
+    pub const TOO_MANY_EXCLUDED: &str = "TooManyExcluded";
     /// `Held` is True: the approval policies of the namespace, or its labels, cannot be read.
     pub const POLICY_UNKNOWN: &str = "PolicyUnknown";
     /// `Held` is True: the run was accepted under other rules than those of this version; see [`crate::rules::RULES`].

@@ -239,6 +239,13 @@ pub struct GateRules {
     /// Whether the requester cannot decide, whatever the gate says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
+    /// Whether those who decided at another gate of the run before cannot decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_deciders: Option<bool>,
+    /// Whether those who changed what a gate reviews, and the accounts that sent their decisions, cannot decide there.
+    /// Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_editors: Option<bool>,
     /// The verdicts that a gate may allow. Reject and Abort are never removed from a gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 9))]

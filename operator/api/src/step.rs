@@ -307,6 +307,11 @@ pub struct HitlStep {
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
+    /// The earlier gates whose deciders cannot decide here, by name; `*` for every other gate of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 95)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub exclude_deciders: Vec<String>,
     /// The verdicts that are allowed. Default: Approve, Reject and Abort; also Respond if one person decides or there are
     /// options, and Modify if a step is reviewed. Gates of `spec.gates` about tools, questions, starts and failures have other defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

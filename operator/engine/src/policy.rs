@@ -19,7 +19,7 @@ use url::Url;
 use crate::glob::is_like;
 
 pub(crate) use calls::{CallFacts, matches};
-pub(crate) use gate::{Contradiction, EffectiveGate, Requester, caution_rank};
+pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, caution_rank};
 
 /// The largest number of gates that policies add to a run, before they are copied to each step they guard.
 pub(crate) const MOST_ADDED: usize = 32;
@@ -149,6 +149,9 @@ mod bypass_tests;
 mod calls_tests;
 #[cfg(test)]
 mod end_tests;
+#[cfg(test)]
+#[path = "policy/four_eyes_tests.rs"]
+mod four_eyes_tests;
 #[cfg(test)]
 #[path = "policy/law_tests.rs"]
 mod law_tests;

@@ -5,6 +5,7 @@
 
 mod agent;
 pub(crate) mod excerpt;
+mod exclusions;
 mod failure;
 mod gate;
 mod gate_before;

@@ -52,6 +52,21 @@ impl Sent {
     }
 }
 
+/// A user name that a request excludes because of an earlier decision of the run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Exclusion {
+    /// The user name, one of `excluded`.
+    #[schemars(length(min = 1, max = 253))]
+    pub user: String,
+    /// The earlier gate.
+    #[schemars(length(max = 95))]
+    pub gate: String,
+    /// Whether the decision there changed what is reviewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<bool>,
+}
+
 /// A replacement of a value by people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -248,11 +248,23 @@ pub struct Outcome {
     #[schemars(length(max = 64), inner(length(max = 512)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub decided_by: Vec<String>,
+    /// The accounts that sent these votes on behalf of people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 512)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub via: Vec<String>,
     /// The time at which the operator recorded the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Moment>,
     /// The source of the decision.
     pub source: Source,
+}
+
+impl Outcome {
+    /// Returns all who acted: the people whose votes led to the outcome, and the accounts that sent them.
+    pub fn actors(&self) -> impl Iterator<Item = &String> {
+        self.decided_by.iter().chain(&self.via)
+    }
 }
 
 /// The source of a decision.

@@ -55,6 +55,11 @@ impl<'a> Voter<'a> {
     }
 }
 
+/// Returns the account that decides on behalf of a person under a key of `spec.decisions`.
+pub(crate) fn account_of(key: &str) -> Option<&str> {
+    key.split_once(VIA).map(|(_, account)| account)
+}
+
 /// Whether a key of `spec.decisions` has the form that belongs to its entry.
 pub(crate) fn is_key_of(key: &str, on_behalf_of: Option<&str>) -> bool {
     key.contains(VIA) == on_behalf_of.is_some()
@@ -86,8 +91,8 @@ pub enum IneligibleReason {
     TwoPersons(String),
     /// The first quorum excludes the requester.
     Requester(String),
-    /// The request excludes the person.
-    Excluded(String),
+    /// The request excludes the person, or the account that decides on behalf of a person; and the earlier decision because of which.
+    Excluded(String, Option<String>),
     /// Only quorums that exclude the requester list the person, who is the requester; the sources of these quorums.
     RequesterOf(String, String),
     /// No quorum lists the user.
@@ -147,9 +152,10 @@ impl fmt::Display for IneligibleReason {
                 "{} is the requester, and the requester must not decide this gate (excludeRequester): another approver must decide",
                 shown(user)
             ),
-            Self::Excluded(user) => write!(
+            Self::Excluded(user, why) => write!(
                 f,
-                "{} is excluded from deciding this gate (spec.request.excluded): another approver must decide",
+                "{}{} is excluded from deciding this gate (spec.request.excluded): another approver must decide",
+                why.as_ref().map(|why| format!("{why}, so ")).unwrap_or_default(),
                 shown(user)
             ),
             Self::RequesterOf(user, sources) => write!(
@@ -229,7 +235,12 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         return Some(IneligibleReason::Requester(named()));
     }
     if electorate.is_excluded(&person) {
-        return Some(IneligibleReason::Excluded(named()));
+        return Some(IneligibleReason::Excluded(named(), electorate.earlier_decision(&person, "you")));
+    }
+    if voter.on_behalf_of.is_some() && electorate.is_excluded_account(voter.user) {
+        let account = electorate.person_or_name(voter.user);
+        let why = electorate.earlier_decision(&account, "you sent a decision on behalf of another person that");
+        return Some(IneligibleReason::Excluded(voter.user.to_owned(), why));
     }
     electorate
         .reason_not_listed(voter, &person)
@@ -315,6 +326,23 @@ impl<'a> Electorate<'a> {
 
     fn is_excluded(&self, person: &str) -> bool {
         self.request.excluded.iter().any(|name| self.persons.is(person, name))
+    }
+
+    /// Whether an account cannot send votes on behalf of people.
+    pub(crate) fn is_excluded_account(&self, account: &str) -> bool {
+        self.is_excluded(&self.person_or_name(account))
+    }
+
+    fn person_or_name(&self, user: &str) -> String {
+        self.persons.objector(user).unwrap_or_else(|| user.to_owned())
+    }
+
+    /// Returns the earlier decision because of which the request excludes a person, as the beginning of a sentence.
+    fn earlier_decision(&self, person: &str, who: &str) -> Option<String> {
+        let own = self.request.excluded_because.iter().filter(|one| self.persons.is(person, &one.user));
+        let one = own.max_by_key(|one| one.edited)?;
+        let what = if one.edited == Some(true) { "changed this text" } else { "decided" };
+        Some(format!("{who} {what} at gate {}", text::display(&one.gate, 120)))
     }
 
     fn reason_not_listed(&self, voter: &Voter<'_>, person: &str) -> Option<IneligibleReason> {

@@ -4,7 +4,7 @@
 //! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
 //! server has vouched for every key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
@@ -184,6 +184,7 @@ impl Tally<'_> {
     fn decide(&mut self, deciders: &[&Ballot]) {
         let Some(first) = deciders.first() else { return };
         let payload = first.payload.clone();
+        let accounts: BTreeSet<_> = deciders.iter().filter_map(|ballot| ballot.account()).collect();
         let outcome = Outcome {
             verdict: Some(first.verdict),
             response: payload.answers.as_ref().map(|a| decision::as_text(self.request.form.as_ref(), a)),
@@ -192,6 +193,7 @@ impl Tally<'_> {
             guidance: payload.guidance,
             reason: deciders.iter().find_map(|b| b.reason.clone()),
             decided_by: deciders.iter().map(|b| b.user.clone()).collect(),
+            via: accounts.into_iter().map(str::to_owned).collect(),
             ..Outcome::default()
         };
         self.end(ApprovalPhase::of(first.verdict), Source::Human, outcome);

@@ -35,6 +35,11 @@ pub(super) struct Ballot {
 }
 
 impl Ballot {
+    /// Returns the account that sent it on behalf of a person.
+    pub(super) fn account(&self) -> Option<&str> {
+        eligibility::account_of(&self.key)
+    }
+
     /// The record of it.
     pub(super) fn vote(&self, now: &Now) -> Vote {
         Vote {
@@ -78,6 +83,9 @@ pub(super) fn read(
             continue;
         }
         let user = decision.on_behalf_of.as_ref().unwrap_or(key);
+        if eligibility::account_of(key).is_some_and(|account| electorate.is_excluded_account(account)) {
+            continue;
+        }
         if let Some(why) = electorate.reason_not_counted(user, decision.verdict).filter(|_| recorded(key).is_none()) {
             invalid.push((key.clone(), Invalid { attempt, why: why.to_string() }));
             continue;

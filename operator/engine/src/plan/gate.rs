@@ -25,9 +25,9 @@ use crate::{
         decision,
         subject::{GateSubject, allowed, form},
     },
-    policy::{Contradiction, EffectiveGate, Requester},
+    policy::{Contradiction, EVERY_GATE, EffectiveGate, Requester},
     schema::Schema,
-    tools::GATE_TIMEOUT,
+    tools::{GATE_TIMEOUT, presets},
 };
 
 /// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something by its tools.
@@ -45,7 +45,53 @@ impl Validator<'_> {
             None if context.result => GateSubject::Result,
             None => GateSubject::Step(self.reviewed(hitl, field, context)),
         };
-        self.gate(hitl, field, context, subject)
+        let planned = self.gate(hitl, field, context, subject)?;
+        self.advise_four_eyes(&planned, field, context);
+        Some(planned)
+    }
+
+    /// Warns of a second review of a text that one person can change at the first and approve at the second.
+    fn advise_four_eyes(&mut self, planned: &PlannedGate, field: &str, context: &StepContext<'_>) {
+        let Some(reviewed) = planned.reviews() else { return };
+        if planned.excludes_editors || planned.spec.threshold.unwrap_or(1) > 1 {
+            return;
+        }
+        let edits = |step: &&PlannedStep| {
+            let Some(gate) = step.gate() else { return false };
+            let excluded = &planned.spec.exclude_deciders;
+            let is_excluded = excluded.iter().any(|name| name == EVERY_GATE || *name == step.name);
+            let is_within = |one: &[Subject], other: &[Subject]| one.iter().all(|subject| other.contains(subject));
+            let (one, other) = (&gate.spec.approvers, &planned.spec.approvers);
+            gate.reviews() == Some(reviewed)
+                && gate.allowed.contains(&Verdict::Modify)
+                && !is_excluded
+                && is_within(one, other)
+                && is_within(other, one)
+        };
+        let Some(before) = context.earlier.iter().map(|(_, step)| *step).find(edits) else { return };
+        let message = format!(
+            "whoever changes the text at gate {0} can approve it here, because both gates have the same approvers: add excludeDeciders: [{0}]",
+            before.name
+        );
+        self.warn(&format!("{field}.approvers"), &message);
+    }
+
+    /// Reports gates whose deciders are excluded and that do not exist.
+    fn excluded_gates(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) {
+        let plan = context.plan;
+        let of_steps = plan.spec.steps.iter().filter(|step| step.hitl.is_some()).map(|step| step.name.clone());
+        let parts = plan.spec.gates.iter().flat_map(|gate| presets::expanded(gate, true));
+        let of_policies = plan.added.iter().map(|added| added.step.name.clone());
+        let known: Vec<String> = of_steps.chain(parts.map(|gate| gate.name.clone())).chain(of_policies).collect();
+        for (at, name) in hitl.exclude_deciders.iter().enumerate() {
+            if name != EVERY_GATE && !known.contains(name) {
+                let hint = self.did_you_mean(name, known.iter().map(String::as_str));
+                let message = format!(
+                    "there is no gate {name}: name gates of spec.steps and spec.gates, or `*` for every other gate{hint}"
+                );
+                self.error(format!("{field}.excludeDeciders[{at}]"), message);
+            }
+        }
     }
 
     /// A gate that asks about something.
@@ -89,8 +135,20 @@ impl Validator<'_> {
         }
         let spec = context.plan.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
-        let EffectiveGate { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
-            self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
+        if !self.accepted {
+            self.excluded_gates(hitl, field, context);
+        }
+        let EffectiveGate {
+            hitl,
+            allowed,
+            form,
+            policy_quorums,
+            persons,
+            required_by,
+            ends_on_reject,
+            excludes_editors,
+            contradictions,
+        } = self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
         let blocked = self.contradicted(&contradictions, field);
         self.second_review(&subject, &allowed, field, context);
         let known = self.allowed.entry(field.to_owned()).or_default();
@@ -119,6 +177,8 @@ impl Validator<'_> {
             field: field.to_owned(),
             after_reject: Vec::new(),
             ends_on_reject,
+            excludes_editors,
+            merged_gates: Vec::new(),
         })
     }
 

@@ -267,6 +267,10 @@ pub(crate) struct PlannedGate {
     pub(crate) after_reject: Vec<String>,
     /// The policies that demand that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,
+    /// Whether a policy excludes those who changed what is reviewed.
+    pub(crate) excludes_editors: bool,
+    /// The other gates that were merged into this one: their names, and the gates whose deciders they exclude.
+    pub(crate) merged_gates: Vec<(String, Vec<String>)>,
 }
 
 impl PlannedGate {

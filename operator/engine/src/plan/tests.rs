@@ -425,6 +425,11 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
         }
         spec
     };
+    let excluding = |gate: &str| {
+        let hitl =
+            json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}], "excludeDeciders": [gate]});
+        json!({"requestedBy": "dana", "steps": [{"name": "prod", "hitl": hitl}]})
+    };
     // (the spec, the field, a part of the message, the honest twin)
     let table = [
         (
@@ -495,6 +500,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             "set allowUnanswered: true",
             json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({"allowUnanswered": true}))}),
         ),
+        (excluding("sql"), "spec.steps[0].hitl.excludeDeciders", "there is no gate sql", excluding("*")),
         (
             deferred("fresh"),
             "spec.steps[1].hitl.allowedVerdicts",

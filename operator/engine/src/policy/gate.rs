@@ -25,6 +25,8 @@ use crate::gate::{
 
 /// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed policies.
 const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
+/// The entry of `excludeDeciders` for every gate.
+pub(crate) const EVERY_GATE: &str = "*";
 /// The longest sentence about a requirement, in characters.
 const SENTENCE: usize = 500;
 
@@ -69,6 +71,8 @@ pub(crate) struct EffectiveGate {
     pub(crate) required_by: Vec<RequiredBy>,
     /// The policies that require that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,
+    /// Whether those who changed what the gate reviews cannot decide.
+    pub(crate) excludes_editors: bool,
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
@@ -106,6 +110,7 @@ impl Policies {
             persons: Vec::new(),
             required_by: Vec::new(),
             ends_on_reject: Vec::new(),
+            excludes_editors: false,
             contradictions: Vec::new(),
         };
         if let Some(source) = added_by {
@@ -209,6 +214,18 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
     if demand.exclude_requester == Some(true) {
         gate.hitl.exclude_requester = Some(true);
         gate.name(source, "the requester does not decide".to_owned());
+    }
+    gate.excludes_editors |= demand.exclude_editors != Some(false);
+    if demand.exclude_deciders == Some(true) && !gate.hitl.exclude_deciders.iter().any(|name| name == EVERY_GATE) {
+        gate.hitl.exclude_deciders.push(EVERY_GATE.to_owned());
+    }
+    let before = match (demand.exclude_deciders, demand.exclude_editors) {
+        (Some(true), _) => "those who decided at another gate before do not decide",
+        (_, Some(true)) => "those who changed what is reviewed do not decide",
+        _ => "",
+    };
+    if !before.is_empty() {
+        gate.name(source, before.to_owned());
     }
     let bars = [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
     if bars.contains(&Some(true)) && requester.is_machine() {

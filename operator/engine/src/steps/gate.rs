@@ -21,7 +21,10 @@ use crate::{
         run::{RenderError, Run},
         scope::{self, StepScope, editors},
     },
-    steps::request::{self, RequestIdentity, ReviewSubject},
+    steps::{
+        exclusions,
+        request::{self, RequestIdentity, ReviewSubject},
+    },
 };
 
 /// The most times that a gate asks again, because of people or a timeout.
@@ -181,7 +184,15 @@ fn ask<'a>(
         }
         shown => shown?,
     };
-    request::ask(run, step_scope, step, gate, &facts, shown).map(|ask| Start::Gate(Box::new(ask)))
+    let edits = shown.as_ref().map_or(&[][..], |subject| &subject.by);
+    let excluded = exclusions::exclusions(run, step, gate, edits, seq)?;
+    match (exclusions::too_many(step, gate, &excluded), &gate.subject) {
+        // The agent is told.
+        (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
+        (Some(why), _) => return Ok(Start::Blocked(why)),
+        (None, _) => {}
+    }
+    request::ask(run, step_scope, step, gate, &facts, (shown, excluded)).map(|ask| Start::Gate(Box::new(ask)))
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.

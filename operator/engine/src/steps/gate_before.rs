@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
-use signoff_api::{ApprovalRequest, Verdict};
+use signoff_api::Verdict;
 
 use super::{EarlyEnd, gate, open_attempt, render_input, verdict_or_end};
 use crate::{
@@ -60,7 +60,7 @@ pub(super) async fn ask<'a>(
         let decided = {
             let shown = |seq| shown(run, invocation, seq, key, retries);
             let editors = invocation.permission.as_ref().map_or(&[][..], |permission| permission.editors());
-            let asked = excluding(gate, editors)?;
+            let asked = excluding(gate, editors);
             gate::decide(run, &invocation.step_scope, &asked, &path, &shown).await?
         };
         was_decided |= !decided.was_not_asked() && !decided.is_by_timeout();
@@ -99,21 +99,13 @@ pub(super) async fn ask<'a>(
 }
 
 /// Returns a gate at which the people who gave the arguments of a call do not decide.
-fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Result<Cow<'g, PlannedStep>, EarlyEnd> {
-    let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Ok(Cow::Borrowed(gate)) };
+fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
+    let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Cow::Borrowed(gate) };
     let mut asked = asked.clone();
     asked.spec.excluded.extend(editors.iter().cloned());
     asked.spec.excluded.sort();
     asked.spec.excluded.dedup();
-    if asked.spec.excluded.len() > ApprovalRequest::MAX_EXCLUDED {
-        let why = format!(
-            "gate {}: a request can exclude at most {} people, and those whom it excludes and the editors of the call are more",
-            gate.name,
-            ApprovalRequest::MAX_EXCLUDED
-        );
-        return Err(EarlyEnd::Failed(why));
-    }
-    Ok(Cow::Owned(PlannedStep { action: Action::Gate(Box::new(asked)), ..gate.clone() }))
+    Cow::Owned(PlannedStep { action: Action::Gate(Box::new(asked)), ..gate.clone() })
 }
 
 /// The call as people see it, bound by its digest.

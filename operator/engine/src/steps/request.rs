@@ -5,7 +5,7 @@
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, JsonObject, Moment, Verdict,
-    approval::{self, ActionKind, Edit, GateRef, Review, Sent, WorkflowRef},
+    approval::{self, ActionKind, Edit, Exclusion, GateRef, Review, Sent, WorkflowRef},
     gate::{Form, Quorum, Timeout},
     journal::{BlobRef, StepKind, StepRecord},
     names,
@@ -19,7 +19,10 @@ use crate::{
         run::{RenderError, Run},
         scope::{self, StepScope},
     },
-    steps::excerpt::{Fields, SHOWN},
+    steps::{
+        excerpt::{Fields, SHOWN},
+        exclusions,
+    },
     tools::QUESTION_NOTICE,
     transition::Ask,
 };
@@ -137,14 +140,14 @@ pub(crate) struct RequestIdentity<'a> {
 
 /// The Approval to be created.
 ///
-/// `reviewed`: what is asked about.
+/// `reviewed`: what is asked about. `exclusions`: who is excluded because of earlier decisions.
 pub(crate) fn ask<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
     facts: &RequestIdentity<'_>,
-    mut reviewed: Option<ReviewSubject>,
+    (mut reviewed, exclusions): (Option<ReviewSubject>, Vec<Exclusion>),
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, step_scope, step, facts.seq)?;
@@ -227,7 +230,8 @@ pub(crate) fn ask<'a>(
         quorums: quorums(step, gate),
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
-        excluded: spec.excluded.clone(),
+        excluded: exclusions::excluded(gate, &exclusions),
+        excluded_because: exclusions,
         persons: gate.persons.clone(),
         required_by: gate.required_by.clone(),
         timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
@@ -237,6 +241,7 @@ pub(crate) fn ask<'a>(
     request.digest = request.digest_of_the_rest().map_err(|why| RenderError::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
     let of_record = call.into_iter().flat_map(|call| call.facts);
+    let of_record = of_record.chain([(exclusions::FACT_GATE, exclusions::names(step, gate))]);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
 }

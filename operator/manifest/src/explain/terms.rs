@@ -291,6 +291,11 @@ pub const TERMS: &[Term] = &[
     ),
     term(
         REASON,
+        "TooManyExcluded",
+        "A gate excludes those who decided or edited before, and they are more than the 32 people whom a request can name. The run waits. Cancel it and exclude the deciders of fewer gates, or ask the administrator of the policy.",
+    ),
+    term(
+        REASON,
         "PolicyUnknown",
         "The approval policies of the namespace, or its labels, cannot be read. Nothing new starts until they can.",
     ),

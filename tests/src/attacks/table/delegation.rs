@@ -85,6 +85,11 @@ pub(super) fn rows() -> Vec<Row> {
             .asked(json!({"excluded": [ALICE]}))
             .refused("excluded from deciding this gate")
             .honest("the vote of somebody else", carried(BOB)),
+        Row::new("carries a vote though the account itself is excluded", [Delegate], CHANGES, carried(ALICE))
+            .asked(json!({"excluded": ["system:serviceaccount:flux-system:kustomize-controller"]}))
+            .refused("excluded from deciding this gate")
+            .honest("the person's own vote", own(approve()))
+            .by(Approver),
         Row::new(
             "claims groups for whom it speaks",
             [Delegate],

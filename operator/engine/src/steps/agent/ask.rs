@@ -37,7 +37,8 @@ use crate::{
 pub(super) enum PeopleSaid {
     Approved,
     Answered(Answered),
-    Edited(Arguments, Vec<String>),
+    /// With the decision that gave them.
+    Edited(Arguments, Outcome),
 }
 
 /// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its arguments.
@@ -88,7 +89,7 @@ pub(super) async fn ask<'a>(
                 let edited = outcome.parameters.as_ref().and_then(|p| p.0.get(ARGUMENTS));
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
                 match edited.and_then(Arguments::edited) {
-                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome.decided_by)),
+                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome)),
                     // Such a vote does not count, so only an earlier version of the operator can have counted it.
                     Err(why) => return Ok(PeopleSaid::Answered(not_run(&why))),
                 }

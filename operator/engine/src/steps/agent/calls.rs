@@ -411,11 +411,15 @@ async fn call_tool<'a>(
         match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
             PeopleSaid::Approved => {}
             PeopleSaid::Answered(answered) => return Ok(answered),
-            PeopleSaid::Edited(new, by) => {
+            PeopleSaid::Edited(new, outcome) => {
                 note = format!("A human changed the arguments. This ran: {}\n", new.text());
-                edited = Some(format!("this call, changed by {}; before: {}", by.join(", "), arguments.text()));
+                edited = Some(format!(
+                    "this call, changed by {}; before: {}",
+                    outcome.decided_by.join(", "),
+                    arguments.text()
+                ));
                 arguments = new;
-                editors.extend(by);
+                editors.extend(outcome.actors().cloned());
                 continue;
             }
         }

@@ -71,6 +71,10 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
     let persons: Vec<_> = all.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
     gate.policy_quorums = quorums(&all).into_iter().skip(1).collect();
     gate.required_by = required_by(&all);
+    for (other_step, other) in all.iter().skip(1) {
+        gate.excludes_editors |= other.excludes_editors;
+        gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
+    }
     gate.persons = persons.first().map(|persons| (*persons).clone()).unwrap_or_default();
     gate.spec.excluded = excluded.into_iter().collect();
     let fits = gate.policy_quorums.len() < ApprovalRequest::MAX_QUORUMS
@@ -176,9 +180,11 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
     let timed = DeadlineSource::of(group).and_then(|source| group.get(source.time));
     gate.after = timed.and_then(|asking| asking.gate.gate.gate()).map_or(first.after, |timed| timed.after);
-    for (_, other) in gates.iter().skip(1) {
+    for (other_step, other) in gates.iter().skip(1) {
         gate.merged.push((other.prompt.clone(), other.context.clone()));
         gate.spec.excluded.extend(other.spec.excluded.iter().cloned());
+        gate.excludes_editors |= other.excludes_editors;
+        gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
         gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
         gate.stops_on_reject |= other.stops_on_reject;
         // The form of an author comes before the plain question of a gate that has none.

@@ -1,0 +1,206 @@
+//! Four eyes: who decided or edited before in a run does not decide again, where a gate or a policy says so.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict, approval::ApprovalPhase};
+
+use super::{
+    calls_tests::{GATE, spec, told, turn},
+    run_tests::{PolicyRun, gate, none},
+    tests::cluster,
+    *,
+};
+use crate::{Fact, Plan, Settings, tests::test_run::workflow};
+
+/// A draft that is reviewed at the gates `sql` and `prod`.
+fn reviewed(prod: Value) -> Value {
+    json!([
+        {"name": "draft", "set": {"value": "select 1"}},
+        {"name": "sql", "hitl": gate(json!({}))},
+        {"name": "prod", "hitl": gate(prod)},
+        {"name": "done", "set": {"value": "{{ steps.draft.response }}"}},
+    ])
+}
+
+fn demands(gates: Value) -> Policies {
+    cluster(&[("prod", json!({"gates": gates}))])
+}
+
+fn outcome(verdict: Verdict, by: &[&str], via: &[&str]) -> Outcome {
+    let parameters =
+        (verdict == Verdict::Modify).then(|| serde_json::from_value(json!({"response": "select 2"})).unwrap());
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    Outcome {
+        verdict: Some(verdict),
+        phase: ApprovalPhase::of(verdict),
+        parameters,
+        decided_by: names(by),
+        via: names(via),
+        ..Outcome::default()
+    }
+}
+
+fn decide(run: &mut PolicyRun, policies: &Policies, path: &str, outcome: Outcome) {
+    run.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
+}
+
+/// The names that `prod` excludes, after these people decided at `sql`.
+fn excluded(policies: &Policies, prod: Value, decided: Outcome) -> Vec<String> {
+    let mut run = PolicyRun::start(policies, reviewed(prod));
+    decide(&mut run, policies, "sql", decided);
+    run.asked("prod").excluded.clone()
+}
+
+#[test]
+fn a_gate_excludes_those_who_decided_at_the_gates_that_it_names() {
+    let approved = || outcome(Verdict::Approve, &["alice", "bob"], &[]);
+    for names in [json!(["sql"]), json!(["*"])] {
+        assert_eq!(excluded(&none(), json!({"excludeDeciders": names}), approved()), ["alice", "bob"], "{names}");
+    }
+    for names in [json!([]), json!(["prod"])] {
+        assert_eq!(excluded(&none(), json!({"excludeDeciders": names}), approved()), [""; 0], "{names}");
+    }
+    let more = json!({"excludeDeciders": ["sql"], "excluded": ["zoe", "alice"]});
+    assert_eq!(excluded(&none(), more, approved()), ["alice", "bob", "zoe"], "in addition to its own list");
+}
+
+#[test]
+fn a_request_says_because_of_which_decision_a_name_is_excluded() {
+    let mut run = PolicyRun::start(&demands(json!({"minThreshold": 1})), reviewed(json!({"excludeDeciders": ["sql"]})));
+    decide(&mut run, &demands(json!({"minThreshold": 1})), "sql", outcome(Verdict::Modify, &["bob"], &[]));
+    let because = serde_json::to_value(&run.asked("prod").excluded_because).unwrap();
+    assert_eq!(because, json!([{"user": "bob", "gate": "sql", "edited": true}]));
+    let mut run = PolicyRun::start(&none(), reviewed(json!({"excludeDeciders": ["*"]})));
+    decide(&mut run, &none(), "sql", outcome(Verdict::Approve, &["bob"], &[]));
+    let because = serde_json::to_value(&run.asked("prod").excluded_because).unwrap();
+    assert_eq!(because, json!([{"user": "bob", "gate": "sql"}]));
+}
+
+#[test]
+fn every_policy_with_gates_excludes_editors_unless_it_says_false() {
+    let edited = || outcome(Verdict::Modify, &["bob"], &["flux"]);
+    for (policies, names) in [
+        (none(), vec![]),
+        (cluster(&[("prod", json!({"allowedHosts": []}))]), vec![]),
+        (demands(json!({"minThreshold": 1})), vec!["bob", "flux"]),
+        (demands(json!({"excludeEditors": true})), vec!["bob", "flux"]),
+        (demands(json!({"minThreshold": 1, "excludeEditors": false})), vec![]),
+    ] {
+        assert_eq!(excluded(&policies, json!({}), edited()), names, "{policies:?}");
+    }
+    // No policy loosens another.
+    let two =
+        cluster(&[("a", json!({"gates": {"excludeEditors": false}})), ("b", json!({"gates": {"minThreshold": 1}}))]);
+    assert_eq!(excluded(&two, json!({}), edited()), ["bob", "flux"]);
+    // Who only approved did not edit.
+    assert_eq!(
+        excluded(&demands(json!({"minThreshold": 1})), json!({}), outcome(Verdict::Approve, &["bob"], &[])),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_policy_excludes_those_who_decided_at_any_other_gate() {
+    let approved = || outcome(Verdict::Approve, &["bob"], &["flux"]);
+    assert_eq!(
+        excluded(&demands(json!({"excludeDeciders": true})), json!({}), approved()),
+        ["bob"],
+        "several approvals through one account stay possible"
+    );
+    assert_eq!(excluded(&demands(json!({"excludeDeciders": false})), json!({}), approved()), [""; 0]);
+    let said = PolicyRun::start(&demands(json!({"excludeDeciders": true})), reviewed(json!({})));
+    assert!(
+        said.asked("sql").required_by[0]
+            .rules
+            .contains(&"those who decided at another gate before do not decide".to_owned())
+    );
+}
+
+#[test]
+fn a_gate_that_asks_again_excludes_nobody_for_its_own_visits_unless_it_names_itself() {
+    for (names, people) in [(json!(["*"]), vec![]), (json!(["prod"]), vec!["bob"])] {
+        let retry = json!({"excludeDeciders": names, "allowedVerdicts": ["Approve", "Reject", "Retry"]});
+        let mut run = PolicyRun::start(&none(), reviewed(retry));
+        decide(&mut run, &none(), "sql", outcome(Verdict::Approve, &[], &[]));
+        decide(&mut run, &none(), "prod", outcome(Verdict::Retry, &["bob"], &[]));
+        assert_eq!(run.asked("prod#2").excluded, people, "{names}");
+    }
+}
+
+#[test]
+fn more_people_than_a_request_can_name_hold_the_run_and_are_not_cut() {
+    let names: Vec<String> = (0..33).map(|n| format!("user-{n:02}")).collect();
+    let people = |count: usize| names.iter().take(count).map(String::as_str).collect::<Vec<_>>();
+    let four_eyes = || json!({"excludeDeciders": ["*"]});
+    let mut run = PolicyRun::start(&none(), reviewed(four_eyes()));
+    decide(&mut run, &none(), "sql", outcome(Verdict::Approve, &people(33), &[]));
+    assert!(run.asks().is_empty());
+    assert_eq!(run.transition.end, None, "the run waits");
+    let blocked = &run.transition.blocked[0];
+    assert_eq!((blocked.reason, blocked.message.contains("at most 32 people")), ("TooManyExcluded", true));
+    assert_eq!(excluded(&none(), four_eyes(), outcome(Verdict::Approve, &people(32), &[])).len(), 32);
+    let long = "x".repeat(254);
+    let mut run = PolicyRun::start(&none(), reviewed(four_eyes()));
+    decide(&mut run, &none(), "sql", outcome(Verdict::Approve, &[&long], &[]));
+    assert_eq!(run.transition.blocked.len(), 1, "a name that a request cannot hold is not left out");
+}
+
+#[test]
+fn at_a_gate_about_a_call_more_people_than_a_request_can_name_are_an_error_result() {
+    let names: Vec<String> = (0..33).map(|n| format!("user-{n:02}")).collect();
+    let people: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut spec = spec(
+        [None; 3],
+        json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"excludeDeciders": ["early"]}))}]),
+    );
+    spec["steps"].as_array_mut().unwrap().insert(0, json!({"name": "early", "hitl": gate(json!({}))}));
+    let started = |people: &[&str]| {
+        let mut run = PolicyRun::of(&none(), spec.clone());
+        decide(&mut run, &none(), "early", outcome(Verdict::Approve, people, &[]));
+        turn(&mut run, &none(), "handle", &[("refund", "{}")]);
+        run
+    };
+    assert!(told(&started(&people)).contains("at most 32 people"));
+    assert_eq!(started(&["bob"]).asked(GATE).excluded, ["bob"]);
+}
+
+#[test]
+fn an_account_that_sent_an_edit_does_not_send_the_approval_of_the_call() {
+    let own = json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({}))}]);
+    let mut run = PolicyRun::of(&none(), spec([None; 3], own));
+    turn(&mut run, &none(), "handle", &[("refund", r#"{"to":"me"}"#)]);
+    let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
+    (edited.decided_by, edited.via) = (vec!["alice".to_owned()], vec!["flux".to_owned()]);
+    decide(&mut run, &none(), GATE, edited);
+    assert_eq!(run.asked(&format!("{GATE}#2")).excluded, ["alice", "flux"]);
+}
+
+#[test]
+fn a_plan_names_gates_that_do_not_exist_and_advises_four_eyes() {
+    let planned = |prod: Value, policies: &Policies| {
+        let spec = json!({"requestedBy": "dana", "steps": reviewed(prod)});
+        Plan::of(&workflow(spec), &Settings::default(), &Arc::new(policies.clone()))
+    };
+    let refused = planned(json!({"excludeDeciders": ["sqll"]}), &none()).unwrap_err();
+    let found: Vec<_> = refused.iter().map(|error| (error.field.as_str(), error.message.as_str())).collect();
+    assert!(
+        found[0].0.ends_with("hitl.excludeDeciders[0]") && found[0].1.contains("there is no gate sqll"),
+        "{found:?}"
+    );
+    let advice = |prod: Value, policies: &Policies| {
+        planned(prod, policies).unwrap().warnings().join("\n").contains("add excludeDeciders: [sql]")
+    };
+    assert!(advice(json!({}), &none()));
+    for prod in [
+        json!({"excludeDeciders": ["sql"]}),
+        json!({"excludeDeciders": ["*"]}),
+        json!({"threshold": 2, "allowedVerdicts": ["Approve", "Reject"]}),
+        json!({"approvers": [{"kind": "Group", "name": "sre"}]}),
+    ] {
+        assert!(!advice(prod.clone(), &none()), "{prod}");
+    }
+    assert!(!advice(json!({}), &demands(json!({"minThreshold": 1}))), "a policy sees to it");
+    assert!(advice(json!({}), &demands(json!({"excludeEditors": false}))));
+}

@@ -1,0 +1,116 @@
+//! The people whom a request excludes because of what they did before in the run: those who changed what is reviewed, and those who
+//! decided at other gates.
+//!
+//! Pure: reads only records that were done before a number of the journal. **Invariant:** a list that is too long is never cut.
+
+use std::collections::BTreeSet;
+
+use signoff_api::{
+    ApprovalRequest,
+    approval::{Edit, Exclusion, Source},
+    conditions::reason,
+    journal::{StepKind, StepRecord},
+};
+
+use crate::{
+    field_error::FieldError,
+    plan::{PlannedGate, PlannedStep},
+    policy::EVERY_GATE,
+    replay::{
+        run::{RenderError, Run},
+        scope,
+    },
+};
+
+/// The fact of the record of a gate with its name, or the names of all gates that asked.
+pub(super) const FACT_GATE: &str = "gate";
+/// The longest user name that a request can exclude, in characters.
+const LONGEST_NAME: usize = 253;
+/// The longest name of a gate, in characters.
+const LONGEST_GATE: usize = 95;
+
+/// Returns the names of a gate and of those that were merged into it, for its record.
+pub(super) fn names(step: &PlannedStep, gate: &PlannedGate) -> String {
+    let merged = gate.merged_gates.iter().map(|(name, _)| name.as_str());
+    std::iter::once(step.name.as_str()).chain(merged).collect::<Vec<_>>().join(",")
+}
+
+/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews.
+pub(super) fn exclusions(
+    run: &Run<'_>,
+    step: &PlannedStep,
+    gate: &PlannedGate,
+    edits: &[Edit],
+    seq: i64,
+) -> Result<Vec<Exclusion>, RenderError> {
+    let mut found = BTreeSet::new();
+    if gate.excludes_editors {
+        for edit in edits {
+            let record = run.state.borrow().journal.get(&edit.path, 1).cloned();
+            let Some(record) = record else { continue };
+            let outcome = scope::decision(run, &record)?;
+            let of_edit = |user: &String| Exclusion { user: user.clone(), gate: edit.gate.clone(), edited: Some(true) };
+            found.extend(outcome.actors().map(of_edit));
+        }
+    }
+    let own = (step.name.as_str(), gate.spec.exclude_deciders.as_slice());
+    let merged = gate.merged_gates.iter().map(|(name, excluded)| (name.as_str(), excluded.as_slice()));
+    let excluding: Vec<_> = std::iter::once(own).chain(merged).filter(|(_, excluded)| !excluded.is_empty()).collect();
+    // A gate that asks again is no other gate, but it can name itself.
+    let is_excluded = |name: &str| {
+        let by = |(own, excluded): &(&str, &[String])| {
+            excluded.iter().any(|one| one == name || (one == EVERY_GATE && *own != name))
+        };
+        excluding.iter().any(by)
+    };
+    let decided = |record: &&StepRecord| {
+        let by_people =
+            record.decision.as_ref().is_some_and(|one| one.verdict.is_some() && one.source == Source::Human);
+        record.kind == StepKind::Hitl && by_people && record.done.is_some_and(|done| done < seq)
+    };
+    let records: Vec<StepRecord> = match excluding.is_empty() {
+        true => Vec::new(),
+        false => run.state.borrow().journal.records().iter().filter(decided).cloned().collect(),
+    };
+    for record in records {
+        let names = record.facts.get(FACT_GATE).map_or_else(|| scope::parts(&record.path).0, String::as_str);
+        let Some(name) = names.split(',').find(|name| is_excluded(name)) else { continue };
+        let name: String = name.chars().take(LONGEST_GATE).collect();
+        let outcome = scope::decision(run, &record)?;
+        found.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
+    }
+    // One reason for each name: a change of the text says more than a decision.
+    let mut one_each: Vec<Exclusion> = Vec::new();
+    for exclusion in found {
+        match one_each.iter_mut().find(|known| known.user == exclusion.user) {
+            Some(known) if known.edited.is_none() && exclusion.edited.is_some() => *known = exclusion,
+            Some(_) => {}
+            None => one_each.push(exclusion),
+        }
+    }
+    Ok(one_each)
+}
+
+/// Returns all user names that a request excludes.
+pub(super) fn excluded(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<String> {
+    if exclusions.is_empty() {
+        return gate.spec.excluded.clone();
+    }
+    let all = gate.spec.excluded.iter().chain(exclusions.iter().map(|exclusion| &exclusion.user));
+    all.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+}
+
+/// Returns why a request cannot name all whom it excludes, or `None`.
+pub(super) fn too_many(step: &PlannedStep, gate: &PlannedGate, exclusions: &[Exclusion]) -> Option<FieldError> {
+    let all = excluded(gate, exclusions);
+    let is_long = all.iter().any(|name| name.chars().count() > LONGEST_NAME);
+    (is_long || all.len() > ApprovalRequest::MAX_EXCLUDED).then(|| FieldError {
+        field: gate.field.clone(),
+        message: format!(
+            "gate {}: a request can exclude at most {} people, each with at most {LONGEST_NAME} characters, and those who decided or edited before are more: exclude the deciders of fewer gates",
+            step.name,
+            ApprovalRequest::MAX_EXCLUDED
+        ),
+        reason: reason::TOO_MANY_EXCLUDED,
+    })
+}
