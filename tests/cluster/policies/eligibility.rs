@@ -102,7 +102,8 @@ fn request(rng: &mut Rng) -> Value {
         fields["requiredFrom"] = json!([{"group": pick(rng, &GROUPS), "min": 1}]);
     }
     if rng.u8(..3) == 0 {
-        let excluded: BTreeSet<_> = (0..rng.usize(1..=2)).map(|_| pick(rng, &[BOB, "github:alice", "carol"])).collect();
+        let excluded: BTreeSet<_> =
+            (0..rng.usize(1..=2)).map(|_| pick(rng, &[BOB, "github:alice", "carol", FLUX])).collect();
         fields["excluded"] = json!(excluded);
     }
     let rule = |pattern: &str, person: &str| json!({"pattern": pattern, "person": person});

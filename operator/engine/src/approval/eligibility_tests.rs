@@ -203,3 +203,21 @@ fn only_a_missing_place_in_a_list_is_about_lists() {
             && !IneligibleReason::RequesterOf("a".into(), "b".into()).is_about_lists()
     );
 }
+
+#[test]
+fn an_excluded_voter_is_told_because_of_which_decision() {
+    let because = json!([
+        {"user": "bob", "gate": "sql", "edited": true}, {"user": "carol", "gate": "sql"}, {"user": "flux", "gate": "sql", "edited": true},
+    ]);
+    let excluded = json!({"excluded": ["bob", "carol", "flux", "zoe"], "excludedBecause": because});
+    let approval = approval(excluded);
+    let end = "is excluded from deciding this gate (spec.request.excluded): another approver must decide";
+    assert_eq!(why(&approval, "bob", &["finance"]), format!("you changed this text at gate sql, so bob {end}"));
+    assert_eq!(why(&approval, "carol", &["finance"]), format!("you decided at gate sql, so carol {end}"));
+    assert_eq!(why(&approval, "zoe", &["finance"]), format!("zoe {end}"));
+    assert_eq!(
+        why_for(&approval, "flux", ALICE),
+        format!("you sent a decision on behalf of another person that changed this text at gate sql, so flux {end}")
+    );
+    assert_eq!((why_for(&approval, "argo", ALICE), why(&approval, ALICE, &[])), Default::default());
+}
