@@ -502,7 +502,7 @@ fn each_call_of_an_agent_has_a_row_that_says_what_became_of_it() {
         json!({"response": json!({"text": "", "calls": calls}).to_string(), "facts": {"calls": calls.len().to_string()}})
     };
     let decided = |phase: &str, verdict: &str| json!({"decision": {"phase": phase, "verdict": verdict, "source": "Human", "decidedBy": ["bob"]}});
-    let first = turn(&json!(["lookup", "lookup", "nosuch", "refund", "letter"]));
+    let first = turn(&json!(["lookup", "nosuch", "refund", "letter"]));
     let spec = json!({
         "tools": [{"name": "lookup", "step": "find", "description": "Finds.", "effects": "read"}],
         "agents": [{"name": "clerk", "tools": ["lookup"]}],

@@ -61,7 +61,7 @@ fn a_text_is_read_as_strictly_as_that_of_a_model() {
     for (text, why) in [
         ("", "the text is empty"),
         ("[1]", "must be a JSON object"),
-        ("{\"amount\": 42} and", "no text after it"),
+        ("{\"amount\": 42} and", "there is text after the JSON"),
         (r#"{"amount": 1, "amount": 2}"#, "the key is there twice"),
         (r#"{"amount": 12345678901234567890}"#, "2^53"),
         (r#"{"amount": "much"}"#, "parameters"),

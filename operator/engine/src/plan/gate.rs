@@ -70,7 +70,7 @@ impl Validator<'_> {
         };
         let Some(before) = context.earlier.iter().map(|(_, step)| *step).find(edits) else { return };
         let message = format!(
-            "whoever changes the text at gate {0} can approve it here, because both gates have the same approvers: add excludeDeciders: [{0}]",
+            "a person who changes the text at gate {0} can approve it here, because both gates have the same approvers: add excludeDeciders: [{0}]",
             before.name
         );
         self.warn(&format!("{field}.approvers"), &message);

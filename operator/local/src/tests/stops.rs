@@ -7,7 +7,7 @@ use super::*;
 use crate::object;
 
 const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', body: Hello}}";
-const GET: &str = "{name: look, http: {method: GET, url: 'http://x.example', body: Hello}}";
+const PUT: &str = "{name: keep, http: {method: PUT, url: 'http://x.example', body: Hello}}";
 
 /// Begins a run whose first call hangs, and drops it there, as a kill would.
 async fn killed_in(folder: &TempDir, step: &str) -> (String, Echo) {
@@ -38,10 +38,10 @@ async fn a_call_that_must_not_be_repeated_and_was_under_way_has_an_unknown_outco
 #[tokio::test]
 async fn a_call_that_may_be_repeated_is_repeated_with_the_same_input() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, first) = killed_in(&folder, GET).await;
+    let (id, first) = killed_in(&folder, PUT).await;
     let second = Echo::default();
     let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
-    assert_eq!(run.go().await.unwrap(), succeeded("GET Hello"));
+    assert_eq!(run.go().await.unwrap(), succeeded("PUT Hello"));
     assert_eq!(first.inputs(), second.inputs());
 }
 
@@ -51,7 +51,7 @@ async fn whoever_asks_to_pause_waits_only_for_what_must_not_be_repeated() {
     let echo = Echo::hanging();
     let local_run = local(&folder).caller(echo.clone());
     let stop = local_run.stop();
-    let mut run = local_run.begin(chain(GET)).unwrap();
+    let mut run = local_run.begin(chain(PUT)).unwrap();
     let id = run.id().to_owned();
     let ask = async {
         echo.began().await;
@@ -60,7 +60,7 @@ async fn whoever_asks_to_pause_waits_only_for_what_must_not_be_repeated() {
     let (ended, ()) = tokio::join!(run.go(), ask);
     assert_eq!(ended.unwrap(), RunOutcome::Paused);
     drop(run);
-    assert_eq!(local(&folder).resume(&id).await.unwrap().go().await.unwrap(), succeeded("GET Hello"));
+    assert_eq!(local(&folder).resume(&id).await.unwrap().go().await.unwrap(), succeeded("PUT Hello"));
 }
 
 #[tokio::test]
@@ -163,11 +163,11 @@ async fn dies_at_work(mut run: Run, echo: &Echo) -> String {
 #[tokio::test]
 async fn time_in_which_no_process_runs_is_nobodys_work() {
     let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
-    let run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(GET)).unwrap();
+    let run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(PUT)).unwrap();
     let id = dies_at_work(run, &echo).await;
     watch.forward(24 * 3600);
     let mut run = local(&folder).clock(watch.clone()).resume(&id).await.unwrap();
-    assert_eq!(run.go().await.unwrap(), succeeded("GET Hello"));
+    assert_eq!(run.go().await.unwrap(), succeeded("PUT Hello"));
     let step = run.snapshot().workflow.status.unwrap().steps[0].clone();
     assert_eq!(step.at, Clock::now(&watch).into(), "what is repeated begins when it is repeated");
 }
@@ -175,7 +175,7 @@ async fn time_in_which_no_process_runs_is_nobodys_work() {
 #[tokio::test]
 async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_on() {
     let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
-    let steps = format!("{{name: first, set: {{value: x}}}}, {GET}");
+    let steps = format!("{{name: first, set: {{value: x}}}}, {PUT}");
     let local = local(&folder).clock(watch.clone()).caller(echo.clone());
     let id = dies_at_work(local.begin(with_deadline(&steps)).unwrap(), &echo).await;
     // The first step has used up all the time there is.
