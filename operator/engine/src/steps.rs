@@ -166,8 +166,11 @@ async fn perform_as<'a>(
         limit -= record.attempt - attempt;
         attempt = record.attempt;
         if is_retryable(step, &record) && limit > 0 {
-            // The outcome of the attempt is unknown, so a further one needs a further approval.
-            if !step.is_agent() && was_call_asked(&invocation) {
+            // The outcome of the attempt is unknown, or an equal call was made meanwhile: a further one needs a further approval.
+            let next = ActivityKey { attempt: attempt + 1, ..key.clone() };
+            if !step.is_agent()
+                && (was_call_asked(&invocation) || was_made_meanwhile(run, &invocation, &key, &next).await)
+            {
                 return Ok(Performed::AskAgain(Attempts { next: attempt + 1, further: limit - 1 }));
             }
             if !policy_gates.is_empty() {
@@ -290,7 +293,23 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         attempt += 1;
         let next = ActivityKey { attempt, ..key.clone() };
         run.pause(retry_at(run, invocation.step, &record), &next).await;
+        let first = ActivityKey { attempt: first, ..key.clone() };
+        if was_made_meanwhile(run, &invocation, &first, &next).await {
+            return record;
+        }
     }
+}
+
+/// Whether a call that is equal to the step was made since its first attempt began, before the next one.
+async fn was_made_meanwhile<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    first: &ActivityKey,
+    next: &ActivityKey,
+) -> bool {
+    let began = |key: &ActivityKey| run.state.borrow().journal.get(&key.path, key.attempt).map(|record| record.seq);
+    let Some(from) = began(first) else { return false };
+    invocation.was_made_since(run, from, began(next)).await
 }
 
 fn kind(step: &PlannedStep) -> StepKind {

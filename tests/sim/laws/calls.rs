@@ -113,8 +113,12 @@ fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>])
         }
         let is_decision = |approval: &&Value| {
             let outcome = &approval["status"]["outcome"];
+            let says_again = || {
+                outcome["verdict"] == "Retry"
+                    && [".error", ".output"].iter().any(|name| without_visit(path(approval)).ends_with(name))
+            };
             path(approval).starts_with(&format!("{call}/"))
-                && ["Approve", "Retry"].iter().any(|verdict| outcome["verdict"] == **verdict)
+                && (outcome["verdict"] == "Approve" || says_again())
                 && outcome["source"] == "Human"
                 && decided_at(approval).is_some_and(|at| at >= before.at && at <= effect.at)
         };

@@ -1,6 +1,6 @@
 //! The invocation of a step: everything from which its input is rendered again.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, future::poll_fn, rc::Rc, task::Poll};
 
 use signoff_api::{Digest, approval::Edit};
 use signoff_expr::Scope;
@@ -21,6 +21,12 @@ pub(crate) trait Permission {
 
     /// Whether people have to decide before the step runs: an equal call was made before, and no gate in front of the tool asked.
     fn needs_people(&self) -> bool;
+
+    /// Whether an equal call is in flight.
+    fn is_equal_in_flight(&self, run: &Run<'_>) -> bool;
+
+    /// Whether an equal call was made between two numbers of the journal.
+    fn was_equal_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool;
 
     /// The people who gave the arguments: they do not approve what is rendered from them.
     fn editors(&self) -> &[String];
@@ -51,6 +57,16 @@ pub(crate) struct StepInvocation<'a> {
 }
 
 impl<'a> StepInvocation<'a> {
+    /// Whether the step is a call of which an equal one was made since a number of the journal: what people or its author wanted did not
+    /// count with it. Waits until no equal call is in flight. `followed`: the number of what followed already, or `None`.
+    pub(crate) async fn was_made_since(&self, run: &Run<'a>, from: i64, followed: Option<i64>) -> bool {
+        let Some(permission) = &self.permission else { return false };
+        if followed.is_none() {
+            poll_fn(|_| if permission.is_equal_in_flight(run) { Poll::Pending } else { Poll::Ready(()) }).await;
+        }
+        permission.was_equal_made(run, from, followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1))
+    }
+
     /// A step whose first attempt stands at `base`.
     pub(crate) fn new(step_scope: &StepScope<'a>, step: &'a PlannedStep, base: &str) -> Self {
         Self {

@@ -56,10 +56,12 @@ pub(super) fn exclusions(
     let own = (step.name.as_str(), gate.spec.exclude_deciders.as_slice());
     let merged = gate.merged_gates.iter().map(|(name, excluded)| (name.as_str(), excluded.as_slice()));
     let excluding: Vec<_> = std::iter::once(own).chain(merged).filter(|(_, excluded)| !excluded.is_empty()).collect();
-    // A gate that asks again is no other gate, but it can name itself.
-    let is_excluded = |name: &str| {
-        let by = |(own, excluded): &(&str, &[String])| {
-            excluded.iter().any(|one| one == name || (one == EVERY_GATE && *own != name))
+    // A gate that asks again is no other gate, and neither are those that ask with it, but it can name itself.
+    let group: BTreeSet<&str> =
+        std::iter::once(step.name.as_str()).chain(gate.merged_gates.iter().map(|(name, _)| name.as_str())).collect();
+    let is_excluded = |name: &str, is_other: bool| {
+        let by = |(_, excluded): &(&str, &[String])| {
+            excluded.iter().any(|one| one == name || (one == EVERY_GATE && is_other))
         };
         excluding.iter().any(by)
     };
@@ -74,7 +76,8 @@ pub(super) fn exclusions(
     };
     for record in records {
         let names = record.facts.get(FACT_GATE).map_or_else(|| scope::parts(&record.path).0, String::as_str);
-        let Some(name) = names.split(',').find(|name| is_excluded(name)) else { continue };
+        let is_other = names.split(',').all(|name| !group.contains(name));
+        let Some(name) = names.split(',').find(|name| is_excluded(name, is_other)) else { continue };
         let name: String = name.chars().take(LONGEST_GATE).collect();
         let outcome = scope::decision(run, &record)?;
         found.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));

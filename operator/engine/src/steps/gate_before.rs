@@ -63,9 +63,9 @@ pub(super) async fn ask<'a>(
             let asked = excluding(gate, editors);
             gate::decide(run, &invocation.step_scope, &asked, &path, &shown).await?
         };
-        was_decided |= !decided.was_not_asked() && !decided.is_by_timeout();
         invocation.first_asked.get_or_insert(decided.record.seq);
         invocation.last_asked.get_or_insert(decided.record.seq);
+        let by_people = !decided.was_not_asked() && !decided.is_by_timeout();
         match verdict_or_end(run, &decided, &[Verdict::Retry])? {
             Verdict::Retry => queue.push_front((gate, path)),
             Verdict::Skip => return Ok(false),
@@ -76,16 +76,23 @@ pub(super) async fn ask<'a>(
                     run.render(|| shown(run, invocation, seq, key, retries)).await.map_err(EarlyEnd::Failed)?;
                 let edit = decided.edit_of(run, &replaced.map(|subject| subject.text).unwrap_or_default()).await?;
                 invocation.overrides.merge(Override::from_parameters(parameters, edit));
-                invocation.approved = None;
+                (invocation.approved, was_decided) = (None, false);
                 queue = of_policies().collect();
             }
             _ => match decided.record.input_digest {
-                // Another version of the operator renders it in another way: what one gate approved another did not see.
-                digest @ Some(_) if invocation.approved.is_some() && invocation.approved != digest => {
-                    invocation.approved = None;
+                Some(_) if is_outdated(run, invocation, &gates, key, &decided).await => {
+                    (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();
                 }
-                digest @ Some(_) => invocation.approved = digest,
+                // Another version of the operator renders it in another way: what one gate approved another did not see.
+                digest @ Some(_) if invocation.approved.is_some() && invocation.approved != digest => {
+                    (invocation.approved, was_decided) = (None, false);
+                    queue = gates.iter().cloned().collect();
+                }
+                digest @ Some(_) => {
+                    was_decided |= by_people;
+                    invocation.approved = digest;
+                }
                 // Nothing was shown: the step is skipped, or fails.
                 None => was_skipped = true,
             },
@@ -96,6 +103,23 @@ pub(super) async fn ask<'a>(
     }
     let needs_people = invocation.permission.as_ref().is_some_and(|permission| permission.needs_people());
     Ok(was_decided || !needs_people)
+}
+
+/// Whether a call that is equal to the step was made since a gate asked. `key`: the attempt that follows all gates.
+async fn is_outdated<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    gates: &[GateBefore<'a>],
+    key: &ActivityKey,
+    decided: &gate::DecidedGate,
+) -> bool {
+    let followed = {
+        let state = run.state.borrow();
+        let next = gates.iter().filter_map(|(_, path)| state.journal.get(&run.next_visit(path), 1));
+        let all = next.chain(state.journal.get(&key.path, key.attempt)).map(|record| record.seq);
+        all.filter(|seq| Some(*seq) > decided.record.done).min()
+    };
+    invocation.was_made_since(run, decided.record.seq, followed).await
 }
 
 /// Returns a gate at which the people who gave the arguments of a call do not decide.

@@ -223,3 +223,36 @@ fn a_route_and_subtasks_that_a_person_changed_name_them_before_what_is_made_of_t
     assert_eq!(said(&edits(&run, "billing/send/.start")), ["bob at way (.review), Modify"]);
     original_is_shown(&run, "billing/send/.start", "support");
 }
+
+#[test]
+fn a_text_that_is_made_of_an_edited_one_names_its_editors_however_it_reads_it() {
+    for value in [
+        "{{ steps.draft.response }}",
+        "{{ hitl.parameters.response }}",
+        "{{ steps.sql.parameters.response }}",
+        "{{ last_response }} {{ steps.again.response }}",
+    ] {
+        let again = json!({"name": "again", "set": {"value": "{{ steps.draft.response }}"}});
+        let copy = json!({"name": "copy", "set": {"value": value}});
+        let steps =
+            json!([agent("draft", "writer", "write"), hitl("sql", json!({})), again, copy, hitl("prod", json!({}))]);
+        let mut run = TestRun::of(chain_of(steps));
+        run.reply("draft", 1, SQL);
+        edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+        assert_eq!(said(&edits(&run, "prod")), ["bob at sql (sql), Modify"], "{value}");
+    }
+    let plain = json!([agent("draft", "writer", "write"), hitl("sql", json!({})),
+        {"name": "copy", "set": {"value": "{{ inputs.customer }}"}}, hitl("prod", json!({}))]);
+    let mut run = TestRun::of(chain_of(plain));
+    run.reply("draft", 1, SQL);
+    edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
+    assert_eq!(edits(&run, "prod"), [], "the honest twin reads nothing of it");
+}
+
+#[test]
+fn the_text_of_an_answer_is_that_of_the_person_who_gave_it() {
+    let steps = json!([hitl("ask", json!({})), set("copy", "{{ hitl_response }}"), hitl("prod", json!({}))]);
+    let mut run = TestRun::of(chain_of(steps));
+    run.respond("ask", "DROP TABLE audit;");
+    assert_eq!(said(&edits(&run, "prod")), ["alice at ask (ask), Respond"]);
+}

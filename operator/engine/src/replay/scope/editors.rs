@@ -18,7 +18,7 @@ use super::{
 };
 
 use crate::{
-    plan::PlannedStep,
+    plan::{Action, PlannedStep},
     replay::run::{RenderError, Run},
 };
 
@@ -51,8 +51,34 @@ pub(crate) fn of_record<'a>(
     one: &VisibleRecord<'a>,
     seq: i64,
 ) -> Result<Vec<Edit>, RenderError> {
+    of_record_once(run, step_scope, one, seq, &mut BTreeSet::new())
+}
+
+/// The same, of each record once: texts can be made of each other. `read`: the paths of the records that were read.
+fn of_record_once<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    one: &VisibleRecord<'a>,
+    seq: i64,
+    read: &mut BTreeSet<String>,
+) -> Result<Vec<Edit>, RenderError> {
+    if !read.insert(one.record.path.clone()) {
+        return Ok(Vec::new());
+    }
     let children = ChildRecords::of(run, &one.record, seq);
     let mut edits = Vec::new();
+    if one.record.kind == StepKind::Hitl {
+        edits.extend(of_gate(run, &one.record, &[Verdict::Respond])?);
+    }
+    if matches!(one.step.action, Action::Set(_)) {
+        // A text is made of what it reads, and people can give it themselves after a failure.
+        edits.extend(of_values_once(run, step_scope, &references(run, one.step), one.record.seq, read)?);
+        for gate in direct_children(run, &one.record.path, ".error", seq) {
+            if views::verdict(&gate) == Some(Verdict::Modify) {
+                edits.push(edit(&gate, &views::decision(run, &gate)?, ".error", Digest::of_bytes(b"")));
+            }
+        }
+    }
     if let Some(gate) = children.replaced_by(one.step) {
         let answered = children.answered(&one.record);
         let before = run.text_of(answered.response.as_ref(), answered.response_ref.as_ref())?.unwrap_or_default();
@@ -84,19 +110,59 @@ pub(crate) fn of_values<'a>(
     wanted: &BTreeSet<Reference>,
     seq: i64,
 ) -> Result<Vec<Edit>, RenderError> {
+    of_values_once(run, step_scope, wanted, seq, &mut BTreeSet::new())
+}
+
+/// Returns the edit that the decision at a gate is, if it has one of these verdicts: the response of a Respond and the parameters of a
+/// Modify are texts of people.
+fn of_gate(run: &Run<'_>, record: &StepRecord, verdicts: &[Verdict]) -> Result<Option<Edit>, RenderError> {
+    if !views::verdict(record).is_some_and(|verdict| verdicts.contains(&verdict)) {
+        return Ok(None);
+    }
+    let (name, _) = super::parts(&record.path);
+    Ok(Some(edit(record, &views::decision(run, record)?, name, Digest::of_bytes(b""))))
+}
+
+/// Returns the records of this name directly beneath a path that were done before a number of the journal.
+fn direct_children(run: &Run<'_>, path: &str, name: &str, seq: i64) -> Vec<StepRecord> {
+    let is_direct = |record: &StepRecord| {
+        let rest = record.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/'));
+        rest.is_some_and(|rest| !rest.contains('/') && super::parts(rest).0 == name)
+    };
+    run.children(path, seq).into_iter().filter(is_direct).collect()
+}
+
+fn of_values_once<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    wanted: &BTreeSet<Reference>,
+    seq: i64,
+    read: &mut BTreeSet<String>,
+) -> Result<Vec<Edit>, RenderError> {
     let names = RequestedNames(wanted);
     let mut found = Vec::new();
     if names.root("steps") {
         let seen = step_scope.seen(run, seq);
         for (at, one) in seen.iter().filter(|one| one.step.added_by.is_none()).enumerate() {
             if names.member("steps", &one.step.name, at) {
-                found.push(of_record(run, step_scope, one, seq));
+                found.push(of_record_once(run, step_scope, one, seq, read));
+                if one.record.kind == StepKind::Hitl && names.field("steps", &one.step.name, "parameters") {
+                    found.push(of_gate(run, &one.record, &[Verdict::Modify]).map(|edit| edit.into_iter().collect()));
+                }
             }
         }
     }
     let of_var = |root: &str| step_scope.edits.iter().rfind(|(roots, _)| roots.contains(&root)).map(|(_, edits)| edits);
     if names.root("last_response") && of_var("last_response").is_none() {
-        found.push(of_newest(run, step_scope, seq));
+        let newest = step_scope.newest(run, seq, |record| views::answers(run, record, seq));
+        found.extend(newest.map(|newest| of_record_once(run, step_scope, &newest, seq, read)));
+    }
+    if names.root("hitl") || names.root("hitl_response") {
+        let newest = step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl);
+        // The twin of a Modify is a word of ours.
+        let verdicts =
+            if names.root("hitl") { &[Verdict::Respond, Verdict::Modify][..] } else { &[Verdict::Respond][..] };
+        found.extend(newest.map(|gate| Ok(of_gate(run, &gate.record, verdicts)?.into_iter().collect())));
     }
     let roots: BTreeSet<&str> = wanted.iter().map(|reference| reference.root.as_str()).collect();
     found.extend(roots.into_iter().filter_map(of_var).map(|edits| edits(run, seq)));
@@ -115,11 +181,8 @@ pub(crate) fn of_step<'a>(
 
 /// Returns the edits of the arguments of the call at a path, newest first.
 pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: i64) -> Result<Vec<Edit>, RenderError> {
-    let is_edit = |record: &&StepRecord| {
-        let (name, _) = super::parts(&record.path);
-        name == ".gate" && record.kind == StepKind::Hitl && views::verdict(record) == Some(Verdict::Modify)
-    };
-    let gates = run.children(path, seq);
+    let is_edit = |record: &&StepRecord| views::verdict(record) == Some(Verdict::Modify);
+    let gates = direct_children(run, path, ".gate", seq);
     let edits = gates.iter().filter(is_edit).map(|gate| {
         // The gates of a call record the digest of the arguments that they asked about.
         let arguments =

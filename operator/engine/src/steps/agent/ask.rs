@@ -80,7 +80,10 @@ pub(super) async fn ask<'a>(
             }
             Verdict::Approve
                 if let Some(equal) = &proposal.equal
-                    && equal.is_outdated(run, decided.record.seq, followed(run, site, &base)).await => {}
+                    && equal.is_outdated(run, decided.record.seq, followed(run, site, &base)).await =>
+            {
+                gating.ask_again();
+            }
             Verdict::Approve => {
                 let recorded = decided.record.facts.get(FACT_GATES).map(String::as_str);
                 gating.approve(&group, decided.record.input_digest.as_ref(), recorded);

@@ -427,7 +427,7 @@ async fn call_tool<'a>(
         let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
         let before = began.unwrap_or_else(|| next_seq(run));
         let earlier = proposal.equal.as_ref().and_then(|equal| equal.made_before(run, before));
-        let Some(cleared) = gating.clear(&site, proposal.sends.clone(), &editors, earlier.is_some()) else {
+        let Some(cleared) = gating.clear(&site, &proposal, &editors, earlier.is_some()) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
         let (agent, given) = (turn.agent.to_owned(), Some(shown::given(&arguments)));
@@ -462,19 +462,25 @@ async fn not_made_again<'a>(
     proposal: &Proposal,
     is_asked: bool,
 ) -> Result<Option<String>, EarlyEnd> {
-    let Some(equal) = &proposal.equal else { return Ok(None) };
-    let recorded = run.state.borrow().journal.get(check, 1).map(|record| record.seq);
-    if recorded.is_none() {
-        if was_checked(run, site.tool, &site.path, site.attempts.next) {
-            return Ok(None);
-        }
-        equal.settled(run).await;
-        if is_asked {
-            return Ok(None);
-        }
+    let recorded = run.state.borrow().journal.get(check, 1).cloned();
+    if let Some(recorded) = recorded {
+        // The model was told so, whatever policies say now.
+        let equal = EqualCalls::whatever_is_declared(turn, site.tool, &site.path, proposal);
+        let why = recorded.error.map(|error| error.message).unwrap_or_default();
+        return match equal.and_then(|equal| equal.made_before(run, recorded.seq)) {
+            Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
+            None => Ok(Some(refused(&why, site.attempts, site.edited.is_some()))),
+        };
     }
-    let before = recorded.unwrap_or_else(|| next_seq(run));
-    let Some(earlier) = equal.made_before(run, before) else { return Ok(None) };
+    let Some(equal) = &proposal.equal else { return Ok(None) };
+    if was_checked(run, site.tool, &site.path, site.attempts.next) {
+        return Ok(None);
+    }
+    equal.settled(run).await;
+    if is_asked {
+        return Ok(None);
+    }
+    let Some(earlier) = equal.made_before(run, next_seq(run)) else { return Ok(None) };
     let why = format!("an equal call was made before, at {}, and no gate asks whether it is made again", earlier.path);
     refuse(run, turn, check, REPEATED, &why).await;
     not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)

@@ -44,27 +44,44 @@ impl EqualCalls {
     /// Returns `None` for a call that can be made again: it reads, it is declared `repeatable` and no policy asks about it, or it is an
     /// agent, whose calls are compared one by one.
     pub(super) fn of(turn: &TurnSite<'_, '_>, tool: &PlannedTool, path: &str, proposal: &Proposal) -> Option<Self> {
+        if tool.is_repeatable() { None } else { Self::whatever_is_declared(turn, tool, path, proposal) }
+    }
+
+    /// Returns the same also for a tool that is `repeatable` by the policies of now.
+    pub(super) fn whatever_is_declared(
+        turn: &TurnSite<'_, '_>,
+        tool: &PlannedTool,
+        path: &str,
+        proposal: &Proposal,
+    ) -> Option<Self> {
         let changes = match &tool.step.action {
             Action::Agent(_) => false,
             Action::Set(_) => tool.effects() != Effects::Read,
             _ => proposal.facts.changes(),
         };
-        let input = proposal.input.clone().filter(|_| changes && !tool.is_repeatable())?;
+        let input = proposal.input.clone().filter(|_| changes)?;
         let is_irreversible = tool.effects == Some(Effects::Irreversible);
         let told = if is_irreversible { Rc::default() } else { Rc::clone(&turn.told) };
         Some(Self { step: tool.step.name.clone(), input, own: format!("{path}/"), told })
     }
 
+    /// Whether an equal call is in flight.
+    pub(super) fn is_in_flight(&self, run: &Run<'_>) -> bool {
+        let state = run.state.borrow();
+        let keys = run.call_history().equal(&self.step, &self.input);
+        let mut records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
+        records.any(|record| self.counts(record) && !record.phase.is_end())
+    }
+
     /// Waits until no equal call is in flight.
     pub(super) async fn settled(&self, run: &Run<'_>) {
-        poll_fn(|_| {
-            let state = run.state.borrow();
-            let keys = run.call_history().equal(&self.step, &self.input);
-            let mut records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
-            let is_open = records.any(|record| self.counts(record) && !record.phase.is_end());
-            if is_open { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
+        poll_fn(|_| if self.is_in_flight(run) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Whether an equal call was made between two numbers of the journal.
+    pub(super) fn was_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool {
+        let made = |seq| self.made_before(run, seq).and_then(|record| record.done);
+        made(until) != made(from)
     }
 
     /// Returns the newest equal call that had, or may have had, its effect before a number of the journal.
@@ -82,9 +99,7 @@ impl EqualCalls {
         if followed.is_none() {
             self.settled(run).await;
         }
-        let now = followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1);
-        let made = |seq| self.made_before(run, seq).and_then(|record| record.done);
-        made(now) != made(asked)
+        self.was_made(run, asked, followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1))
     }
 
     /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.

@@ -6,6 +6,7 @@
 use signoff_api::{Digest, gate::GateType};
 
 use super::{
+    equal::EqualCalls,
     merge,
     site::{Proposal, ToolCallSite},
 };
@@ -27,6 +28,8 @@ pub(crate) struct Cleared {
     sends: Option<Digest>,
     was_asked: bool,
     needs_people: bool,
+    /// What finds the equal calls of the run; `None` if the call can be made again.
+    equal: Option<EqualCalls>,
     editors: Vec<String>,
 }
 
@@ -41,6 +44,14 @@ impl Permission for Cleared {
 
     fn needs_people(&self) -> bool {
         self.needs_people
+    }
+
+    fn is_equal_in_flight(&self, run: &Run<'_>) -> bool {
+        self.equal.as_ref().is_some_and(|equal| equal.is_in_flight(run))
+    }
+
+    fn was_equal_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool {
+        self.equal.as_ref().is_some_and(|equal| equal.was_made(run, from, until))
     }
 
     fn editors(&self) -> &[String] {
@@ -64,8 +75,9 @@ pub(super) fn places(group: &[Asking<'_>]) -> String {
 
 /// The gates of a call that still have to approve it.
 pub(super) struct Gating<'a> {
+    /// All gates that ask about it.
+    all: Vec<Asking<'a>>,
     asking: Vec<Asking<'a>>,
-    was_asked: bool,
     /// The digest of the action that is approved.
     action: Digest,
 }
@@ -85,7 +97,7 @@ impl<'a> Gating<'a> {
             };
             asking.push(Asking { gate, place, because });
         }
-        Ok(Self { was_asked: !asking.is_empty(), asking, action: proposal.digest.clone() })
+        Ok(Self { all: asking.clone(), asking, action: proposal.digest.clone() })
     }
 
     /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record is of. Grouping
@@ -109,9 +121,14 @@ impl<'a> Gating<'a> {
         }
     }
 
+    /// Drops every approval: all gates ask again.
+    pub(super) fn ask_again(&mut self) {
+        self.asking.clone_from(&self.all);
+    }
+
     /// Whether a gate asks about the call, or asked.
     pub(super) fn asks(&self) -> bool {
-        self.was_asked
+        !self.all.is_empty()
     }
 
     /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments. `is_repeated`:
@@ -119,13 +136,14 @@ impl<'a> Gating<'a> {
     pub(super) fn clear(
         &self,
         site: &ToolCallSite<'a>,
-        sends: Option<Digest>,
+        proposal: &Proposal,
         editors: &[String],
         is_repeated: bool,
     ) -> Option<Cleared> {
-        let (step, editors, was_asked) = (site.tool.step.path.clone(), editors.to_vec(), self.was_asked);
+        let (step, editors, was_asked) = (site.tool.step.path.clone(), editors.to_vec(), self.asks());
+        let (sends, equal) = (proposal.sends.clone(), proposal.equal.clone());
         let needs_people = is_repeated && !was_asked;
-        self.asking.is_empty().then_some(Cleared { step, sends, was_asked, needs_people, editors })
+        self.asking.is_empty().then_some(Cleared { step, sends, was_asked, needs_people, equal, editors })
     }
 }
 
