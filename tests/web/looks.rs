@@ -37,6 +37,7 @@ fn everything() -> serde_json::Value {
             "escalateTo": [{"kind": "Group", "name": "sre"}, user("carol")],
             "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Escalate", "Skip", "Abort"],
             "onReject": "continue",
+            "allowUnanswered": true,
             "form": {"questions": [
                 {"id": "carrier", "question": "By what?", "options": [{"id": "road", "label": "Lorry", "description": "two days"}, {"id": "rail"}]},
     {"id": "extras", "question": "With what?", "multiple": true, "required": false, "options": [{"id": "insured"}, {"id": "gift"}]},

@@ -100,7 +100,7 @@ async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
     runs.start_as("dana", "hostile", json!({"inputs": [{"name": "words", "value": hostile}], "steps": [
         {"name": "draft", "set": {"value": "{{ inputs.words }}"}},
         {"name": "review", "hitl": {"prompt": "{{ inputs.words }}", "reviews": "draft", "contextDisplay": "context: {{ inputs.words }}",
-            "approvers": [user("alice")], "allowedVerdicts": ["Approve", "Modify", "Respond"],
+            "approvers": [user("alice")], "allowedVerdicts": ["Approve", "Modify", "Respond"], "allowUnanswered": true,
             "form": {"questions": [{"id": "size", "question": hostile, "options": [{"id": "<b>", "label": "<i>small</i>", "description": "<script>"}]}]}}},
     ]})).await;
     let asked = runs.asked("hostile").await;

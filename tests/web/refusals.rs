@@ -43,7 +43,8 @@ async fn a_wrong_answer_is_told_at_its_field_in_the_forms_own_words_and_nothing_
         {"id": "size", "options": [{"id": "small"}, {"id": "large"}]},
         {"id": "note", "required": false, "maxLength": 20},
     ]});
-    let asked = runs.gate("answers", json!({"form": form, "allowedVerdicts": ["Approve", "Respond"]})).await;
+    let hitl = json!({"form": form, "allowedVerdicts": ["Approve", "Respond"], "allowUnanswered": true});
+    let asked = runs.gate("answers", hitl).await;
     for look in [Look::default(), Look::default().without_scripts()] {
         let page = harness.signed_in("alice", &look).await.unwrap();
         page.goto(&harness.at(&path(&asked))).await.unwrap();
