@@ -115,7 +115,10 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
     for mark in ["endless", "deaf"] {
         let harness = harness();
         let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
-        let asks = gate("ask", json!({"allowedVerdicts": ["Approve", "Reject", "Respond"], "form": form, "allowUnanswered": true}));
+        let asks = gate(
+            "ask",
+            json!({"allowedVerdicts": ["Approve", "Reject", "Respond"], "form": form, "allowUnanswered": true}),
+        );
         harness.apply(RUN, &chain(json!([asks])));
         let _life = harness.begin(OPERATOR);
         let approval = harness.people().asked("ask").await;

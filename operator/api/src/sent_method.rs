@@ -92,7 +92,8 @@ fn is_fixed(value: &str) -> bool {
 }
 
 /// Whether servers read the method from a header of this name. Some of them take `_` for `-`.
-fn names_a_method(header: &str) -> bool {
+#[must_use]
+pub fn names_a_method(header: &str) -> bool {
     let name = header.to_ascii_lowercase().replace('_', "-");
     OVERRIDES.contains(&name.as_str())
 }

@@ -9,6 +9,7 @@ use signoff_api::{
     ApprovalRequest,
     approval::{Action, ActionKind, AskingGate},
     digest::canonical,
+    sent_method,
     tool::Effects,
 };
 
@@ -25,8 +26,6 @@ pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
 /// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
 const MOST_INDENTED: usize = 8;
 
-/// The headers by which a server takes another method.
-const METHOD_HEADERS: [&str; 3] = ["X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"];
 /// The target of a call whose step is a text.
 const TEXT: &str = "a text of this run";
 
@@ -174,7 +173,7 @@ fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
 
 /// Whether a header can name another method, or its name is cut.
 fn names_a_method(header: &str) -> bool {
-    header.contains('…') || METHOD_HEADERS.iter().any(|name| header.eq_ignore_ascii_case(name))
+    header.contains('…') || sent_method::names_a_method(header)
 }
 
 fn attempts(attempts: i32) -> String {
