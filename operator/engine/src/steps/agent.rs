@@ -8,6 +8,8 @@ mod calls;
 mod equal;
 mod gating;
 mod merge;
+mod proposal;
+mod refusal;
 mod rejected;
 mod shown;
 mod site;

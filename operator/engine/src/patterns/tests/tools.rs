@@ -7,6 +7,7 @@ mod bound;
 mod equal;
 mod escalated;
 mod gate_types;
+mod meanwhile;
 mod merge;
 mod replayed;
 mod stored;
@@ -312,14 +313,6 @@ fn an_excluded_tool_always_asks_and_an_allowed_one_never() {
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
         assert_eq!(run.open() == [GATE], asks, "{allowed}");
     }
-}
-
-#[test]
-fn destructive_actions_ask_about_what_is_not_known_to_read() {
-    let destructive = json!([{"name": "d", "type": "destructiveActions", "hitl": gate(json!({}))}]);
-    let mut run = run(destructive);
-    turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
-    assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"]);
 }
 
 #[test]

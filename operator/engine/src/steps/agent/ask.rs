@@ -10,10 +10,10 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    calls::step_path,
     equal::not_again,
     gating::{Gating, places},
     merge,
+    proposal::step_path,
     rejected::refused_before,
     shown,
     site::{Answered, FACT_GATES, FACT_STOPS, Proposal, ToolCallSite, TurnSite, cut},

@@ -7,30 +7,33 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest,
     approval::SiblingCall,
-    journal::{StepKind, StepRecord},
+    journal::StepRecord,
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
 
 use super::{
-    ask::{PeopleSaid, ask, ask_people, gate_of},
+    ask::{PeopleSaid, ask, ask_people},
     equal::{EqualCalls, not_again},
     gating::Gating,
-    rejected::{escalate, escalation_of, refused_before},
+    proposal::{propose, step_path},
+    refusal::{
+        ARGUMENTS_INVALID, LIMIT, NO_TOOL, REFUSED, check_of, next_seq, not_made_again, refuse, refuse_call, refused,
+        refused_at_check, was_checked,
+    },
+    rejected::{escalate, refused_before},
     shown,
-    site::{Answered, Proposal, ToolCallSite, TurnSite, cut, cut_at},
+    site::{Answered, ToolCallSite, TurnSite, cut, cut_at},
     turn::{self, Turn},
 };
 use crate::{
     evaluation::{Part, within},
     plan::{Action, PlannedTool},
-    policy::CallFacts,
     replay::{
-        activity::{ActivityKey, Start, error, input_digest},
+        activity::error,
         call_history::MOST_CALLS,
-        run::{RenderError, Run},
+        run::Run,
         scope::{RecordNamespace, StepScope, editors},
         step_invocation::StepInvocation,
         tool_turn::ToolTurn,
@@ -38,13 +41,11 @@ use crate::{
     schema::Schema,
     steps::{
         self, Attempts, EarlyEnd, Performed, StepResult,
-        excerpt::Fields,
         failure::StepFailure,
-        gate_before,
         join::{Member, join_all},
     },
     tools::{arguments::Arguments, names},
-    transition::{Call as StepCall, CallContent, NOT_ALLOWED, TOO_COSTLY, ToolCall},
+    transition::{NOT_ALLOWED, ToolCall},
 };
 
 /// The bytes of all results of a turn that the model is told.
@@ -55,17 +56,6 @@ const ARGUMENTS: usize = 64 * 1024;
 const TURNS: i32 = 20;
 /// The default `limits.calls` of an agent.
 const CALLS: i32 = 100;
-
-/// The class of the record of a call that is equal to one that was not made.
-const REFUSED: &str = "Refused";
-/// The class of the record of a call that is not made again.
-const REPEATED: &str = "Repeated";
-/// The class of the record of a call that is beyond a limit.
-const LIMIT: &str = "Limit";
-/// The class of the record of a call of a tool that the agent does not have.
-const NO_TOOL: &str = "NoTool";
-/// The class of the record of a call whose arguments cannot be used.
-const ARGUMENTS_INVALID: &str = "Arguments";
 
 /// A call of a turn, with an id of its own and its arguments read once.
 struct Call {
@@ -452,111 +442,6 @@ async fn call_tool<'a>(
     }
 }
 
-/// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`. It waits until no
-/// equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
-async fn not_made_again<'a>(
-    run: &Run<'a>,
-    turn: &TurnSite<'_, 'a>,
-    site: &ToolCallSite<'a>,
-    check: &str,
-    proposal: &Proposal,
-    is_asked: bool,
-) -> Result<Option<String>, EarlyEnd> {
-    let recorded = run.state.borrow().journal.get(check, 1).cloned();
-    if let Some(recorded) = recorded {
-        // The model was told so, whatever policies say now.
-        let equal = EqualCalls::whatever_is_declared(turn, site.tool, &site.path, proposal);
-        let why = recorded.error.map(|error| error.message).unwrap_or_default();
-        return match equal.and_then(|equal| equal.made_before(run, recorded.seq)) {
-            Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
-            None => Ok(Some(refused(&why, site.attempts, site.edited.is_some()))),
-        };
-    }
-    let Some(equal) = &proposal.equal else { return Ok(None) };
-    if was_checked(run, site.tool, &site.path, site.attempts.next) {
-        return Ok(None);
-    }
-    equal.settled(run).await;
-    if is_asked {
-        return Ok(None);
-    }
-    let Some(earlier) = equal.made_before(run, next_seq(run)) else { return Ok(None) };
-    let why = format!("an equal call was made before, at {}, and no gate asks whether it is made again", earlier.path);
-    refuse(run, turn, check, REPEATED, &why).await;
-    not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
-}
-
-/// The number of the next event of the journal.
-fn next_seq(run: &Run<'_>) -> i64 {
-    run.state.borrow().journal.seq() + 1
-}
-
-/// Where the record of a call stands that says why it was refused.
-fn check_of(path: &str) -> String {
-    format!("{path}/.check")
-}
-
-/// Records why the call at a place of a turn is refused, and returns what is recorded.
-async fn refuse_call<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, at: usize, class: &str, why: &str) -> String {
-    let (check, _) = run.visit(&check_of(&format!("{}/.call-{}", turn.path, at + 1)));
-    refuse(run, turn, &check, class, why).await
-}
-
-/// Returns the result of a call that is refused before people are asked about it.
-fn refused(why: &str, attempts: Attempts, is_edited: bool) -> String {
-    let edited = if is_edited { "A human changed the arguments, and the changed call was refused. " } else { "" };
-    let before = match attempts.next {
-        ..=1 => "",
-        _ => "; an earlier attempt at this call was made, and whether it had an effect is not certain",
-    };
-    format!("{edited}Error: {why}{before}")
-}
-
-/// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record already.
-fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
-    let (step, place) = (&tool.step, step_path(path, tool));
-    let of_step = gate_before::own_gate(step, &place).into_iter().chain(gate_before::policy_gates(step, &place));
-    let mut gates = [gate_of(path), escalation_of(path)].into_iter().chain(of_step.map(|(_, gate)| gate));
-    let state = run.state.borrow();
-    gates.any(|gate| state.journal.get(&run.next_visit(&gate), 1).is_some())
-        || state.journal.get(&place, attempt).is_some()
-}
-
-/// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation of them was
-/// stopped. The stop is recorded, so that every replay agrees. A call that went on after this check is not stopped later.
-async fn refused_at_check<'a>(
-    run: &Run<'a>,
-    turn: &TurnSite<'_, 'a>,
-    check: &str,
-    was_checked: impl Fn() -> bool,
-) -> Option<String> {
-    let (is_recorded, is_stopped) = {
-        let state = run.state.borrow();
-        // A call that is not made again is rendered to find the earlier one.
-        let class = |record: &StepRecord| record.error.as_ref().map(|error| error.class.clone());
-        let recorded = state.journal.get(check, 1).filter(|record| class(record).as_deref() != Some(REPEATED));
-        (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
-    };
-    if is_recorded || (is_stopped && !was_checked()) {
-        return Some(refuse(run, turn, check, TOO_COSTLY, "they were stopped").await);
-    }
-    None
-}
-
-/// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change later.
-async fn refuse<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str, class: &str, why: &str) -> String {
-    let key = ActivityKey { path: check.to_owned(), attempt: 1, kind: StepKind::Condition };
-    let opened = |_| Ok(Start::Failed(error(class, why)));
-    let record = run.activity(&turn.invocation.step_scope, key, opened).await;
-    match record.error {
-        Some(error) if error.class == TOO_COSTLY => {
-            format!("the arguments cost too much to check: {}", error.message)
-        }
-        Some(error) => error.message,
-        None => "the arguments cost too much to check: they were stopped".to_owned(),
-    }
-}
-
 /// Returns why arguments do not fit the schema of their tool. Each call is validated once.
 fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     run.plan.validated_answers.get_or_validate(path, &arguments.digest(), || {
@@ -601,78 +486,4 @@ fn scope<'a>(
         scope.set("agents", json!(agents));
         Ok(())
     })
-}
-
-/// Renders a call for the request and for the comparison when it is sent.
-fn propose<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, arguments: &Arguments) -> Result<Proposal, RenderError> {
-    let Preview { target, facts, shows, sends, input, forbidden } = preview(run, site)?;
-    let action = json!({
-        "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
-        "path": site.path, "target": target, "sends": sends,
-    });
-    let digest = Digest::of(&action).map_err(|why| RenderError::Invalid(why.to_string()))?;
-    Ok(Proposal { arguments: arguments.clone(), target, facts, shows, sends, forbidden, input, digest, equal: None })
-}
-
-/// A rendered call: its target, the facts by which policies match it, what its step is given, the digest of what is sent, the digest of
-/// its input, and why policies forbid it.
-struct Preview {
-    target: String,
-    facts: CallFacts,
-    shows: Option<Fields>,
-    sends: Option<Digest>,
-    input: Option<Digest>,
-    forbidden: Option<String>,
-}
-
-fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, RenderError> {
-    let step = &site.tool.step;
-    let path = step_path(&site.path, site.tool);
-    let mut invocation = StepInvocation::new(&site.scope, step, &path);
-    invocation.first_asked = Some(site.seen);
-    let key = ActivityKey { path: path.clone(), attempt: 1, kind: steps::kind(step) };
-    let start = steps::render_input(run, &invocation, site.seen, &key)?;
-    let shows = steps::sent::of_input(&start)?;
-    match start {
-        Start::Call(StepCall { content: CallContent::Agent(agent), .. }) => {
-            // What an agent is given can change until it starts: its calls are asked about.
-            let target = format!("agent {}", agent.agent);
-            Ok(Preview { target, facts: site.tool.facts(), shows, sends: None, input: None, forbidden: None })
-        }
-        Start::Call(call) => {
-            let target = match &call.content {
-                CallContent::Http(http) => format!("{} {}", http.sent_method(), http.url),
-                CallContent::Pod(pod) => {
-                    let mut others = pod.spec.images();
-                    others.remove(&pod.spec.image);
-                    let all: Vec<_> = [pod.spec.image.clone()].into_iter().chain(others).collect();
-                    format!("image {}", all.join(", "))
-                }
-                CallContent::Agent(agent) => format!("agent {}", agent.agent),
-            };
-            let sends = Some(input_digest(&call).map_err(RenderError::Invalid)?);
-            Ok(Preview {
-                target: text::display(&target, 1500),
-                facts: CallFacts::of(&call.content, site.tool.effects),
-                shows,
-                input: sends.clone(),
-                sends,
-                forbidden: run.plan.refuses(&call),
-            })
-        }
-        opening => {
-            let forbidden = run.plan.refuses_text(&path);
-            let input = match opening {
-                Start::Immediate(text) => Some(Digest::of_bytes(text.as_bytes())),
-                _ => None,
-            };
-            let target = "a text of this run".to_owned();
-            Ok(Preview { target, facts: site.tool.facts(), shows, sends: None, input, forbidden })
-        }
-    }
-}
-
-/// The path of the step of a tool, for the call at `path`.
-pub(super) fn step_path(path: &str, tool: &PlannedTool) -> String {
-    format!("{path}/{}", tool.step.name)
 }

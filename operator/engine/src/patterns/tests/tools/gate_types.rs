@@ -328,3 +328,11 @@ mod error_escalation {
         }
     }
 }
+
+#[test]
+fn destructive_actions_ask_about_what_is_not_known_to_read() {
+    let destructive = json!([{"name": "d", "type": "destructiveActions", "hitl": gate(json!({}))}]);
+    let mut run = run(destructive);
+    turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
+    assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"]);
+}
