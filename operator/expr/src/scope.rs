@@ -133,15 +133,15 @@ impl Records {
 
 impl Root {
     /// This value as the template engine wants it, and whether a number in it cannot be read.
-    pub(super) fn to_jinja(&self, name: &str) -> (minijinja::Value, bool) {
+    pub(super) fn jinja_of(&self, name: &str) -> (minijinja::Value, bool) {
         let mut place = Place { root: name.to_owned(), path: Vec::new() };
         match self {
-            Root::Json(value) => place.to_jinja(value),
+            Root::Json(value) => place.jinja_of(value),
             Root::Records(records) => {
                 let mut has_inexact = false;
                 let mut convert = |(name, value): &(String, Value)| {
                     place.path = vec![name.clone()];
-                    let (value, is_inexact) = place.to_jinja(value);
+                    let (value, is_inexact) = place.jinja_of(value);
                     has_inexact |= is_inexact;
                     value
                 };
@@ -154,7 +154,7 @@ impl Root {
 }
 
 impl Place {
-    fn to_jinja(&mut self, value: &Value) -> (minijinja::Value, bool) {
+    fn jinja_of(&mut self, value: &Value) -> (minijinja::Value, bool) {
         match number::first_inexact(value) {
             None => (minijinja::Value::from(Serde(value)), false),
             Some(_) => (self.convert(value), true),

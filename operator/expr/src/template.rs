@@ -134,7 +134,7 @@ impl Template {
         let mut values: BTreeMap<String, minijinja::Value> = BTreeMap::new();
         let mut has_inexact = false;
         for (name, root) in names.into_iter().filter_map(|name| Some((name, scope.root(name)?))) {
-            let (value, is_inexact) = root.to_jinja(name);
+            let (value, is_inexact) = root.jinja_of(name);
             has_inexact |= is_inexact;
             values.insert(name.to_owned(), value);
         }

@@ -391,8 +391,7 @@ mod tests {
         )
         .remove(0)
         .unwrap();
-        let of =
-            |name: &str| number::first_inexact(&node.get(name).unwrap().to_json()).map(|(pointer, why)| (pointer, why));
+        let of = |name: &str| number::first_inexact(&node.get(name).unwrap().to_json());
         assert_eq!(of("a"), None);
         assert_eq!(of("b"), Some(("/0".to_owned(), number::Inexact::TooSmall)));
         assert_eq!(of("c"), Some((String::new(), number::Inexact::Beyond)));

@@ -118,7 +118,7 @@ fn selector(request: &ApprovalRequest, by: &[&Edit]) -> String {
     // Several gates that asked together are named together.
     let gates: BTreeSet<&str> = by.iter().flat_map(|edit| edit.gate.split(", ")).collect();
     let is_name = |gate: &&str| gate.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if gates.iter().all(|gate| is_name(gate)) {
+    if gates.iter().all(is_name) {
         let gates: Vec<_> = gates.into_iter().collect();
         return format!("{of_run},{} in ({})", names::LABEL_GATE, gates.join(","));
     }

@@ -24,9 +24,12 @@ pub(crate) struct CallHistory {
     sums: RefCell<BTreeMap<String, Vec<(i64, usize)>>>,
     /// Rejected, edited, or asked again.
     decided: Vec<StepRecord>,
-    /// The calls by the step of their tool and the digest of its input: the path and attempt of each.
-    equal: RefCell<BTreeMap<(String, Digest), Vec<(String, i32)>>>,
+    /// The calls by the step of their tool and the digest of its input.
+    equal: RefCell<BTreeMap<(String, Digest), Vec<RecordKey>>>,
 }
+
+/// The path and attempt of a record.
+pub(crate) type RecordKey = (String, i32);
 
 /// A finished turn that called tools.
 struct TurnWithCalls {
@@ -85,7 +88,7 @@ impl CallHistory {
     }
 
     /// Returns the path and attempt of each call that ran a step with an input.
-    pub(crate) fn equal(&self, step: &str, input: &Digest) -> Vec<(String, i32)> {
+    pub(crate) fn equal(&self, step: &str, input: &Digest) -> Vec<RecordKey> {
         self.equal.borrow().get(&(step.to_owned(), input.clone())).cloned().unwrap_or_default()
     }
 

@@ -1,5 +1,5 @@
 //! A number that no double holds: an error where a condition or a template reads it, and no harm where none does.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use serde_json::json;
 

@@ -38,7 +38,7 @@ pub(super) enum PeopleSaid {
     Approved,
     Answered(Answered),
     /// With the decision that gave them.
-    Edited(Arguments, Outcome),
+    Edited(Arguments, Box<Outcome>),
 }
 
 /// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its arguments.
@@ -92,7 +92,7 @@ pub(super) async fn ask<'a>(
                 let edited = outcome.parameters.as_ref().and_then(|p| p.0.get(ARGUMENTS));
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
                 match edited.and_then(Arguments::edited) {
-                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, outcome)),
+                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, Box::new(outcome))),
                     // Such a vote does not count, so only an earlier version of the operator can have counted it.
                     Err(why) => return Ok(PeopleSaid::Answered(not_run(&why))),
                 }
