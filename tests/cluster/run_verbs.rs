@@ -103,7 +103,7 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
     let ended = approve(&runs, "dana", &["resume", "letter"]).await;
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
-        (1, "refused: workflow.signoff.dev/letter has ended (Cancelled): rerun creates it again\n")
+        (1, "refused: workflow.signoff.dev/letter has ended (Cancelled): status says how to go on\n")
     );
     assert_eq!(said(&["delete", "letter", "--yes"]).await, "workflow.signoff.dev/letter deleted\n");
     let gone =

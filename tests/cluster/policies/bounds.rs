@@ -155,7 +155,7 @@ async fn bounds_of_all_decisions_leave_room_for_small_ones_however_they_are_stor
 #[tokio::test]
 async fn bounds_let_two_people_agree_on_the_longest_edit() {
     let harness = Harness::open("bounds").await;
-    let users = ["one@example.com", "two@example.com", "three@example.com"];
+    let users = ["one@example.com", "two@example.com", "three@example.com", "four@example.com"];
     let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();
     let mut request = call(2);
     request["approvers"] = json!(subjects);
@@ -165,6 +165,7 @@ async fn bounds_let_two_people_agree_on_the_longest_edit() {
     vote(&harness, &approval, users[0], &modify(json!(arguments.to_string()))).await.unwrap();
     let stored = vote(&harness, &approval, users[1], &modify(json!(pretty))).await.unwrap();
     assert_eq!(counted(&stored).outcome.unwrap().decided_by, &users[..2]);
-    refused(vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
-    vote(&harness, &approval, users[2], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
+    vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await.unwrap();
+    refused(vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
+    vote(&harness, &approval, users[3], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
 }
