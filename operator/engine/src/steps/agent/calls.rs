@@ -365,6 +365,7 @@ async fn call_tool<'a>(
             return result(refused(&why, attempts, edited.is_some()));
         }
         if let Some(why) = refused_before(run, turn.seen, &tool.name, &arguments) {
+            refuse(run, turn, &check, REFUSED, &why).await;
             return result(why);
         }
         let scope = scope(run, turn, tool, &path, &arguments);
@@ -385,10 +386,10 @@ async fn call_tool<'a>(
             let why = refuse(run, turn, &check, NOT_ALLOWED, why).await;
             return result(refused(&why, attempts, edited.is_some()));
         }
-        proposal.equal = EqualCalls::of(turn, tool, &path, &proposal);
+        proposal.equal = EqualCalls::of(run, turn, tool, &path, &proposal);
         if !is_escalated {
             is_escalated = true;
-            if let Some(answered) = escalate(run, turn, at, &site, &proposal).await? {
+            if let Some(answered) = escalate(run, turn, at, (&site, &check), &proposal).await? {
                 return Ok(answered);
             }
         }

@@ -43,12 +43,19 @@ pub(super) struct EqualCalls {
 impl EqualCalls {
     /// Returns `None` for a call that can be made again: it reads, it is declared `repeatable` and no policy asks about it, or it is an
     /// agent, whose calls are compared one by one.
-    pub(super) fn of(turn: &TurnSite<'_, '_>, tool: &PlannedTool, path: &str, proposal: &Proposal) -> Option<Self> {
-        if tool.is_repeatable() { None } else { Self::whatever_is_declared(turn, tool, path, proposal) }
+    pub(super) fn of(
+        run: &Run<'_>,
+        turn: &TurnSite<'_, '_>,
+        tool: &PlannedTool,
+        path: &str,
+        proposal: &Proposal,
+    ) -> Option<Self> {
+        if tool.is_repeatable() { None } else { Self::whatever_is_declared(run, turn, tool, path, proposal) }
     }
 
     /// Returns the same also for a tool that is `repeatable` by the policies of now.
     pub(super) fn whatever_is_declared(
+        run: &Run<'_>,
         turn: &TurnSite<'_, '_>,
         tool: &PlannedTool,
         path: &str,
@@ -60,7 +67,9 @@ impl EqualCalls {
             _ => proposal.facts.changes(),
         };
         let input = proposal.input.clone().filter(|_| changes)?;
-        let is_irreversible = tool.effects == Some(Effects::Irreversible);
+        // Several tools can run one step: the strictest of them says what the step does.
+        let mut tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
+        let is_irreversible = tools.any(|other| other.effects == Some(Effects::Irreversible));
         let told = if is_irreversible { Rc::default() } else { Rc::clone(&turn.told) };
         Some(Self { step: tool.step.name.clone(), input, own: format!("{path}/"), told })
     }

@@ -40,10 +40,11 @@ pub(super) async fn not_made_again<'a>(
     proposal: &Proposal,
     is_asked: bool,
 ) -> Result<Option<String>, EarlyEnd> {
-    let recorded = run.state.borrow().journal.get(check, 1).cloned();
+    let is_repeated = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == REPEATED);
+    let recorded = run.state.borrow().journal.get(check, 1).filter(is_repeated).cloned();
     if let Some(recorded) = recorded {
         // The model was told so, whatever policies say now.
-        let equal = EqualCalls::whatever_is_declared(turn, site.tool, &site.path, proposal);
+        let equal = EqualCalls::whatever_is_declared(run, turn, site.tool, &site.path, proposal);
         let why = recorded.error.map(|error| error.message).unwrap_or_default();
         return match equal.and_then(|equal| equal.made_before(run, recorded.seq)) {
             Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
@@ -116,9 +117,10 @@ pub(super) async fn refused_at_check<'a>(
 ) -> Option<String> {
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
-        // A call that is not made again is rendered to find the earlier one.
+        // What these two classes say is found again from what people decided and what was made before.
         let class = |record: &StepRecord| record.error.as_ref().map(|error| error.class.clone());
-        let recorded = state.journal.get(check, 1).filter(|record| class(record).as_deref() != Some(REPEATED));
+        let recorded =
+            state.journal.get(check, 1).filter(|record| !matches!(class(record).as_deref(), Some(REPEATED | REFUSED)));
         (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
     if is_recorded || (is_stopped && !was_checked()) {

@@ -12,7 +12,9 @@ use signoff_expr::text;
 
 use super::{
     ask::{answered, decide_once, deferred, reason, skipped},
-    merge, shown,
+    merge,
+    refusal::{REFUSED, refuse},
+    shown,
     site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
@@ -99,13 +101,14 @@ pub(super) async fn escalate<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     at: usize,
-    site: &ToolCallSite<'a>,
+    (site, check): (&ToolCallSite<'a>, &str),
     proposal: &Proposal,
 ) -> Result<Option<Answered>, EarlyEnd> {
     let tool = site.tool;
     let Some(refused) = too_often(run, turn, at, tool, &proposal.arguments) else { return Ok(None) };
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
+        refuse(run, turn, check, REFUSED, &refused).await;
         return result(format!("Refused: {refused}; do not call it again"));
     };
     let facts = tool.facts();

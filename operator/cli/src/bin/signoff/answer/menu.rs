@@ -2,7 +2,11 @@
 //!
 //! It must not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
 
-use signoff_api::{ApprovalRequest, Verdict, gate::Question};
+use signoff_api::{
+    ApprovalRequest, Verdict,
+    gate::{GateType, Question},
+    verdict::Word,
+};
 use signoff_cli::sanitize::one_line;
 use signoff_expr::nearest::did_you_mean;
 use signoff_local::mistyped;
@@ -85,7 +89,11 @@ impl<'r> Menu<'r> {
         let is_call = self.request.is_some_and(|request| action::call(request).is_some());
         let asks = self.request.is_some_and(action::is_question);
         let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
+        let failed = self.request.is_some_and(|request| request.gate.type_ == GateType::ErrorEscalation);
         match verdict {
+            Verdict::Retry if failed => "make one more attempt; gates in front of it ask first",
+            Verdict::Skip if failed => "go on without its result",
+            Verdict::Modify if failed => "make one more attempt, with what you make of the request, in your editor",
             Verdict::Approve if is_call => "go on with exactly this call",
             Verdict::Approve => "go on with exactly this",
             Verdict::Reject if ends => "reject it, and end the run",
@@ -139,6 +147,9 @@ impl<'r> Menu<'r> {
                 Some(why) => Picked::Unknown(format!("{why} (`respond` takes it as your answer)")),
                 None => Picked::Text(line.to_owned()),
             },
+            _ if Word::read(typed) == Word::Trust => {
+                Picked::Unknown(format!("{}: choose a verdict of this list", Word::NO_TRUST))
+            }
             _ => {
                 let options = self.question.iter().flat_map(|question| &question.options);
                 let names = options.flat_map(|option| [option.id.as_str(), option.label()]);

@@ -18,7 +18,7 @@ use signoff_cli::{
     sanitize::{self, one_line, quoted},
     terminal,
 };
-use signoff_engine::gate::parameters;
+use signoff_engine::{End, gate::parameters};
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
@@ -29,6 +29,9 @@ use crate::{
     answer::page::{asks, deadline, progress},
     exit::Exit,
 };
+
+/// The most characters of what a request shows in the text of a paused run: all that is in the request itself.
+const SHOWN: usize = 8192;
 
 /// The report of a session after a run.
 pub struct RunReport<'s> {
@@ -64,6 +67,10 @@ pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format)
     Ok(match status.phase {
         WorkflowPhase::Succeeded => {
             report.artifacts.iter().for_each(|file| terminal::note(&format!("wrote {}", shown(file))));
+            // The message of a run that succeeded is longer where an artifact was left out.
+            if let Some(message) = status.message.filter(|message| message != End::Succeeded(String::new()).message()) {
+                terminal::note(&one_line(&message, 1024));
+            }
             let text = outputs.unwrap_or_default();
             // A program gets the text itself; a terminal gets nothing that could move its cursor.
             let text = if terminal::is_shown() { display(&text, usize::MAX) } else { text };
@@ -168,14 +175,18 @@ pub fn paused(report: &RunReport<'_>) -> String {
             deadline(approval, clock::now())
         );
         if let (Some(call), Some(review)) = (action::line(request), &request.reviews) {
-            // What a command approves stands above it.
-            text += &format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, 2000));
+            // What a command approves stands above it, as far as the request has it.
+            text += &format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN));
         }
         if let (GateType::StepStart, Some(review)) = (request.gate.type_, &request.reviews) {
-            text += &format!("  What would run: {}\n", one_line(&review.response, 2000));
+            text += &format!("  What would run: {}\n", one_line(&review.response, SHOWN));
         }
         if let Some(sent) = &request.sends {
-            text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, 2000));
+            text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, SHOWN));
+            if sent.ref_.is_some() {
+                text +=
+                    "  That is the beginning of each field. On a terminal, `signoff run --resume` shows all of it.\n";
+            }
         }
         for edit in request.reviews.iter().flat_map(|review| &review.by) {
             text += &format!("  Changed by {}\n", edits::line(edit));

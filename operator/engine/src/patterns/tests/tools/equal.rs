@@ -496,3 +496,27 @@ fn a_record_of_a_call_says_with_what_it_was_made() {
     assert_eq!(run.record(PAY).facts["given"], CALL);
     assert_eq!(run.record(PAY).phase, StepPhase::Succeeded);
 }
+
+#[test]
+fn of_several_tools_of_a_step_the_strictest_says_what_it_does() {
+    let mut spec = spec(gates(json!([])));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
+        "effects": "write", "parameters": {"type": "object"}}));
+    spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
+    let mut run = TestRun::of(spec);
+    pays_again(&mut run, "handle", "c1");
+    run.reply(PAY, 1, "paid");
+    turn(&mut run, "handle/.turn-2", &[("c2", "pay-out", CALL)]);
+    assert!(marked(&result(&run, "handle/.turn-3", "c2")), "refund says that the step is irreversible");
+}
+
+#[test]
+fn a_call_that_is_refused_because_of_what_people_decided_is_in_the_tree() {
+    let mut run = run(json!([money()]));
+    pays_again(&mut run, "handle", "c1");
+    run.decide("handle/.turn-1/.call-1/.gate", decided(Verdict::Reject));
+    pays_again(&mut run, "handle/.turn-2", "c2");
+    assert!(result(&run, "handle/.turn-3", "c2").starts_with("Already refused by a human"));
+    let check = run.record("handle/.turn-2/.call-1/.check").error.clone().unwrap();
+    assert!(check.class == "Refused" && check.message.starts_with("Already refused by a human"), "{check:?}");
+}
