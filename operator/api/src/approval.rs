@@ -167,7 +167,7 @@ pub struct ApprovalRequest {
     /// What is sent if the call is made, or was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends: Option<Sent>,
-    /// The text of the agent beside the call, the first 4 KiB. It is text of a model and is not checked.
+    /// The text of the agent beside the call, the first 4 KiB, not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub says: Option<String>,
@@ -190,8 +190,7 @@ pub struct ApprovalRequest {
     /// Whether every decision needs a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
-    /// The quorums: first the gate's own, then those of approval policies. All of them must be met. After an escalation
-    /// `status.approvers` replaces the approvers of the first one.
+    /// The quorums, all of which must be met: first the gate's own, whose approvers `status.approvers` replaces after an escalation.
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub quorums: Vec<Quorum>,
@@ -207,12 +206,12 @@ pub struct ApprovalRequest {
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
-    /// The earlier decisions because of which names of `excluded` cannot decide.
+    /// The reasons why names of `excluded` cannot decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub excluded_because: Vec<Exclusion>,
-    /// Rules that map user names to persons. If there are rules, votes of a name that no rule matches do not count.
+    /// Rules that map user names to persons. Votes of a name that no rule matches do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]

@@ -41,7 +41,7 @@ pub enum GateType {
     Question,
 }
 
-/// A user, a group or a service account that can decide.
+/// A possible approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -51,7 +51,7 @@ pub enum GateType {
         .message("name must not start with system: because some system groups contain every user or every service account; use kind ServiceAccount for a service account")
 )]
 pub struct Subject {
-    /// The kind: User, Group or ServiceAccount.
+    /// The kind.
     pub kind: SubjectKind,
     /// The name exactly as the API server authenticates it.
     #[schemars(length(min = 1, max = 253))]
@@ -358,8 +358,7 @@ pub struct Quorum {
     /// The number of Rejects that reject the request. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether votes of the requester do not count in this quorum. If this is true in the first quorum of a request, the
-    /// requester must not vote at all.
+    /// Whether votes of the requester do not count in this quorum. In the first quorum: whether the requester must not vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
 }

@@ -23,8 +23,7 @@ pub struct Action {
     /// The effects of the call, as its tool declares them. Absent effects are unknown and count as `irreversible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
-    /// The target of the call, rendered from the arguments: `POST https://bank.example/refunds`, `image busybox:1.36` or
-    /// `agent critic`.
+    /// The target of the call, such as `POST https://bank.example/refunds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub target: Option<String>,
@@ -45,8 +44,7 @@ pub struct Action {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub siblings: Vec<SiblingCall>,
-    /// Earlier calls of the run, the newest last: the tool and the outcome of each call before this turn. Then the last editor of this
-    /// call with the arguments before the edit, and the error of its last attempt.
+    /// Earlier calls of the run with their arguments and outcomes, the newest last; then what is known of this call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]

@@ -12,7 +12,7 @@ pub struct Review {
     /// The path of the step in the journal.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// The response, at most 4 KiB: the beginning of a longer text, or of each field of a longer object.
+    /// The response, at most 4 KiB: the beginning of it, or of each of its fields.
     #[schemars(length(max = 8192))]
     pub response: String,
     /// The reference to the whole response, if it is longer.
@@ -52,7 +52,7 @@ impl Sent {
     }
 }
 
-/// A user name that a request excludes because of an earlier decision of the run.
+/// A user name that a request excludes because of an earlier decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Exclusion {
@@ -85,6 +85,6 @@ pub struct Edit {
     pub at: Moment,
     /// The verdict.
     pub verdict: Verdict,
-    /// The digest of the value before, which that gate reviewed.
+    /// The digest of the value before.
     pub original: Digest,
 }

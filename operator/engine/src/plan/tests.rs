@@ -1,6 +1,7 @@
 //! The errors of a plan, one for each mistake of an author, with the field and the remedy.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "new_rules_tests.rs"]
 mod new_rules;
 
 use serde_json::{Value, json};

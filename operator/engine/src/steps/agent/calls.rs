@@ -415,9 +415,10 @@ async fn call_tool<'a>(
             }
         }
         let place = step_path(&path, tool);
-        let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
-        let before = began.unwrap_or_else(|| next_seq(run));
-        let earlier = proposal.equal.as_ref().and_then(|equal| equal.made_before(run, before));
+        let earlier = proposal.equal.as_ref().and_then(|equal| {
+            let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
+            equal.made_before(run, began.unwrap_or_else(|| next_seq(run)))
+        });
         let Some(cleared) = gating.clear(&site, &proposal, &editors, earlier.is_some()) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };

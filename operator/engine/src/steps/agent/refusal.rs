@@ -40,13 +40,15 @@ pub(super) async fn not_made_again<'a>(
     proposal: &Proposal,
     is_asked: bool,
 ) -> Result<Option<String>, EarlyEnd> {
+    let Some(any) = EqualCalls::whatever_is_declared(run, turn, site.tool, &site.path, proposal) else {
+        return Ok(None);
+    };
     let is_repeated = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == REPEATED);
     let recorded = run.state.borrow().journal.get(check, 1).filter(is_repeated).cloned();
     if let Some(recorded) = recorded {
         // The model was told so, whatever policies say now.
-        let equal = EqualCalls::whatever_is_declared(run, turn, site.tool, &site.path, proposal);
         let why = recorded.error.map(|error| error.message).unwrap_or_default();
-        return match equal.and_then(|equal| equal.made_before(run, recorded.seq)) {
+        return match any.made_before(run, recorded.seq) {
             Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
             None => Ok(Some(refused(&why, site.attempts, site.edited.is_some()))),
         };
