@@ -41,7 +41,7 @@ pub(super) struct EqualCalls {
 }
 
 impl EqualCalls {
-    /// Returns `None` for a call that can be made again: it reads, it is declared `repeatable` and no policy asks about it, or it is an
+    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks about it, or it is an
     /// agent, whose calls are compared one by one.
     pub(super) fn of(
         run: &Run<'_>,
@@ -50,7 +50,12 @@ impl EqualCalls {
         path: &str,
         proposal: &Proposal,
     ) -> Option<Self> {
-        if tool.is_repeatable() { None } else { Self::whatever_is_declared(run, turn, tool, path, proposal) }
+        // Several tools can run one step: it is repeatable only if all of them say so.
+        let mut tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
+        if tools.all(PlannedTool::is_repeatable) {
+            return None;
+        }
+        Self::whatever_is_declared(run, turn, tool, path, proposal)
     }
 
     /// Returns the same also for a tool that is `repeatable` by the policies of now.

@@ -511,6 +511,25 @@ fn of_several_tools_of_a_step_the_strictest_says_what_it_does() {
 }
 
 #[test]
+fn a_step_is_repeatable_only_if_all_of_its_tools_say_so() {
+    for (refund, again) in [(false, false), (true, true)] {
+        let mut spec = spec(gates(json!([])));
+        spec["tools"][1]["repeatable"] = json!(refund);
+        spec["tools"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
+            "repeatable": true, "parameters": {"type": "object"}}));
+        spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
+        let mut run = TestRun::of(spec);
+        pays_again(&mut run, "handle", "c1");
+        run.reply(PAY, 1, "paid");
+        turn(&mut run, "handle/.turn-2", &[("c2", "pay-out", CALL)]);
+        assert_eq!(run.calls() == ["handle/.turn-2/.call-1/pay@1"], again, "{:?}", run.calls());
+    }
+}
+
+#[test]
 fn a_call_that_is_refused_because_of_what_people_decided_is_in_the_tree() {
     let mut run = run(json!([money()]));
     pays_again(&mut run, "handle", "c1");
