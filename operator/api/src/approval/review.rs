@@ -12,10 +12,10 @@ pub struct Review {
     /// The path of the step in the journal.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// The response, at most 4 KiB: the beginning of it, or of each of its fields.
+    /// The response, at most 4 KiB: the start of it, or of each field.
     #[schemars(length(max = 8192))]
     pub response: String,
-    /// The reference to the whole response, if it is longer.
+    /// The whole response, if it is longer.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub ref_: Option<BlobRef>,
     /// The digest of the whole response.
@@ -52,7 +52,7 @@ impl Sent {
     }
 }
 
-/// A user name that a request excludes because of an earlier decision.
+/// A user name that an earlier decision excludes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Exclusion {
@@ -62,7 +62,7 @@ pub struct Exclusion {
     /// The earlier gate.
     #[schemars(length(max = 95))]
     pub gate: String,
-    /// Whether the decision there changed what is reviewed.
+    /// Whether it changed what is reviewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<bool>,
 }
