@@ -41,8 +41,8 @@ pub(super) struct EqualCalls {
 }
 
 impl EqualCalls {
-    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks about it, or it is an
-    /// agent, whose calls are compared one by one.
+    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks about it, or it
+    /// is an agent, whose calls are compared one by one.
     pub(super) fn of(
         run: &Run<'_>,
         turn: &TurnSite<'_, '_>,
@@ -100,11 +100,7 @@ impl EqualCalls {
 
     /// Returns the newest equal call that had, or may have had, its effect before a number of the journal.
     pub(super) fn made_before(&self, run: &Run<'_>, seq: i64) -> Option<StepRecord> {
-        let state = run.state.borrow();
-        let keys = run.call_history().equal(&self.step, &self.input);
-        let records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
-        let made = records.filter(|record| self.counts(record) && may_have_effect(record));
-        made.filter(|record| record.done.is_some_and(|done| done < seq)).max_by_key(|record| record.done).cloned()
+        self.among_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
     /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not count with it. It waits
@@ -118,13 +114,21 @@ impl EqualCalls {
 
     /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
     pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: i64) -> usize {
+        self.among_made(run, seq, |made| {
+            let of_turn = made.filter(|record| turn_of_call(&record.path) == Some(turn));
+            of_turn.map(|record| record.path.as_str()).collect::<BTreeSet<_>>().len()
+        })
+    }
+
+    /// Looks among the equal calls that had, or may have had, their effect before a number of the journal.
+    fn among_made<T>(&self, run: &Run<'_>, seq: i64, look: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T) -> T {
         let state = run.state.borrow();
         let keys = run.call_history().equal(&self.step, &self.input);
-        let paths = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt)).filter(|record| {
+        let records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
+        let mut made = records.filter(|record| {
             self.counts(record) && may_have_effect(record) && record.done.is_some_and(|done| done < seq)
         });
-        let paths = paths.filter(|record| turn_of_call(&record.path) == Some(turn)).map(|record| record.path.as_str());
-        paths.collect::<BTreeSet<_>>().len()
+        look(&mut made)
     }
 
     fn counts(&self, record: &StepRecord) -> bool {
