@@ -82,7 +82,7 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
     let (said, code) = tokio::task::block_in_place(|| at_terminal(&story, &words, &dialog("n")));
     assert!(code == 1 && said.contains("nothing was decided"), "{said}");
     for approval in [&first, &letter, &last] {
-        let stored = story.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
+        let stored = story.scene.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
         assert!(stored.spec.decisions.is_empty());
     }
     let (said, code) = tokio::task::block_in_place(|| at_terminal(&story, &words, &dialog("y")));
@@ -92,7 +92,7 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
     }
     assert!(said.contains("1 of 3 could not be decided"), "{said}");
     for approval in [&first, &last] {
-        let stored = story.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
+        let stored = story.scene.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
         let decision = &stored.spec.decisions["bob@example.com"];
         assert_eq!((decision.verdict, decision.reason.as_deref()), (Verdict::Approve, Some("checked")));
         assert_eq!(decision.request_digest.as_deref(), Some(approval.spec.request.digest.as_str()));

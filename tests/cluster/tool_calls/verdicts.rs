@@ -120,7 +120,7 @@ async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked(
         ended(session)
     });
     assert!(code == 0 && said.contains("Modify recorded"), "{said}");
-    let stored = story.runs.see::<Approval>().get(&name).await.unwrap().spec.decisions;
+    let stored = story.scene.runs.see::<Approval>().get(&name).await.unwrap().spec.decisions;
     assert_eq!(stored["carol@example.com"].verdict, Verdict::Approve);
     let parameters = stored["bob@example.com"].parameters.clone().unwrap().0;
     assert_eq!(Value::Object(parameters), json!({"arguments": {"amount": 42, "customer": "ACME", "note": null}}));
