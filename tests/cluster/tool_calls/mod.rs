@@ -3,6 +3,7 @@
 //! The model and the bank are HTTP servers here: what the model was told, and what was paid, is what reached them. It must not test how
 //! the engine decides: the unit tests of the engine do.
 
+mod once;
 mod refused;
 mod scene;
 mod turn;
