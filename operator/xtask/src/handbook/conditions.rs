@@ -9,7 +9,7 @@ const fn e(words: &'static str, what: &'static str, example: &'static str) -> En
 }
 
 pub(super) const INTRO: &str = "\
-[CEL](https://cel.dev), over the same names: `skipIf`, `condition` of gates, `when` of edges. A condition never guesses:
+[CEL](https://cel.dev), over the same names: `skipIf`, `condition` of gates, `choose[].when` of edges. A condition never guesses:
 an undefined name, a missing field, a comparison of unlike things is an error. What follows from an error is what is
 safe: a gate asks, a step fails, an edge fails the run, an artifact is left out.
 ";
@@ -131,7 +131,7 @@ pub(super) fn limits() -> Vec<(&'static str, String)> {
 
 pub(super) const EDGES: Section = Section {
     title: "Edges of a graph",
-    intro: "The `when` of an edge is a condition or `else`. A template is refused, as in every condition.",
+    intro: "The `choose[].when` of an edge is a condition or `else`. A template is refused, as in every condition.",
     entries: &[
         e("", "a condition", "hitl_response.lowerAscii().contains('approved')"),
         e("else", "always holds", "else"),
