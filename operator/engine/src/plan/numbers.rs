@@ -16,9 +16,16 @@ const MOST_NAMED: usize = 16;
 /// The parts of an input that hold a value.
 const OF_INPUT: [&str; 3] = ["value", "default", "enum"];
 
-/// Whether this is the name of an identifier, such as of a customer.
+/// Whether this is the name of an identifier, such as of a customer: its last word is `id`, in any way of writing names.
 pub(super) fn is_identifier_name(name: &str) -> bool {
-    name == "id" || name.ends_with("Id") || name.ends_with("_id")
+    let Some((before, last)) = name.len().checked_sub(2).and_then(|at| name.split_at_checked(at)) else { return false };
+    let is_after = |ends_word: fn(char) -> bool| before.chars().next_back().is_none_or(ends_word);
+    match last {
+        "Id" => true,
+        "ID" => is_after(|c| !c.is_uppercase()),
+        "id" => is_after(|c| !c.is_alphanumeric()),
+        _ => false,
+    }
 }
 
 /// Returns the advice about an identifier that is declared as a number.
@@ -109,4 +116,30 @@ fn is_unbounded_number(schema: &Map<String, Value>) -> bool {
         None => false,
     };
     takes && !["maximum", "exclusiveMaximum", "enum", "const"].iter().any(|bound| schema.contains_key(*bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_is_known_by_the_last_word_of_its_name() {
+        for name in [
+            "id",
+            "Id",
+            "ID",
+            "customerId",
+            "accountID",
+            "order2ID",
+            "account_id",
+            "account-id",
+            "ACCOUNT_ID",
+            "account.id",
+        ] {
+            assert!(is_identifier_name(name), "{name}");
+        }
+        for name in ["paid", "PAID", "grid", "ids", "customerIds", "idea", "identity", "d", "", "aé"] {
+            assert!(!is_identifier_name(name), "{name}");
+        }
+    }
 }
