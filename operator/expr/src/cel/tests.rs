@@ -245,6 +245,13 @@ fn messages_name_the_field_the_column_and_the_remedy_but_no_values() {
             "steps.drfat.response == ''",
             "spec.when: column 6: a list of records has no member `drfat`; it has draft, my-review",
         ),
+        ("hitl_response.status == 'paid'", "spec.when: column 14: a text has no members: only maps and lists have"),
+        ("risk_level['amount'] > 1", "spec.when: column 11: an int has no members: only maps and lists have"),
+        (
+            "[1]['amount'] > 1",
+            "spec.when: column 4: the items of a list are read by their position, an int from 0, and this is a text",
+        ),
+        ("inputs[1] == 'x'", "spec.when: column 7: the members of a map are read by their name, and this is an int"),
         ("1 + 1.5", "spec.when: column 3: `+` does not work on an int and a double; convert one with `double(…)`"),
         ("hitl_response < 5", "spec.when: column 15: a text cannot be compared with an int"),
         (

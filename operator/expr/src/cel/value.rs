@@ -135,7 +135,7 @@ impl<'a> Value<'a> {
 
     /// The element with this key or at this position.
     pub(super) fn get(&self, key: &Value<'a>, work: &Work, at: usize) -> Result<Option<Value<'a>>, Fault> {
-        let wrong = || Fault::evaluation(at, format!("{} has no member under {}", self.kind(), key.kind()));
+        let wrong = || Fault::evaluation(at, self.not_read_by(key));
         if let Value::Text(name) = key {
             work.spend_text(name.as_str().len(), at)?;
         }
@@ -169,6 +169,25 @@ impl<'a> Value<'a> {
                 }
             }
             _ => Err(wrong()),
+        }
+    }
+
+    /// Returns why no member can be read by a key of this type, and the remedy.
+    fn not_read_by(&self, key: &Value<'_>) -> String {
+        let kind = self.kind();
+        match self {
+            Value::List(_) | Value::Array(_) => {
+                format!("the items of {kind} are read by their position, an int from 0, and this is {}", key.kind())
+            }
+            Value::Records(_) => {
+                format!("the items of {kind} are read by their name or their position, and this is {}", key.kind())
+            }
+            Value::Map(_) | Value::Object(_) => {
+                format!("the members of {kind} are read by their name, and this is {}", key.kind())
+            }
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Double(_) | Value::Text(_) => {
+                format!("{kind} has no members: only maps and lists have")
+            }
         }
     }
 
