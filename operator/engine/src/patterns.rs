@@ -34,7 +34,7 @@ pub(crate) struct RunResult {
     pub(crate) outputs: String,
     /// Relative paths, and what stands in them.
     pub(crate) artifacts: Vec<(String, String)>,
-    /// The artifacts that were left out because their condition could not be evaluated, a sentence each.
+    /// The artifacts that were left out because their condition could not be evaluated: the path of each, and why.
     pub(crate) left_out: Vec<String>,
 }
 

@@ -11,6 +11,7 @@ use signoff_api::{
     approval::Edit,
     journal::{StepKind, StepPhase, StepRecord},
 };
+use signoff_expr::text::display;
 
 use super::{LazyValue, PatternResult, RunResult, edits_of, known_edits, next_seq, plain, plain_text};
 use crate::{
@@ -240,12 +241,15 @@ fn file<'a>(
     let scope = scope::general(run, step_scope, &wanted, seq)?;
     match artifact.skip_if.as_ref().map(|condition| condition.evaluate(&scope)) {
         Some(Ok(true)) => return Ok(File::Skipped),
-        Some(Err(why)) => return Ok(File::Undecided(why.to_string())),
+        Some(Err(why)) => {
+            // A path that has no text either is named as the author wrote it.
+            let path = artifact.path.render(&scope).unwrap_or_else(|_| artifact.path.source().to_owned());
+            return Ok(File::Undecided(format!("{} ({why})", display(path.trim(), 200))));
+        }
         Some(Ok(false)) | None => {}
     }
     let path = artifact.path.render(&scope)?.trim().to_owned();
-    safe_path(&path)
-        .map_err(|why| RenderError::Invalid(format!("{}: {why}", signoff_expr::text::display(&path, 200))))?;
+    safe_path(&path).map_err(|why| RenderError::Invalid(format!("{}: {why}", display(&path, 200))))?;
     Ok(File::Rendered(path, artifact.from.render(&scope)?))
 }
 
