@@ -181,7 +181,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
             record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
         }
         Fact::CallLost { .. } => {
-            let why = "the operator stopped before the result of the call was recorded: the call may or may not have happened, and it must not be repeated";
+            let why = "the process that made the call stopped before its result was recorded: the call may or may not have happened, and it must not be repeated";
             record.error = Some(error("OutcomeUnknown", why));
             record.phase = StepPhase::Unknown;
         }

@@ -192,7 +192,7 @@ fn an_unknown_outcome_is_never_repeated() {
     ]));
     run.take(vec![Fact::CallLost { path: "pay".into(), attempt: 1 }]);
     let Some(End::Succeeded(said)) = &run.transition.end else { panic!("{:?}", run.transition.end) };
-    assert!(said.starts_with("unknown: the operator stopped before the result"), "{said}");
+    assert!(said.starts_with("unknown: the process that made the call stopped before"), "{said}");
     assert_eq!(run.journal.records().iter().filter(|r| r.path == "pay").count(), 1);
 }
 
