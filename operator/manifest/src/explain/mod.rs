@@ -2,12 +2,15 @@
 //!
 //! It must not look at any object: it knows only what is true of all of them.
 
+mod classes;
 mod field;
 mod terms;
 
 pub use terms::{TERMS, Term};
 
 use signoff_expr::nearest;
+
+use classes::CLASSES;
 
 /// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
 /// (`Superseded`) means.
@@ -22,7 +25,7 @@ pub fn explain(name: &str) -> Result<String, String> {
     let as_field = field::explain(name);
     // `quorums` is the plural of a term, and `steps` is a field.
     let plural = || terms(name.strip_suffix('s')?);
-    match (as_field, nearest(name, TERMS.iter().map(|term| term.word))) {
+    match (as_field, nearest(name, all().map(|term| term.word))) {
         (Ok(page), _) => Ok(page),
         (Err(why), near) => plural().ok_or_else(|| match near {
             Some(near) if !name.contains('.') => format!("unknown term {name}: did you mean {near}?"),
@@ -31,9 +34,14 @@ pub fn explain(name: &str) -> Result<String, String> {
     }
 }
 
+/// Returns every term.
+fn all() -> impl Iterator<Item = &'static Term> {
+    TERMS.iter().chain(CLASSES)
+}
+
 /// Returns the meanings of a term, or `None` if it is none.
 fn terms(word: &str) -> Option<String> {
-    let found = TERMS.iter().filter(|term| term.word.eq_ignore_ascii_case(word));
+    let found = all().filter(|term| term.word.eq_ignore_ascii_case(word));
     let page: String = found.map(|term| format!("{} ({})\n  {}\n", term.word, term.sort, term.text)).collect();
     (!page.is_empty()).then_some(page)
 }

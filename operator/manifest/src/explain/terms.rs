@@ -13,7 +13,7 @@ pub struct Term {
     pub text: &'static str,
 }
 
-const fn term(sort: &'static str, word: &'static str, text: &'static str) -> Term {
+pub(super) const fn term(sort: &'static str, word: &'static str, text: &'static str) -> Term {
     Term { word, sort, text }
 }
 
@@ -431,7 +431,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONTAINER,
         "OutcomeUnknown",
-        "The Pod was deleted and its final state was not observed, or the operator stopped while a request was in flight: the step may have done its work. It is never repeated automatically, unless it is idempotent. Check what was done, then decide at the errorEscalation gate.",
+        "The Pod was deleted and its final state was not observed: the step may have done its work. It is never repeated automatically, unless it is idempotent. Check what was done, then decide at the errorEscalation gate.",
     ),
     term(
         CONTAINER,
