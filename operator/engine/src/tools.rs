@@ -23,6 +23,9 @@ use rule::CallRule;
 pub use names::is_built_in;
 pub use question::NOTICE as QUESTION_NOTICE;
 
+/// The most calls of one turn that are made; each further one is an error result.
+pub const MOST_CALLS: usize = 32;
+
 /// The timeout of a gate in front of tools that has none, where the operator's default is not shorter.
 pub const GATE_TIMEOUT: Duration = Duration::from_secs(300);
 

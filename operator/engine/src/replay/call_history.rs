@@ -10,10 +10,10 @@ use signoff_api::{
     journal::{FACT_CALLS, StepKind, StepRecord},
 };
 
-use crate::journal::{Journal, within};
-
-/// The most calls of one turn that are made; each further one is an error result.
-pub(crate) const MOST_CALLS: usize = 32;
+use crate::{
+    journal::{Journal, within},
+    tools::MOST_CALLS,
+};
 
 /// The turns with calls of a run, and its rejections.
 #[derive(Default)]

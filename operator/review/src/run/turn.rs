@@ -8,6 +8,7 @@ use signoff_api::{
     journal::StepRecord,
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
+use signoff_engine::tools::MOST_CALLS;
 
 use super::tree::base;
 
@@ -43,7 +44,7 @@ pub struct CallOfTurn {
     pub path: String,
     /// The tool, as the model named it.
     pub tool: String,
-    /// Whether it was refused before it began: its turn was answered, and it has no record.
+    /// Whether it was refused before it began: it has no record, and its turn was answered or has too many calls.
     pub is_refused: bool,
 }
 
@@ -52,7 +53,7 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));
     let is_answered = is_answered(records, &path, record.seq);
-    let later = records.iter().filter(|other| is_answered && other.seq > record.seq);
+    let later = records.iter().filter(|other| other.seq > record.seq);
     let later: Vec<_> = later.map(|other| base(&other.path)).collect();
     let made = |call: &str| {
         let is_of_call = |path: &String| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
@@ -61,7 +62,7 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let calls = turn.calls.into_iter().enumerate();
     let call = |(at, call): (usize, RequestedCall)| {
         let path = format!("{path}/.call-{}", at + 1);
-        CallOfTurn { is_refused: is_answered && !made(&path), path, tool: call.tool }
+        CallOfTurn { is_refused: (is_answered || at >= MOST_CALLS) && !made(&path), path, tool: call.tool }
     };
     calls.map(call).collect()
 }
@@ -110,6 +111,19 @@ mod tests {
             let expected = "1. lookup {\"id\": 1}\n2. letter (arguments of 70000 bytes: too long)\nThe answer was cut: none of its calls ran.";
             assert_eq!(lines(&turn), expected);
         }
+    }
+
+    #[test]
+    fn calls_beyond_the_limit_of_a_turn_are_refused_before_the_turn_is_answered() {
+        let requested: Vec<_> =
+            (1..=40).map(|id| json!({"id": id.to_string(), "tool": "pay", "arguments": "{}"})).collect();
+        let turn = record(&json!({"text": "", "calls": requested}), &json!({"calls": "40"}));
+        let check =
+            StepRecord { path: "handle/.turn-1/.call-33/.check".to_owned(), seq: 2, ..record(&json!(""), &json!({})) };
+        let all = calls(&[turn.clone(), check], &turn);
+        let refused: Vec<_> = all.iter().filter(|call| call.is_refused).map(|call| call.path.as_str()).collect();
+        // The record of the first of them says why.
+        assert_eq!((all.len(), refused.len(), refused[0]), (40, 7, "handle/.turn-1/.call-34"));
     }
 
     #[test]

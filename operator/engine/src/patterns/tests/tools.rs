@@ -366,6 +366,8 @@ fn two_hundred_calls_in_a_turn_are_bounded_and_each_is_answered_in_order() {
     let answered: Vec<_> = told.iter().filter_map(|message| message.answers.clone()).collect();
     assert_eq!(answered, ids);
     assert!(result(&run, "handle/.turn-2", "c199").contains("at most 32 calls"));
+    let why = run.record("handle/.turn-1/.call-33/.check").error.clone().unwrap().message;
+    assert!(why.ends_with("in a later turn (167 more calls after it are not made)"), "{why}");
 }
 
 #[test]

@@ -32,7 +32,6 @@ use crate::{
     plan::{Action, PlannedTool},
     replay::{
         activity::error,
-        call_history::MOST_CALLS,
         run::Run,
         scope::{RecordNamespace, StepScope, editors},
         step_invocation::StepInvocation,
@@ -44,7 +43,7 @@ use crate::{
         failure::StepFailure,
         join::{Member, join_all},
     },
-    tools::{arguments::Arguments, names},
+    tools::{MOST_CALLS, arguments::Arguments, names},
     transition::{NOT_ALLOWED, ToolCall},
 };
 
@@ -110,6 +109,7 @@ pub(crate) async fn perform_turn<'a>(
         siblings: siblings.collect(),
         path,
         told: Rc::new(turn::told(&invocation.turns)),
+        count: calls.len() + dropped,
         equal: places(&equal, calls.len()),
     };
     let mut results = within_budget(answer_all(run, &site, &calls, &equal).await?, RESULTS);
@@ -254,8 +254,13 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if let Some((is_first, why)) = beyond_limits(site, at) {
         // One record says so for all calls of the turn that are beyond.
-        let why = if is_first { refuse_call(run, site, at, LIMIT, &why).await } else { why };
-        return error(why);
+        return error(match site.count.saturating_sub(at + 1) {
+            _ if !is_first => why,
+            0 => refuse_call(run, site, at, LIMIT, &why).await,
+            more => {
+                refuse_call(run, site, at, LIMIT, &format!("{why} ({more} more calls after it are not made)")).await
+            }
+        });
     }
     let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
     let Some(name) = own.iter().find(|name| names::wire(name) == call.tool) else {

@@ -79,6 +79,8 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) siblings: Vec<SiblingCall>,
     /// The earlier turns of the conversation that the model was told with this one.
     pub(super) told: Rc<BTreeSet<String>>,
+    /// The number of its calls, with those that were not kept.
+    pub(super) count: usize,
     /// For each call its number among the equal calls of the turn, from 1, and their count.
     pub(super) equal: Vec<(usize, usize)>,
 }
