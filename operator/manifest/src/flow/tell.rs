@@ -91,6 +91,10 @@ fn tools(text: &mut String, agent: &AgentTools) {
         let _ = writeln!(text, "  {}: {}", shown(&tool.name), shown(&tool.does));
         let _ = match tool.effects {
             Some("unknown") => writeln!(text, "    effects unknown, treated as irreversible"),
+            Some(effects) if tool.counts_as_change => writeln!(
+                text,
+                "    effects {effects}, as declared; policies, retries and repetitions take its request for a change"
+            ),
             Some(effects) => writeln!(text, "    effects {effects}"),
             None => Ok(()),
         };

@@ -5,6 +5,7 @@
 use serde::Serialize;
 use signoff_api::{
     Span, WorkflowSpec,
+    sent_method::SentMethod,
     tool::{Effects, Tool},
     workflow::{Agent, Gate, SpecGateType},
 };
@@ -40,6 +41,9 @@ pub struct OfferedTool {
     /// The effects of a call: `read`, `write`, `irreversible` or `unknown`. A question has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects: Option<&'static str>,
+    /// Whether policies, retries and repetitions take a call for a change although its effects are `read`: its request cannot only read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counts_as_change: bool,
     /// The gates that would ask about a call.
     pub gates: Vec<AskingGate>,
 }
@@ -71,6 +75,7 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
             name: name.to_owned(),
             does: "asks people".to_owned(),
             effects: None,
+            counts_as_change: false,
             gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
         },
     };
@@ -82,6 +87,7 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
 fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     let step = spec.steps.iter().find(|step| step.branch.is_none() && step.name == tool.step);
     let effects = step.map_or(tool.effects, |step| tool.effects_of(step));
+    let only_reads = step.and_then(|step| step.http.as_ref()).is_none_or(|http| SentMethod::of_step(http).only_reads());
     let mut gates = asking(spec, |gate| tools::asks(gate, &tool.name, effects));
     // The gate before the step asks separately, about the rendered request.
     let starts = step.filter(|step| step.pod.is_some() || step.http.is_some());
@@ -95,6 +101,7 @@ fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
         name: tool.name.clone(),
         does: step.map_or_else(|| format!("step {}", tool.step), |step| does(step).1),
         effects: Some(effects.map_or("unknown", Effects::name)),
+        counts_as_change: effects == Some(Effects::Read) && !only_reads,
         gates,
     }
 }
@@ -192,6 +199,35 @@ mod tests {
         assert_eq!(asks(json!({"name": "g", "type": "stepStart"})), tools(none, none, all, none));
         assert_eq!(asks(json!({"name": "g", "preset": "standard"})), tools(none, none, all, none));
         assert_eq!(asks(json!({"name": "g", "preset": "strict"})), tools(all, all, all, none));
+    }
+
+    #[test]
+    fn a_post_that_is_declared_to_read_is_told_to_count_as_a_change() {
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {
+                "requestedBy": "dana",
+                "tools": [
+                    {"name": "search", "step": "do-search", "description": "d", "effects": "read"},
+                    {"name": "look", "step": "do-look", "description": "d", "effects": "read"},
+                ],
+                "agents": [{"name": "clerk", "tools": ["*"]}],
+                "steps": [
+                    {"name": "handle", "agent": {"name": "clerk", "input": "x"}},
+                    {"name": "do-search", "http": {"method": "POST", "url": "http://x/search"}},
+                    {"name": "do-look", "http": {"url": "http://x/"}},
+                ],
+            },
+        });
+        let flow = Flow::of(&serde_json::from_value(object).unwrap());
+        let expected = "
+  search: POST http://x/search
+    effects read, as declared; policies, retries and repetitions take its request for a change
+    no gate of this Workflow asks
+  look: GET http://x/
+    effects read
+";
+        assert!(flow.to_text().contains(expected), "{}", flow.to_text());
     }
 
     #[test]
