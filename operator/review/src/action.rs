@@ -9,6 +9,7 @@ use signoff_api::{
     ApprovalRequest,
     approval::{Action, ActionKind, AskingGate},
     digest::canonical,
+    gate::GateType,
     sent_method,
     tool::Effects,
 };
@@ -25,6 +26,9 @@ pub const ASKS: &str = "An agent asks";
 pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
 /// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
 const MOST_INDENTED: usize = 8;
+
+/// The number of lines with which the context begins at a gate before the step of a tool.
+const LINES_OF_CALL: usize = 4;
 
 /// The target of a call whose step is a text.
 const TEXT: &str = "a text of this run";
@@ -45,6 +49,19 @@ pub(crate) fn is_at_tool(request: &ApprovalRequest) -> bool {
 /// Returns the call that the request is about, if it is about one.
 pub fn call(request: &ApprovalRequest) -> Option<&Action> {
     request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
+}
+
+/// Whether only people can let the call of a request be made, because it was made before: at a gate in front of a tool, or of its step.
+pub fn is_repeated(request: &ApprovalRequest) -> bool {
+    match &request.action {
+        Some(action) => action.is_repeated(),
+        // The facts about the call stand above the words of others.
+        None if is_at_tool(request) && request.gate.type_ == GateType::StepStart => {
+            let facts = request.context.iter().flat_map(|context| context.lines().take(LINES_OF_CALL));
+            facts.into_iter().any(|line| line.starts_with(Action::MADE_BEFORE))
+        }
+        None => false,
+    }
 }
 
 /// Returns the tool and the target of a call, in a line: `refund: POST https://bank.example/refunds`.

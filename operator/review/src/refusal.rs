@@ -3,10 +3,10 @@
 //! The API server has refused by then, or will. Other refusals keep the policy's message.
 
 use serde_json::Value;
-use signoff_api::{Approval, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
 use signoff_engine::approval::eligibility::{IneligibleReason, allowed_verdicts, closed, voter_problem};
 
-use crate::{clock::distance, outcome::done, seen::Seen, text::one_line, voter::Me};
+use crate::{clock::distance, outcome::done, request::counts_as, seen::Seen, text::one_line, voter::Me};
 
 /// Why a decision is refused. As a text it is a sentence without its end, to which the caller can add a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
             IneligibleReason::Closed(at) => Some(format!(
                 "too late: the deadline passed {} ({at}), and then {}",
                 distance(at, now),
-                timed_out(approval.spec.request.timeout.action.unwrap_or_default())
+                timed_out(&approval.spec.request)
             )),
             _ => None,
         };
@@ -107,6 +107,8 @@ pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
         ApprovalPhase::Superseded => format!("too late: this gate was superseded{when}{reason}"),
         ApprovalPhase::Cancelled => format!("too late: this gate was cancelled{when}{reason}"),
         ApprovalPhase::Expired => {
+            let verdict = outcome.verdict.map(|verdict| counts_as(verdict, Some(&approval.spec.request)));
+            let verdict = verdict.as_deref().unwrap_or("no verdict");
             format!("too late: this gate timed out{when} without a decision, which amounts to {verdict}{reason}")
         }
         _ if outcome.decided_by.is_empty() => {
@@ -119,11 +121,11 @@ pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
     })
 }
 
-fn timed_out(action: TimeoutAction) -> String {
-    match action {
+fn timed_out(request: &ApprovalRequest) -> String {
+    match request.timeout.action.unwrap_or_default() {
         TimeoutAction::Escalate => "more people are asked, or it counts as rejected".to_owned(),
         TimeoutAction::Expire => "only Retry, Reject and Abort are accepted".to_owned(),
-        ends => format!("it counts as {}", ends.verdict()),
+        ends => format!("it counts as {}", counts_as(ends.verdict(), Some(request))),
     }
 }
 

@@ -5,14 +5,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest, ApprovalStatus, Digest,
+    ApprovalRequest, ApprovalStatus, Digest, Verdict,
     approval::Review,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{GateType, Question, TimeoutAction},
 };
+use signoff_engine::gate::parameters::shape;
 
 use crate::{
-    action::{call, is_question},
+    action::{call, is_question, is_repeated},
     edits,
     quorum::subjects,
     text::one_line,
@@ -57,17 +58,27 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
         GateType::Question => "What the agent asks".to_owned(),
         GateType::FinalResponse => "What will be published".to_owned(),
         GateType::PlanApproval => "The plan".to_owned(),
-        GateType::ErrorEscalation => format!("How step {path} failed"),
+        // Whether it failed is not always known.
+        GateType::ErrorEscalation => format!("How step {path} ended"),
         GateType::OutputValidation => format!("What step {path} answered"),
         GateType::Step if is_part => "What is reviewed".to_owned(),
         GateType::Step => format!("What step {path} made"),
     }
 }
 
+/// Returns the rule of an answer that takes the place of the answer of a step, or `None`: the JSON that the step must answer.
+pub fn respond_rule(request: &ApprovalRequest) -> Option<String> {
+    let schema = request.parameters.as_ref()?.0.get(Verdict::Respond.name())?;
+    let (shape, schema) = (one_line(&shape(schema), 1000), one_line(&schema.to_string(), 4000));
+    Some(format!("JSON that fits the schema of the step: {shape}; the whole schema: {schema}"))
+}
+
 /// Returns the rules of an answer to a question.
-pub fn answer_rules(question: &Question) -> Vec<String> {
+pub fn answer_rules(request: &ApprovalRequest, question: &Question) -> Vec<String> {
     let mut rules = Vec::new();
-    if question.options.is_empty() {
+    if let Some(rule) = respond_rule(request) {
+        rules.push(rule);
+    } else if question.options.is_empty() {
         rules.push("free text".to_owned());
     } else {
         let text = if question.takes_text() { ", or free text" } else { "" };
@@ -92,6 +103,7 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
             "it counts as rejected, and the agent is told".into()
         }
         TimeoutAction::Reject => "it counts as rejected".into(),
+        TimeoutAction::Approve if is_repeated(request) => format!("it counts as APPROVED{ONLY_PEOPLE}"),
         TimeoutAction::Approve => "it counts as APPROVED".into(),
         TimeoutAction::Retry => again(request).into(),
         TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
@@ -108,6 +120,15 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
         },
         TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
     }
+}
+
+/// The end of a sentence about a deadline that approves a call which was made before.
+const ONLY_PEOPLE: &str = ", but only people can let the call be made again";
+
+/// Returns the verdict that a passed deadline counts as, and that it lets no call be made again. `request`: if it is still there.
+pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String {
+    let is_idle = verdict == Verdict::Approve && request.is_some_and(is_repeated);
+    format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })
 }
 
 /// Returns what a Retry by the deadline does. The engine asks again at most three times, and a gate is visited for other reasons too.
@@ -135,6 +156,7 @@ pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sample;
 
@@ -154,6 +176,44 @@ mod tests {
         assert_eq!(then(&call, TimeoutAction::Skip, &told), "the call does not run, and the agent is told");
         assert_eq!(then(&question, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
         assert_eq!(then(&question, TimeoutAction::Skip, &told), "the agent gets no answer and continues");
+    }
+
+    #[test]
+    fn a_deadline_lets_no_call_be_made_again() {
+        let mut call = sample::call().spec.request;
+        assert_eq!(then(&call, TimeoutAction::Approve, &[]), "it counts as APPROVED");
+        assert_eq!(counts_as(Verdict::Approve, Some(&call)), "Approve");
+        for line in ["this call was made at 2026-11-22T10:00:00Z: Succeeded", "this call, attempt 1: Unknown"] {
+            call.action.as_mut().unwrap().done = vec!["lookup {}: Succeeded".to_owned(), line.to_owned()];
+            let words = "it counts as APPROVED, but only people can let the call be made again";
+            assert_eq!(then(&call, TimeoutAction::Approve, &[]), words, "{line}");
+            let counts = "Approve, but only people can let the call be made again";
+            assert_eq!(counts_as(Verdict::Approve, Some(&call)), counts);
+            assert_eq!(counts_as(Verdict::Reject, Some(&call)), "Reject");
+        }
+        let mut step = sample::approval().spec.request;
+        step.gate.type_ = GateType::StepStart;
+        step.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
+        let facts = "A call of the tool refund by the agent clerk\ntarget: POST http://x/\neffects, as the author declares: write";
+        for (made, is_repeated) in [("\nthis call was made at 2026-11-22T10:00:00Z: Succeeded", true), ("", false)] {
+            // The words of others follow the facts.
+            let words = "\narguments (2 bytes): {}\n\nthis call was made at noon";
+            step.context = Some(format!("{facts}{made}{words}"));
+            let ends = then(&step, TimeoutAction::Approve, &[]).ends_with(ONLY_PEOPLE);
+            assert_eq!(ends, is_repeated, "{made}");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_the_place_of_a_step_says_which_json_fits() {
+        let mut request = sample::approval().spec.request;
+        let question = Question { id: Question::PLAIN.to_owned(), ..Question::default() };
+        assert_eq!(answer_rules(&request, &question), ["free text", "required"]);
+        let schema = serde_json::json!({"type": "object", "required": ["state"]});
+        let all = serde_json::json!({"Respond": schema});
+        request.parameters = serde_json::from_value(all).ok();
+        let rule = format!("JSON that fits the schema of the step: {{state: <any>}}; the whole schema: {schema}");
+        assert_eq!(answer_rules(&request, &question), [rule.as_str(), "required"]);
     }
 
     #[test]

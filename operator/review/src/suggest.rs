@@ -90,7 +90,7 @@ impl CallFlags {
             let shape = one_line(&parameters::shape(&schema), 1000);
             match verdict {
                 Verdict::Retry => format!("can take {shape}: {}", quoted(&set(&schema))),
-                _ => format!("takes {shape}{}", optional(&schema)),
+                _ => format!("takes {shape}"),
             }
         });
         let command = self.kubectl(approval.metadata.namespace.as_deref(), &words);
@@ -105,16 +105,6 @@ pub fn lines(suggestions: &[Suggestion]) -> String {
         format!("  {}\n{takes}", one.command)
     };
     suggestions.iter().map(line).collect()
-}
-
-/// Names the arguments of a call that may be left out.
-fn optional(schema: &Value) -> String {
-    let arguments = &schema["properties"]["arguments"];
-    let required = arguments["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let fields = arguments["properties"].as_object().into_iter().flatten();
-    let optional = fields.filter(|(name, _)| !required.iter().any(|one| one.as_str() == Some(name)));
-    let names: Vec<_> = optional.map(|(name, _)| one_line(name, 64)).collect();
-    if names.is_empty() { String::new() } else { format!("; optional: {}", one_line(&names.join(", "), 500)) }
 }
 
 /// Whether there are further approvers whom a person can ask.

@@ -51,6 +51,21 @@ pub struct Action {
     pub done: Vec<String>,
 }
 
+impl Action {
+    /// The beginning of the line of `done` about an equal call that was made before.
+    pub const MADE_BEFORE: &str = "this call was made at ";
+    /// The beginning of the line of `done` about the last attempt at this call.
+    pub const LAST_ATTEMPT: &str = "this call, attempt ";
+
+    /// Whether this call was made before: a deadline does not let it be made again. The lines about other calls begin with the name of a
+    /// tool, which has no space.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        let is_own = |line: &String| line.starts_with(Self::MADE_BEFORE) || line.starts_with(Self::LAST_ATTEMPT);
+        self.done.iter().any(is_own)
+    }
+}
+
 /// The kinds of actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -71,15 +71,20 @@ pub fn are_equal(one: &JsonObject, other: &JsonObject) -> bool {
     text(one).is_some_and(|one| Some(one) == text(other))
 }
 
-/// A schema in words: `{route: "billing" or "support"}`.
+/// A schema in words: `{route: "billing" or "support", note?: <text>}`. A field with `?` can be left out.
 pub fn shape(schema: &Value) -> String {
+    if let Some(value) = schema.get("const") {
+        return value.to_string();
+    }
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
     }
-    match (schema["type"].as_str(), schema["properties"].as_object()) {
-        (Some("object"), Some(fields)) => {
-            let fields = fields.iter().map(|(name, schema)| format!("{name}: {}", shape(schema)));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+    match (schema["type"].as_str(), fields(schema)) {
+        (Some("object") | None, Some(fields)) => {
+            // Of several fields of which one is needed, none is marked.
+            let marks = |field: &Field<'_>| if field.is_required || schema["minProperties"] == 1 { "" } else { "?" };
+            let words = fields.iter().map(|field| format!("{}{}: {}", field.name, marks(field), shape(field.schema)));
+            format!("{{{}}}", words.collect::<Vec<_>>().join(", "))
         }
         (Some("object"), None) => format!("{{{}: <any>, ...}}", shape(&schema["propertyNames"])),
         (Some("array"), _) => format!("[{}, ...]", shape(&schema["items"])),
@@ -87,6 +92,25 @@ pub fn shape(schema: &Value) -> String {
         (Some(other), _) => format!("<{other}>"),
         (None, _) => "<any>".to_owned(),
     }
+}
+
+/// A field of an object.
+struct Field<'s> {
+    name: &'s str,
+    schema: &'s Value,
+    is_required: bool,
+}
+
+/// Returns the fields that a schema names: those that it describes, then those that it only requires.
+fn fields(schema: &Value) -> Option<Vec<Field<'_>>> {
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let described = schema["properties"].as_object();
+    let of_described = described.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema));
+    let only_required = required.iter().filter(|name| described.is_none_or(|fields| !fields.contains_key(**name)));
+    let all = of_described.chain(only_required.map(|name| (*name, &Value::Null)));
+    let all = all.map(|(name, schema)| Field { name, schema, is_required: required.contains(&name) });
+    let all: Vec<_> = all.collect();
+    (described.is_some() || !all.is_empty()).then_some(all)
 }
 
 /// Parameters that fit a schema, the fewest that do.
@@ -98,21 +122,15 @@ pub fn example(schema: &Value) -> Map<String, Value> {
 }
 
 fn one(schema: &Value) -> Value {
-    if let Some(first) = schema["enum"].get(0) {
-        return first.clone();
+    if let Some(only) = schema.get("const").or_else(|| schema["enum"].get(0)) {
+        return only.clone();
     }
-    match (schema["type"].as_str(), schema["properties"].as_object()) {
-        (Some("object"), Some(fields)) => {
-            let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
-            let mut chosen: Map<_, _> = fields
-                .iter()
-                .filter(|(name, _)| required(name))
-                .map(|(name, schema)| (name.clone(), one(schema)))
-                .collect();
-            if let (true, Some((name, schema))) = (chosen.is_empty(), fields.iter().next()) {
-                chosen.insert(name.clone(), one(schema));
-            }
-            Value::Object(chosen)
+    match (schema["type"].as_str(), fields(schema)) {
+        (Some("object") | None, Some(fields)) => {
+            let is_any_required = fields.iter().any(|field| field.is_required);
+            let chosen = fields.iter().filter(|field| field.is_required || !is_any_required);
+            let chosen = chosen.take(if is_any_required { fields.len() } else { 1 });
+            Value::Object(chosen.map(|field| (field.name.to_owned(), one(field.schema))).collect())
         }
         (Some("object"), None) => {
             let name = schema["propertyNames"]["enum"][0].as_str().unwrap_or("key");
@@ -150,6 +168,20 @@ mod tests {
         let retry = GateSubject::Workers.parameters(2).unwrap().0["Retry"].clone();
         assert_eq!(shape(&retry), "{workers: [<integer>, ...]}");
         fits(&retry);
+    }
+
+    #[test]
+    fn a_shape_says_which_fields_are_required_and_the_example_has_them() {
+        let schema = json!({"type": "object", "required": ["state", "amount"], "properties": {
+            "state": {"enum": ["paid", "open"]}, "note": {"type": "string"}, "kind": {"const": "refund"},
+        }});
+        assert_eq!(shape(&schema), r#"{state: "paid" or "open", note?: <text>, kind?: "refund", amount: <any>}"#);
+        fits(&schema);
+        let only = json!({"type": "object", "required": ["state"]});
+        assert_eq!(shape(&only), "{state: <any>}");
+        fits(&only);
+        let any = json!({"type": "object", "properties": {"note": {"type": "string"}}});
+        assert_eq!(shape(&any), "{note?: <text>}");
     }
 
     fn fits(schema: &Value) {

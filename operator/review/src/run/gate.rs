@@ -2,9 +2,16 @@
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 
-use crate::{action, clock::distance, edits, quorum::subjects, request::consequence, text::one_line};
+use crate::{
+    action,
+    clock::distance,
+    edits,
+    quorum::subjects,
+    request::{consequence, counts_as},
+    text::one_line,
+};
 use signoff_api::{
-    Approval, ApprovalStatus, Moment, Verdict,
+    Approval, ApprovalStatus, Moment,
     approval::{ApprovalPhase, Outcome, Source},
     gate::Quorum,
     journal::StepRecord,
@@ -39,7 +46,7 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
 }
 
 /// Returns who decided a gate, and the reason.
-pub fn decided(outcome: &Outcome) -> Vec<String> {
+pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
     let by = match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
         Source::Policy => "by the operator".to_owned(),
@@ -47,8 +54,9 @@ pub fn decided(outcome: &Outcome) -> Vec<String> {
         Source::Human => format!("by {}", one_line(&outcome.decided_by.join(", "), LONGEST)),
     };
     // The phase of an expired gate does not name what counts.
-    let verdict = outcome.verdict.filter(|_| outcome.phase == ApprovalPhase::Expired).map(Verdict::name);
-    let verdict = verdict.map(|name| format!(", counts as {name}")).unwrap_or_default();
+    let request = approval.map(|approval| &approval.spec.request);
+    let verdict = outcome.verdict.filter(|_| outcome.phase == ApprovalPhase::Expired);
+    let verdict = verdict.map(|verdict| format!(", counts as {}", counts_as(verdict, request))).unwrap_or_default();
     let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, LONGEST)));
     vec![format!("{by}{verdict}{}", reason.unwrap_or_default())]
 }

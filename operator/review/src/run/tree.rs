@@ -207,7 +207,7 @@ fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<Stri
     if record.phase == StepPhase::Started && record.kind == StepKind::Pod {
         details.extend(record.object.as_ref().map(|pod| format!("Pod {}", one_line(pod, 253))));
     }
-    details.extend(record.decision.iter().flat_map(gate::decided));
+    details.extend(record.decision.iter().flat_map(|outcome| gate::decided(outcome, approval)));
     details.extend(
         record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval)),
     );

@@ -189,7 +189,7 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
             options: options.collect(),
             takes_text: question.takes_text(),
             is_multiple: question.multiple == Some(true),
-            rules: answer_rules(question).join("; "),
+            rules: answer_rules(request, question).join("; "),
             is_required: !question.may_be_left_out(),
             field: Field { value: typed.text(&text_field).unwrap_or(text), problem: problems.at(&text_field).cloned() },
             option_field,

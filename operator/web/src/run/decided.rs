@@ -3,11 +3,11 @@
 //! **Invariant:** the channel of a vote is the one that the operator recorded as vouched for; otherwise none is named.
 
 use signoff_api::{
-    Approval, ApprovalRequest, Moment, Outcome, Verdict,
+    Approval, ApprovalRequest, Moment, Outcome,
     approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_review::{decisions, edits, run::State, text::one_line};
+use signoff_review::{decisions, edits, request, run::State, text::one_line};
 
 use super::{address::Address, shapes::class, texts::Fenced};
 use crate::page::Instant;
@@ -31,7 +31,7 @@ pub struct Gate {
     /// When the outcome was recorded.
     pub at: Option<Instant>,
     /// What counts where the state does not say it.
-    pub counts_as: Option<&'static str>,
+    pub counts_as: Option<String>,
     /// The reason.
     pub reason: Option<Fenced>,
     /// The text before the change, where the gate replaced it.
@@ -80,7 +80,7 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         tone: class(state.tone()),
         by: outcome.map(by),
         at: outcome.and_then(|one| one.decided_at).map(Instant::from),
-        counts_as: outcome.and_then(counts_as),
+        counts_as: outcome.and_then(|outcome| counts_as(outcome, approval)),
         reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
         before: outcome.zip(approval).and_then(|(outcome, approval)| before(outcome, &approval.spec.request)),
         votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
@@ -104,9 +104,10 @@ fn by(outcome: &Outcome) -> String {
 }
 
 /// The phase of an expired gate does not name what counts.
-fn counts_as(outcome: &Outcome) -> Option<&'static str> {
+fn counts_as(outcome: &Outcome, approval: Option<&Approval>) -> Option<String> {
     let expired = outcome.phase == signoff_api::approval::ApprovalPhase::Expired;
-    outcome.verdict.filter(|_| expired).map(Verdict::name)
+    let request = approval.map(|approval| &approval.spec.request);
+    outcome.verdict.filter(|_| expired).map(|verdict| request::counts_as(verdict, request))
 }
 
 fn votes(approval: &Approval, now: Moment) -> Vec<Said> {

@@ -7,7 +7,7 @@ mod texts;
 
 use serde_json::Value;
 use signoff_api::{
-    Approval, ApprovalStatus, Moment, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED},
     gate::Question,
 };
@@ -119,7 +119,7 @@ pub fn page(
         } else {
             format!("Answer {}", one_line(&question.id, 63))
         };
-        page.section(&title, &form(question));
+        page.section(&title, &form(request, question));
     }
     let effects = outcome::effects(request, &status);
     if !effects.is_empty() && !status.phase.is_end() {
@@ -214,7 +214,7 @@ fn warnings(page: &mut Page, status: &ApprovalStatus) {
     }
 }
 
-fn form(question: &Question) -> String {
+fn form(request: &ApprovalRequest, question: &Question) -> String {
     let mut body = question.question.as_ref().map(|text| fenced(text, LONGEST)).unwrap_or_default();
     let rows: Vec<_> = question
         .options
@@ -230,7 +230,7 @@ fn form(question: &Question) -> String {
     if !rows.is_empty() {
         body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
     }
-    body.push_str(&format!("  {}\n", answer_rules(question).join("; ")));
+    body.push_str(&format!("  {}\n", answer_rules(request, question).join("; ")));
     body
 }
 

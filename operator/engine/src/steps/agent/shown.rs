@@ -141,7 +141,7 @@ fn last_attempt(run: &Run<'_>, site: &ToolCallSite<'_>) -> Option<String> {
     let state = run.state.borrow();
     let record = state.journal.get(&format!("{}/{}", site.path, site.tool.step.name), last)?;
     let why = record.error.as_ref().map(|error| format!(": {}: {}", error.class, error.message)).unwrap_or_default();
-    Some(text::display(&format!("this call, attempt {last}: {}{why}", record.phase.name()), LINE))
+    Some(text::display(&format!("{}{last}: {}{why}", Action::LAST_ATTEMPT, record.phase.name()), LINE))
 }
 
 /// The review of a call at the gate that asks whether its tool goes on after rejections.

@@ -213,7 +213,7 @@ fn the_commands_of_a_call_edit_its_arguments_and_tell_of_its_turn() {
 Decide with one of:
   kubectl approve approve {name} -n finance
   kubectl approve modify {name} --edit -n finance
-    takes {{arguments: {{amount: <integer>, customer: <text>, note: <text>}}}}; optional: note
+    takes {{arguments: {{amount: <integer>, customer: <text>, note?: <text>}}}}
   kubectl approve reject {name} -n finance
   kubectl approve defer {name} --guidance '…' -n finance
   kubectl approve skip {name} -n finance

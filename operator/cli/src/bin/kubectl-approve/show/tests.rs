@@ -145,7 +145,7 @@ fn what_is_decided_about_stands_under_a_heading_of_its_gate_type() {
         (StepStart, "dump", "What will run (step dump):"),
         (FinalResponse, ".final", "What will be published:"),
         (PlanApproval, ".router", "The plan:"),
-        (ErrorEscalation, "draft", "How step draft failed:"),
+        (ErrorEscalation, "draft", "How step draft ended:"),
         (OutputValidation, "draft", "What step draft answered:"),
         (Step, "draft", "What step draft made:"),
         (Step, "essay/.review", "What is reviewed:"),

@@ -35,6 +35,7 @@ fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
     assert_eq!(run.open(), [format!("{GATE}#2")]);
     let again = run.asked(&format!("{GATE}#2")).request.action.clone().unwrap();
     assert_eq!(again.done.last().unwrap(), "this call, attempt 1: Failed: Timeout: no answer");
+    assert!(again.is_repeated(), "a deadline does not let it be made again");
 }
 
 #[test]
