@@ -7,6 +7,7 @@ mod colours;
 mod crashes;
 mod endless;
 mod patterns;
+mod paused;
 mod server;
 mod terminal;
 mod validate;

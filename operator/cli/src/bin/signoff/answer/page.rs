@@ -2,11 +2,7 @@
 //!
 //! It must not shorten what binds, and no text of others stands outside a fence by more than a line.
 
-use signoff_api::{
-    Approval, ApprovalRequest, Digest, Moment, Verdict,
-    approval::Review,
-    gate::{Question, Subject},
-};
+use signoff_api::{Approval, ApprovalRequest, Digest, Moment, Verdict, approval::Review, gate::Question};
 use signoff_cli::{
     changes, facts,
     sanitize::{fenced, one_line},
@@ -17,7 +13,8 @@ use signoff_review::{
     clock::distance,
     edits,
     outcome::sequel,
-    request::{consequence, heading, heading_of_sent},
+    quorum,
+    request::{consequence, heading, heading_of_sent, respond_rule},
 };
 
 /// The longest text of others on the page, in characters.
@@ -62,7 +59,8 @@ fn questions(request: &ApprovalRequest) -> String {
             if question.id == Question::PLAIN { String::new() } else { format!(" {}", one_line(&question.id, 63)) };
         question.question.as_ref().map(|text| section(&format!("Question{id}{from}"), text))
     };
-    request.form.iter().flat_map(|form| &form.questions).filter_map(one).collect()
+    let questions: String = request.form.iter().flat_map(|form| &form.questions).filter_map(one).collect();
+    questions + &respond_rule(request).map(|rule| format!("\nAn answer must be {rule}\n")).unwrap_or_default()
 }
 
 /// Returns the text that is reviewed, who changed it, and what is sent; the arguments of a call are indented.
@@ -125,25 +123,27 @@ fn title(request: &ApprovalRequest) -> String {
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
 
-/// Returns the count of approvers who agree, and the threshold: `1 of 2 agree`.
-pub fn progress(approval: &Approval) -> String {
+/// Returns how many approvers agree so far, where one quorum needs several: `1 of 2 agree`. Several quorums say it themselves.
+pub fn progress(approval: &Approval) -> Option<String> {
+    let request = &approval.spec.request;
     let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;
-    format!("{have} of {} agree", approval.spec.request.threshold())
+    let is_counted = request.quorums.len() < 2 && request.threshold() > 1;
+    is_counted.then(|| format!("{have} of {} agree", request.threshold()))
 }
 
-/// Returns the approvers of an Approval, as one line.
+/// Returns the approvers of an Approval, as one line: every quorum, if there are several.
 pub fn asks(approval: &Approval) -> String {
-    let whom = approval.approvers();
-    whom.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect::<Vec<_>>().join(", ")
+    match approval.spec.request.quorums.len() {
+        ..=1 => quorum::subjects(approval.approvers()),
+        _ => quorum::lines(approval).join("; and "),
+    }
 }
 
 /// Returns the approvers, the number needed and the deadline.
 fn terms(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
     let mut terms = format!("Asks {}", asks(approval));
-    if request.threshold() > 1 {
-        terms += &format!(" ({})", progress(approval));
-    }
+    terms += &progress(approval).map(|progress| format!(" ({progress})")).unwrap_or_default();
     if request.allowed_verdicts.contains(&Verdict::Reject) {
         terms += &format!(". After Reject: {}", sequel(request, Verdict::Reject));
     }

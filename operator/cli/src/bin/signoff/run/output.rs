@@ -22,7 +22,12 @@ use signoff_engine::{End, gate::parameters};
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
-use signoff_review::{action, clock, edit::parameters_to_edit, edits, request::heading_of_sent};
+use signoff_review::{
+    action, clock,
+    edit::parameters_to_edit,
+    edits,
+    request::{heading_of_sent, respond_rule},
+};
 
 use super::{Format, shown};
 use crate::{
@@ -191,10 +196,11 @@ pub fn paused(report: &RunReport<'_>) -> String {
         for edit in request.reviews.iter().flat_map(|review| &review.by) {
             text += &format!("  Changed by {}\n", edits::line(edit));
         }
-        text += &questions(request);
-        if request.threshold() > 1 || decides_as(report, approval).is_some() {
-            text += &format!("  {}.\n", who(report, approval));
+        for (label, lines) in action::facts_after(request) {
+            lines.iter().for_each(|line| text += &format!("  {label}: {line}\n"));
         }
+        text += &questions(request);
+        text += &format!("  {}.\n", who(report, approval));
         for command in commands(report, approval, pending.len() > 1) {
             text += &format!("  {command}\n");
         }
@@ -210,7 +216,8 @@ fn questions(request: &ApprovalRequest) -> String {
         let option = |option: &Choice| format!("    {}: {}\n", one_line(&option.id, 63), one_line(option.label(), 200));
         asked.into_iter().chain(question.options.iter().map(option)).collect::<String>()
     };
-    request.form.iter().flat_map(|form| &form.questions).map(one).collect()
+    let questions: String = request.form.iter().flat_map(|form| &form.questions).map(one).collect();
+    questions + &respond_rule(request).map(|rule| format!("  The answer must be {rule}\n")).unwrap_or_default()
 }
 
 /// Returns the line with the next command for the session, such as `Next: signoff run --resume …`.
@@ -272,7 +279,8 @@ fn decides_as(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
 
 /// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not count.
 fn who(report: &RunReport<'_>, approval: &Approval) -> String {
-    let mut text = format!("Asks {}; {}", asks(approval), progress(approval));
+    let progress = progress(approval).map(|progress| format!("; {progress}")).unwrap_or_default();
+    let mut text = format!("Asks {}{progress}", asks(approval));
     let decided: Vec<_> = approval.spec.decisions.keys().map(|key| one_line(key, 253)).collect();
     if !decided.is_empty() {
         text += &format!(" (decided: {})", decided.join(", "));

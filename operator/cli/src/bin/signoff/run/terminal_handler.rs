@@ -13,11 +13,11 @@ use signoff_api::{
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::approval::DEADLINE_PASSED;
 use signoff_local::{Event, GateQuestion, Handler, barred};
+use signoff_review::quorum;
 use tokio::sync::Mutex as Turns;
 
 use crate::answer::{
     Answers,
-    page::progress,
     person::{Editing, Person},
 };
 
@@ -165,8 +165,8 @@ impl Handler for TerminalHandler {
             Event::VoteCounted { approval, user } => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 let verdict = approval.spec.decisions.get(*user).map_or("a decision", |own| own.verdict.name());
-                let progress = progress(approval);
-                terminal::note(&format!("{gate}: {verdict} of {} is recorded; {progress}", one_line(user, 253)));
+                let agreement = quorum::agreement(approval);
+                terminal::note(&format!("{gate}: {verdict} of {} is recorded; {agreement} agree", one_line(user, 253)));
             }
             Event::Finishing { calls } => {
                 let what = if *calls == 1 { "one call that" } else { "calls that" };
