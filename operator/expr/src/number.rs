@@ -8,8 +8,13 @@ use std::fmt;
 
 use serde_json::{Number, Value};
 
+use crate::text::display;
+
 /// The largest magnitude of a number, 2^53: beyond it doubles skip integers.
 const MAX_EXACT: u64 = 1 << 53;
+
+/// The most characters of a pointer in a problem.
+const SHOWN_CHARS: usize = 120;
 
 /// The reason why JSON readers understand a number differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,15 @@ pub fn first_inexact(value: &Value) -> Option<(String, Inexact)> {
         _ => None,
     })
     .map(|why| (pointer(&path), why))
+}
+
+/// Returns the problem and the remedy of the first number in a value that cannot be read: `the number at /a/0 is beyond …`.
+#[must_use]
+pub fn problem(value: &Value) -> Option<String> {
+    first_inexact(value).map(|(pointer, why)| match pointer.as_str() {
+        "" => format!("the number is {why}"),
+        place => format!("the number at {} is {why}", display(place, SHOWN_CHARS)),
+    })
 }
 
 fn has_inexact(value: &Value) -> bool {
@@ -158,5 +172,7 @@ mod tests {
         assert_eq!(first_inexact(&value), Some(("/a/1/b~1c/~0".to_owned(), Inexact::Beyond)));
         assert_eq!(first_inexact(&json!(5e-324)), Some((String::new(), Inexact::TooSmall)));
         assert_eq!(first_inexact(&json!({"a": [1, "9007199254740993", null, 0.5]})), None);
+        let said = "the number at /n/0 is too close to 0, and JSON readers take it for 0; write it as a text";
+        assert_eq!(problem(&json!({"n": [5e-324]})).as_deref(), Some(said));
     }
 }

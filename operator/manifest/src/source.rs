@@ -2,7 +2,7 @@
 //!
 //! It must not know what a field means: that is the schema's.
 
-use std::{fmt, ops::Range};
+use std::{fmt, ops::Range, thread};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
@@ -153,6 +153,11 @@ impl Node {
 /// The deepest nesting of lists and objects: it fits into the small stack of a worker thread.
 const MAX_DEPTH: usize = 40;
 
+/// The same of what is typed for a decision: the arguments of a call have 64 levels.
+const MAX_TYPED_DEPTH: usize = 100;
+/// The stack in bytes on which it is read.
+const STACK: usize = 16 * 1024 * 1024;
+
 /// The rules by which unquoted words and numbers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
@@ -176,6 +181,32 @@ pub fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
 pub fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
     let part = parts(text).into_iter().find(|part| part.contains(&node.at.start));
     document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
+}
+
+/// Returns the one value of a text that a person typed for a decision, YAML or JSON. A number that no double holds is one that
+/// [`number::problem`] finds. `is_strict`: `yes` is a
+/// text, and only `true` and `false` are none.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
+    let read = || {
+        let options = serde_saphyr::options! {
+            strict_booleans: is_strict,
+            with_snippet: false,
+            non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+            budget: serde_saphyr::budget! { max_depth: MAX_TYPED_DEPTH },
+        };
+        let read = serde_saphyr::from_str_with_options(text, options);
+        let mut node: Node = read.map_err(|error| error.to_string())?;
+        node.keep_lost(text);
+        Ok(node.to_json())
+    };
+    // So many levels do not fit into the stack of every thread.
+    thread::scope(|scope| match thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read) {
+        Ok(reader) => reader.join().unwrap_or_else(|_| Err("it cannot be read".to_owned())),
+        Err(why) => Err(format!("no thread can be started to read it: {why}")),
+    })
 }
 
 fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Unreadable> {
@@ -397,6 +428,23 @@ mod tests {
         assert_eq!(of("c"), Some((String::new(), number::Inexact::Beyond)));
         assert_eq!(of("d"), Some((String::new(), number::Inexact::Beyond)));
         assert!(documents("a: .nan").remove(0).is_err());
+    }
+
+    #[test]
+    fn what_is_typed_for_a_decision_keeps_no_number_that_it_does_not_hold() {
+        let found = |text: &str| number::problem(&typed(text, true).unwrap()).unwrap_or_default();
+        assert!(
+            found("{a: {n: [0, 1e400]}}").starts_with("the number at /a/n/1 is beyond ±2^53"),
+            "{}",
+            found("1e400")
+        );
+        assert!(found("a: -1e-400").starts_with("the number at /a is too close to 0"));
+        assert_eq!(found("{a: 0.5, b: 0e5, c: '1e400'}"), "");
+        assert_eq!(typed("[yes, true]", true), Ok(serde_json::json!(["yes", true])));
+        assert_eq!(typed("[yes, true]", false), Ok(serde_json::json!([true, true])));
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(typed(&deep(90), true).is_ok() && typed(&deep(200), true).is_err());
+        assert!(typed("{a: 1, a: 2}", true).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use signoff_api::{
     approval::{ARGUMENTS, Answer, Grant},
     gate::{Form, Question},
 };
-use signoff_expr::{budget, endless, json, number::first_inexact, re2, text};
+use signoff_expr::{budget, endless, json, number, re2, text};
 
 use crate::{
     gate::parameters::{self, shape},
@@ -115,8 +115,8 @@ fn modification(decision: &Decision) -> Result<JsonObject, String> {
 
 /// Every number in the parameters is one that JSON readers understand alike.
 fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
-    match first_inexact(&Value::Object(parameters.0.clone())) {
-        Some((pointer, why)) => Err(format!("parameters: the number at {} is {why}", text::display(&pointer, 120))),
+    match number::problem(&Value::Object(parameters.0.clone())) {
+        Some(why) => Err(format!("parameters: {why}")),
         None => Ok(()),
     }
 }

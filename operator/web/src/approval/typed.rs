@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_engine::gate::parameters;
+use signoff_expr::{json, number};
 use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
 
 /// The fields of a form, in their order.
@@ -215,6 +216,14 @@ fn plain_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
+/// Reads JSON whose numbers every reader understands alike.
+fn read(text: &str) -> Result<Value, String> {
+    match json::read(text) {
+        Ok(value) => number::problem(&value).map_or(Ok(value), Err),
+        Err(_) => serde_json::from_str(text).map_err(|why| format!("it is not JSON: {why}")),
+    }
+}
+
 /// The parameters that were changed, and those that must be there.
 fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
     let (mut given, mut problems) = (Map::new(), BTreeMap::new());
@@ -231,13 +240,12 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
             continue;
         }
         is_changed = true;
-        let value = if parameter.is_text() { Ok(Value::from(text)) } else { serde_json::from_str::<Value>(&text) };
-        match value {
+        match if parameter.is_text() { Ok(Value::from(text)) } else { read(&text) } {
             Ok(value) => {
                 given.insert(parameter.name.clone(), value);
             }
             Err(why) => {
-                problems.insert(parameter.field.clone(), format!("it is not JSON: {why}"));
+                problems.insert(parameter.field.clone(), why);
             }
         }
     }
@@ -343,6 +351,14 @@ mod tests {
         assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
         assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("not JSON"));
         assert_eq!(modify("{\"a\": null}").unwrap().parameters.unwrap().0["response"], json!({"a": null}));
+        for (text, why) in [
+            ("{\"a\": 1e-400}", "the number at /a is too close to 0"),
+            ("{\"a\": [1e400]}", "the number at /a/0 is beyond ±2^53"),
+            ("{\"a\": 9007199254740993}", "the number at /a is beyond ±2^53"),
+        ] {
+            let problems = modify(text).unwrap_err();
+            assert!(problems.at("parameters.response").unwrap().starts_with(why), "{problems:?}");
+        }
     }
 
     #[test]

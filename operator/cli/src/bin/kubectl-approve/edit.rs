@@ -16,6 +16,8 @@ use signoff_engine::{
 };
 use similar::TextDiff;
 
+use signoff_expr::number;
+use signoff_manifest::source;
 use signoff_review::{
     action,
     edit::{changed_only, parameters_to_edit},
@@ -189,7 +191,10 @@ fn until_it_fits(
 
 /// Returns the parameters that were changed, where the others stay as they are.
 fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
-    let read = |text: &str| serde_saphyr::from_str::<Map<String, Value>>(text).ok();
+    let read = |text: &str| match source::typed(text, false) {
+        Ok(Value::Object(fields)) => Some(fields),
+        _ => None,
+    };
     let narrowed = || {
         let schema = parameters::schema(request, verdict)?;
         let edited = read(edited)?;
@@ -201,8 +206,11 @@ fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &s
 
 /// Returns the decision with parameters that the operator can use.
 fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
-    let value: Value = serde_saphyr::from_str(text)
-        .map_err(|error| Failure::Usage(format!("not YAML: {}", one_line(&error.to_string(), 300))))?;
+    let value =
+        source::typed(text, false).map_err(|why| Failure::Usage(format!("not YAML: {}", one_line(&why, 300))))?;
+    if let Some(why) = number::problem(&value) {
+        return Err(Failure::Usage(why));
+    }
     let Value::Object(fields) = value else {
         return Err(Failure::Usage("the parameters must be an object; write NAME: VALUE".to_owned()));
     };

@@ -12,7 +12,8 @@ use signoff_api::{
     values::JsonObject,
 };
 use signoff_engine::{gate::parameters, tools::read_object};
-use signoff_expr::json;
+use signoff_expr::{json, number};
+use signoff_manifest::source;
 use signoff_review::{action::call, entry::Entry, voter::Me};
 
 use crate::{
@@ -70,9 +71,11 @@ fn given(
     let mut parameters = match file {
         None => Map::new(),
         Some(text) => {
-            let value: Value = serde_saphyr::from_str(text).map_err(|error| {
-                Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", reason(&error.to_string())))
-            })?;
+            let value = source::typed(text, false)
+                .map_err(|why| Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", reason(&why))))?;
+            if let Some(why) = number::problem(&value) {
+                return Err(Failure::Usage(format!("--from-file: {why}")));
+            }
             match value {
                 Value::Object(fields) => fields,
                 _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {takes}"))),

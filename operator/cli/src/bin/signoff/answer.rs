@@ -15,7 +15,9 @@ use signoff_api::{
     Approval, ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Subject, verdict::Word,
 };
 use signoff_cli::sanitize::one_line;
+use signoff_expr::number::{self, inexact};
 use signoff_local::{decision_of, mistyped};
+use signoff_manifest::source;
 
 /// Answers that wait for their gates.
 #[derive(Debug, Default)]
@@ -166,7 +168,7 @@ fn decision(written: Written) -> Result<Decision, String> {
         reason: written.reason,
         response: written.response.map(scalar).transpose()?,
         answers: answers.map(Iterator::collect::<Result<_, String>>).transpose()?,
-        parameters: written.parameters.map(JsonObject),
+        parameters: written.parameters.map(exact).transpose()?,
         guidance: written.guidance,
         escalate_to: written.escalate_to,
         ..Decision::new(verdict)
@@ -188,7 +190,12 @@ fn answer(value: Value) -> Result<Answer, String> {
 fn scalar(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
-        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        Value::Bool(_) => Ok(value.to_string()),
+        // An integer is kept as it was written.
+        Value::Number(ref number) if number.is_f64() && inexact(number).is_some() => {
+            Err(number::problem(&value).unwrap_or_default())
+        }
+        Value::Number(number) => Ok(number.to_string()),
         _ => Err("an answer is a text, or an object with a verdict".to_owned()),
     }
 }
@@ -213,8 +220,7 @@ pub fn verdict(word: &str) -> Result<Verdict, String> {
 
 /// YAML or JSON as people type it: `yes` and `no` are words, and stay so.
 fn read(text: &str) -> Result<Value, String> {
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options).map_err(|why| format!("neither YAML nor JSON: {why}"))
+    source::typed(text, true).map_err(|why| format!("neither YAML nor JSON: {why}"))
 }
 
 /// An object in YAML or JSON.
@@ -223,8 +229,16 @@ fn read(text: &str) -> Result<Value, String> {
 /// The text is something else.
 pub fn object(text: &str) -> Result<JsonObject, String> {
     match read(text)? {
-        Value::Object(fields) => Ok(JsonObject(fields)),
+        Value::Object(fields) => exact(fields),
         _ => Err("no object, such as '{response: the better text}'".to_owned()),
+    }
+}
+
+/// Returns parameters whose numbers every JSON reader understands alike.
+fn exact(parameters: Map<String, Value>) -> Result<JsonObject, String> {
+    match number::problem(&Value::Object(parameters.clone())) {
+        Some(why) => Err(format!("parameters: {why}")),
+        None => Ok(JsonObject(parameters)),
     }
 }
 
@@ -292,10 +306,26 @@ mod tests {
             ("a: {verdict: approve, resaon: x}", "unknown field"),
             ("a: {verdict: approve, parameters: 1}", "invalid type"),
             ("a: null", "an answer is a text"),
+            (
+                "a: {verdict: modify, parameters: {arguments: {n: [1e400]}}}",
+                "a: parameters: the number at /arguments/n/0 is beyond ±2^53, where JSON readers round differently; write it as a text",
+            ),
+            ("a: {parameters: {n: 1e-400}}", "a: parameters: the number at /n is too close to 0"),
+            ("a: 1e-400", "a: the number is too close to 0"),
+            ("a: 1e400", "a: the number is beyond ±2^53"),
         ] {
             let found = Answers::of_file("answers.yaml", file).unwrap_err();
             assert!(found.contains(why), "{file}: {found}");
         }
+    }
+
+    #[test]
+    fn parameters_of_the_command_line_keep_every_number_or_none() {
+        let why = object("{n: 1e-400}").unwrap_err();
+        assert!(why.starts_with("parameters: the number at /n is too close to 0"), "{why}");
+        let why = object(r#"{"a": {"n": 1e400}}"#).unwrap_err();
+        assert!(why.starts_with("parameters: the number at /a/n is beyond ±2^53"), "{why}");
+        assert_eq!(object("{n: 0.5, id: '1e400'}").unwrap().0, *json!({"n": 0.5, "id": "1e400"}).as_object().unwrap());
     }
 
     #[test]
