@@ -23,6 +23,22 @@ fn a_file_of_a_folder_is_left_to_others_only_where_none_of_its_documents_is_ours
 }
 
 #[test]
+fn a_warning_of_a_file_is_shown_once_when_it_runs() {
+    let home = Home::new();
+    let number = LETTER.replace(
+        "{name: customer, value: ACME}",
+        "{name: customer, value: ACME}, {name: accountID, type: integer, value: 7}",
+    );
+    home.file("letter.yaml", &number);
+    let advice = "accountID is an identifier";
+    let started = home.run(&["run", "letter.yaml"]).with(19);
+    assert_eq!(started.err.matches(advice).count(), 1, "{started:?}");
+    assert!(started.err.contains("letter.yaml:6:"), "with its place: {started:?}");
+    let resumed = home.run(&["run", "--resume", &home.id()]).with(19);
+    assert_eq!(resumed.err.matches(advice).count(), 1, "{resumed:?}");
+}
+
+#[test]
 fn a_tool_that_can_change_something_and_that_no_gate_asks_about_is_a_warning_of_plan_and_validate() {
     let home = Home::new();
     let refund = include_str!("../../../../examples/tools/refund.yaml");

@@ -148,9 +148,12 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let decider = options.answer.decider.clone().unwrap_or_else(|| user.clone());
     let secrets = options.secrets_dir.clone().map(LocalSecrets::in_folder).unwrap_or_default();
     let local = Local::with_secrets(sessions.clone(), &user, secrets)?.decider(&decider);
-    let workflow = match &options.file {
-        Some(file) => Some(source::workflow(file, &user, &options.var, options.vars_file.as_deref())?),
-        None => None,
+    let (workflow, warned) = match &options.file {
+        Some(file) => {
+            let read = source::workflow(file, &user, &options.var, options.vars_file.as_deref())?;
+            (Some(read.workflow), read.warned)
+        }
+        None => (None, Vec::new()),
     };
     let asks = options.answer.asks();
     let terminal_handler =
@@ -173,7 +176,9 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     if options.resume.is_none() {
         terminal::note(&format!("session {}", run.id()));
     }
-    run.warnings().iter().for_each(|warning| terminal::note(&format!("warning: {}", one_line(warning, 1000))));
+    // Those that the file has were shown with their places in it.
+    let further = run.warnings().iter().filter(|warning| !warned.contains(warning));
+    further.for_each(|warning| terminal::note(&format!("warning: {}", one_line(warning, 1000))));
 
     let ended = run.go().await;
     // The editor of a gate that time decided may still be open: what is told now would be lost beneath it.

@@ -11,23 +11,26 @@ use signoff_api::{
 };
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_expr::{json::read, number::first_inexact};
+use signoff_expr::{json::read, number};
 use signoff_manifest::{Problem, check, report, source::documents};
 use signoff_strands::{self as strands, read_any};
 
 use super::shown;
 use crate::{exit::Exit, texts};
 
-/// Reads and checks a file, a Workflow or a file of the Strands CLI, then gives its inputs their values.
+/// A Workflow that can be run.
+pub struct Read {
+    /// The Workflow, its inputs with their values.
+    pub workflow: Workflow,
+    /// The warnings that were shown with their places in the file, as the plan has them.
+    pub warned: Vec<String>,
+}
+
+/// Reads and checks a file, a Workflow or a file of the Strands CLI, shows its warnings, then gives its inputs their values.
 ///
 /// # Errors
 /// Everything that is wrong with the file, or the first value that fits no input.
-pub fn workflow(
-    file: &Path,
-    user: &str,
-    vars: &[(String, String)],
-    vars_file: Option<&Path>,
-) -> anyhow::Result<Workflow> {
+pub fn workflow(file: &Path, user: &str, vars: &[(String, String)], vars_file: Option<&Path>) -> anyhow::Result<Read> {
     let texts::Text { name, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
     let told = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
     let read = read_any(&text, user, &Settings::default()).map_err(|problems| {
@@ -35,9 +38,9 @@ pub fn workflow(
         Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))
     })?;
     // That an input has no value yet is said of what is given here, and only if it still has none.
-    let warnings: Vec<_> =
-        read.warnings.into_iter().filter(|problem| !problem.field.starts_with("spec.inputs")).collect();
+    let warnings: Vec<_> = read.warnings.into_iter().filter(|problem| problem.reason != "InputRequired").collect();
     told(&warnings);
+    let warned = warnings.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
     if read.notes.iter().any(|note| note.weight == strands::NoteLevel::Unsupported) {
         let remedy = "make a Workflow of it with `signoff import --lenient`, change that, and run it";
@@ -49,7 +52,7 @@ pub fn workflow(
     let mut workflow = *read.workflow;
     let from_file = vars_file.map(values).transpose()?.unwrap_or_default();
     give(&mut workflow.spec.inputs, vars, from_file).map_err(|why| Exit::Invalid.because(why))?;
-    Ok(workflow)
+    Ok(Read { workflow, warned })
 }
 
 /// The approval policies in a text, by kind and name.
@@ -101,9 +104,8 @@ fn typed(input: &Input, text: &str) -> Result<Value, String> {
         return Ok(text.into());
     }
     let value = read(text).unwrap_or(Value::Null);
-    if let Some((pointer, why)) = first_inexact(&value) {
-        let place = if pointer.is_empty() { String::new() } else { format!(" at {}", one_line(&pointer, 120)) };
-        return Err(format!("input {}: the number{place} is {why}", input.name));
+    if let Some(why) = number::problem(&value) {
+        return Err(format!("input {}: {why}", input.name));
     }
     let is_integral = || value.as_f64().is_some_and(|double| double.fract() == 0.0);
     let (fits, word) = match kind {
