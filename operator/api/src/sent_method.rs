@@ -91,10 +91,11 @@ fn is_fixed(value: &str) -> bool {
     value.len() <= 64 && value.chars().all(|c| c.is_ascii_alphabetic() || ", -".contains(c))
 }
 
-/// Whether servers read the method from a header of this name. Some of them take `_` for `-`.
+/// Whether servers read the method from a header of this name. Those that give headers to programs as variables, as CGI does, take every
+/// character that is no letter or digit for `_`.
 #[must_use]
 pub fn names_a_method(header: &str) -> bool {
-    let name = header.to_ascii_lowercase().replace('_', "-");
+    let name = header.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     OVERRIDES.contains(&name.as_str())
 }
 
@@ -178,5 +179,12 @@ mod tests {
         assert_eq!(named.to_string(), "GET (a header names the method DELETE)");
         let open = step(json!({"headers": {"X-HTTP-Method": "{{ args.m }}"}}));
         assert_eq!(open.to_string(), "GET (a header names another method)");
+    }
+
+    #[test]
+    fn a_header_names_a_method_however_its_words_are_divided() {
+        for header in ["X.HTTP.Method.Override", "X~Http~Method~Override", "X-HTTP.Method_Override"] {
+            assert!(!step(json!({"headers": {header: "DELETE"}})).only_reads(), "{header}");
+        }
     }
 }
