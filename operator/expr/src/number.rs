@@ -8,8 +8,10 @@ use std::fmt;
 
 use serde_json::{Number, Value};
 
-use crate::text::display;
+use crate::text::{self, display};
 
+/// The most bytes of a pointer in a message: a hostile answer can have one long key before many numbers.
+const POINTER: usize = 256;
 /// The largest magnitude of a number, 2^53: beyond it doubles skip integers.
 const MAX_EXACT: u64 = 1 << 53;
 
@@ -101,9 +103,24 @@ pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -
     }
 }
 
-/// Returns the JSON pointer (RFC 6901) of a path; empty for the whole value.
+/// Returns the JSON pointer (RFC 6901) of a path, for a message: its beginning where it is long. Empty for the whole value.
 pub fn pointer<S: AsRef<str>>(path: &[S]) -> String {
-    path.iter().map(|name| format!("/{}", name.as_ref().replace('~', "~0").replace('/', "~1"))).collect()
+    let mut pointer = String::new();
+    for name in path {
+        if pointer.len() > POINTER {
+            pointer.push('…');
+            break;
+        }
+        let name = name.as_ref();
+        let shown = text::first(name, POINTER);
+        pointer.push('/');
+        pointer.push_str(&shown.replace('~', "~0").replace('/', "~1"));
+        if shown.len() < name.len() {
+            pointer.push('…');
+            break;
+        }
+    }
+    pointer
 }
 
 /// Returns the number in place of a 0 that was written as a number beside it, or `None` where 0 was written.

@@ -463,3 +463,16 @@ fn a_large_scope_costs_only_what_is_referenced() {
     let template = Template::parse("{{ inputs.customer }}", "spec.value").unwrap();
     assert_eq!(template.render(&scope), Ok("Ada".to_owned()));
 }
+
+#[test]
+fn numbers_that_cannot_be_read_cost_no_more_behind_a_long_key() {
+    let bytes = |key: usize| {
+        let text = format!("{{\"{}\": [{}]}}", "k".repeat(key), vec!["1e999"; 50].join(","));
+        let mut scope = Scope::new();
+        scope.set("x", crate::json::read(&text).unwrap());
+        let read =
+            |at| Template::parse(&format!("{{{{ (x.values() | list)[0][{at}] }}}}"), "v").unwrap().render(&scope);
+        (0..50).map(|at| read(at).unwrap_err().to_string().len()).sum::<usize>()
+    };
+    assert!(bytes(256 * 1024) < 4 * bytes(100), "each message has the beginning of the pointer");
+}
