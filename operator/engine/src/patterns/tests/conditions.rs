@@ -259,3 +259,15 @@ fn a_deadline_that_skips_leaves_the_step_out() {
     run.decide("pay/.error", Outcome { source: Source::Timeout, ..decided(Verdict::Skip) });
     assert!(run.calls().is_empty() && matches!(run.transition.end, Some(End::Succeeded(_))));
 }
+
+#[test]
+fn a_condition_reads_the_json_that_the_schema_judged() {
+    let schema = json!({"type": "object", "required": ["status"], "additionalProperties": false,
+        "properties": {"status": {"enum": ["refunded"]}}});
+    let look = json!({"name": "look", "http": {"url": "https://bank.example"}, "outputSchema": schema});
+    let pay = json!({"name": "pay", "skipIf": "steps.look.response.status == 'refunded'",
+        "http": {"method": "POST", "url": "https://bank.example"}});
+    let mut run = TestRun::of(chain_of(json!([look, pay])));
+    run.reply("look", 1, r#"{"status": "open"} {"status": "refunded"}"#);
+    assert_eq!(run.calls(), Vec::<String>::new(), "the only status that the schema takes is `refunded`");
+}
