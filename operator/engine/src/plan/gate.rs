@@ -84,7 +84,14 @@ impl Validator<'_> {
         let of_policies = plan.added.iter().map(|added| added.step.name.clone());
         let known: Vec<String> = of_steps.chain(parts.map(|gate| gate.name.clone())).chain(of_policies).collect();
         for (at, name) in hitl.exclude_deciders.iter().enumerate() {
-            if name != EVERY_GATE && !known.contains(name) {
+            // `release-pay` is the gate that the policy's `release` puts before the step `pay`.
+            let is_added = || {
+                plan.added.iter().filter(|added| added.step.before.is_some()).any(|added| {
+                    let step = name.strip_prefix(&added.step.name).and_then(|rest| rest.strip_prefix('-'));
+                    step.is_some_and(|step| plan.spec.steps.iter().any(|one| one.name == step))
+                })
+            };
+            if name != EVERY_GATE && !known.contains(name) && !is_added() {
                 let hint = self.did_you_mean(name, known.iter().map(String::as_str));
                 let message = format!(
                     "there is no gate {name}: name gates of spec.steps and spec.gates, or `*` for every other gate{hint}"

@@ -204,3 +204,46 @@ fn a_plan_names_gates_that_do_not_exist_and_advises_four_eyes() {
     assert!(!advice(json!({}), &demands(json!({"minThreshold": 1}))), "a policy sees to it");
     assert!(advice(json!({}), &demands(json!({"excludeEditors": false}))));
 }
+
+#[test]
+fn a_name_of_a_policys_gate_that_the_plan_takes_excludes_its_deciders() {
+    let policies = cluster(&[(
+        "prod",
+        json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),
+    )]);
+    let spec = |name: &str| {
+        json!({"requestedBy": "dana", "steps": [
+            {"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}},
+            {"name": "prod", "hitl": gate(json!({"excludeDeciders": [name]}))},
+        ]})
+    };
+    let is_taken =
+        |name: &str| Plan::of(&workflow(spec(name)), &Settings::default(), &Arc::new(policies.clone())).is_ok();
+    assert!(!is_taken("release-look"), "there is no step look");
+    for name in ["release", "release-pay"] {
+        assert!(is_taken(name), "{name}");
+        let mut run = PolicyRun::of(&policies, spec(name));
+        decide(&mut run, &policies, "release-pay", outcome(Verdict::Approve, &["bob"], &[]));
+        run.reply(&policies, "pay", "paid");
+        assert_eq!(run.asked("prod").excluded, ["bob"], "excludeDeciders: [{name}] is taken by the plan");
+    }
+}
+
+#[test]
+fn gates_of_the_same_name_in_two_branches_are_two_gates() {
+    let policies = cluster(&[("prod", json!({"gates": {"excludeDeciders": true}}))]);
+    let in_branch = |branch: &str, mut step: serde_json::Value| {
+        step["branch"] = json!(branch);
+        step
+    };
+    let review = || json!({"name": "review", "hitl": gate(json!({}))});
+    let spec = json!({"requestedBy": "dana", "pattern": {"parallel": {}}, "steps": [
+        in_branch("left", review()),
+        in_branch("right", json!({"name": "look", "http": {"url": "https://a.org"}})),
+        in_branch("right", review()),
+    ]});
+    let mut run = PolicyRun::of(&policies, spec);
+    decide(&mut run, &policies, "left/review", outcome(Verdict::Approve, &["bob"], &[]));
+    run.reply(&policies, "right/look", "x");
+    assert_eq!(run.asked("right/review").excluded, ["bob"]);
+}

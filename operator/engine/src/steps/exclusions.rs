@@ -14,6 +14,7 @@ use signoff_api::{
 
 use crate::{
     field_error::FieldError,
+    gate::subject::GateSubject,
     plan::{PlannedGate, PlannedStep},
     policy::EVERY_GATE,
     replay::{
@@ -35,13 +36,14 @@ pub(super) fn names(step: &PlannedStep, gate: &PlannedGate) -> String {
     std::iter::once(step.name.as_str()).chain(merged).collect::<Vec<_>>().join(",")
 }
 
-/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews.
+/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews. `path`: that of its
+/// record.
 pub(super) fn exclusions(
     run: &Run<'_>,
     step: &PlannedStep,
     gate: &PlannedGate,
     edits: &[Edit],
-    seq: i64,
+    (path, seq): (&str, i64),
 ) -> Result<Vec<Exclusion>, RenderError> {
     let mut found = BTreeSet::new();
     if gate.excludes_editors {
@@ -61,7 +63,7 @@ pub(super) fn exclusions(
         std::iter::once(step.name.as_str()).chain(gate.merged_gates.iter().map(|(name, _)| name.as_str())).collect();
     let is_excluded = |name: &str, is_other: bool| {
         let by = |(_, excluded): &(&str, &[String])| {
-            excluded.iter().any(|one| one == name || (one == EVERY_GATE && is_other))
+            excluded.iter().any(|one| one == name || is_added_as(run, one, name) || (one == EVERY_GATE && is_other))
         };
         excluding.iter().any(by)
     };
@@ -76,7 +78,10 @@ pub(super) fn exclusions(
     };
     for record in records {
         let names = record.facts.get(FACT_GATE).map_or_else(|| scope::parts(&record.path).0, String::as_str);
-        let is_other = names.split(',').all(|name| !group.contains(name));
+        // Gates of a list have one name in the whole run; steps can have the same name in two branches.
+        let is_same_place =
+            !matches!(gate.subject, GateSubject::Step(_)) || scope::place(&record.path) == scope::place(path);
+        let is_other = !is_same_place || names.split(',').all(|name| !group.contains(name));
         let Some(name) = names.split(',').find(|name| is_excluded(name, is_other)) else { continue };
         let name: String = name.chars().take(LONGEST_GATE).collect();
         let outcome = scope::decision(run, &record)?;
@@ -92,6 +97,12 @@ pub(super) fn exclusions(
         }
     }
     Ok(one_each)
+}
+
+/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`.
+fn is_added_as(run: &Run<'_>, added: &str, gate: &str) -> bool {
+    let of_steps = run.plan.added_steps().iter().filter(|one| one.step.before.is_some() && one.step.name == added);
+    of_steps.count() > 0 && gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-'))
 }
 
 /// Returns all user names that a request excludes.

@@ -185,7 +185,7 @@ fn ask<'a>(
         shown => shown?,
     };
     let edits = shown.as_ref().map_or(&[][..], |subject| &subject.by);
-    let excluded = exclusions::exclusions(run, step, gate, edits, seq)?;
+    let excluded = exclusions::exclusions(run, step, gate, edits, (&key.path, seq))?;
     match (exclusions::too_many(step, gate, &excluded), &gate.subject) {
         // The agent is told.
         (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
