@@ -340,6 +340,29 @@ fn is_failure_certain(record: &StepRecord) -> bool {
     status.is_some_and(|status| status >= 400 && !is_gateway(status))
 }
 
+/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an error.
+pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
+    let was_sent = || {
+        let class = record.error.as_ref().map_or("", |error| error.class.as_str());
+        record.input_digest.is_some() && !matches!(class, "Invalid" | "Refused" | "Unreachable")
+    };
+    match record.phase {
+        StepPhase::Succeeded | StepPhase::Unknown => true,
+        StepPhase::Failed => was_sent(),
+        StepPhase::Pending | StepPhase::Started | StepPhase::Waiting | StepPhase::Skipped => false,
+    }
+}
+
+/// Whether only people can say that an attempt is made once more: it had its effect, or may have had it, and it is never repeated by
+/// itself. A deadline is no such decision.
+fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord) -> bool {
+    let is_safe = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
+    matches!(record.kind, StepKind::Http | StepKind::Pod)
+        && !step.is_idempotent()
+        && may_have_effect(record)
+        && !is_safe
+}
+
 /// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when it begins, with the
 /// values that the first one saw, so an attempt never runs without. An attempt that has begun is repeated without them.
 fn open_attempt<'a>(

@@ -200,7 +200,7 @@ fn every_attempt_that_another_gate_ordered_is_approved_again() {
 }
 
 #[test]
-fn a_retry_that_a_timeout_ordered_is_approved_again() {
+fn a_retry_that_a_timeout_ordered_asks_people_and_theirs_is_approved_again() {
     let policies = release(json!(["http"]));
     let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
@@ -212,6 +212,7 @@ fn a_retry_that_a_timeout_ordered_is_approved_again() {
         ..Outcome::default()
     };
     run.outcome(&policies, "pay/.error", outcome);
+    run.decide(&policies, "pay/.error#2", Verdict::Retry);
     run.shows("release-pay#2", "attempts: 1\n");
 }
 

@@ -33,7 +33,7 @@ use crate::{
 
 pub(super) use calls::perform_turn;
 pub(crate) use gating::Cleared;
-pub(super) use turn::Turn;
+pub(super) use turn::{Turn, is_left_out};
 
 /// The most feedback in a prompt: decisions, and characters of each text.
 const FEEDBACK: (usize, usize) = (16, 2000);

@@ -12,7 +12,7 @@ use signoff_api::{
     step::OnError,
 };
 
-use super::{CONDITION, EarlyEnd, gate, verdict_or_end};
+use super::{CONDITION, EarlyEnd, gate, is_repeated_by_people_only, verdict_or_end};
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
@@ -97,10 +97,14 @@ pub(super) async fn decide<'a>(
     let replaced = sends.as_ref().map_or_else(|| error.message.clone(), Fields::whole);
     let shown = shown.sending(sends);
     let base = format!("{path}/.error");
-    let again = step.is_tool().then_some(&ASKS_AGAIN[..]);
+    let by_people: &[Verdict] = match step.is_tool() {
+        true => &[Verdict::Retry],
+        false if record.as_ref().is_some_and(|record| is_repeated_by_people_only(step, record)) => &ASKS_AGAIN,
+        false => &[],
+    };
     let is_undecided = error.class == CONDITION;
     let asked = if is_undecided { Cow::Owned(without_running(asked)) } else { Cow::Borrowed(&**asked) };
-    let decided = gate::decide_after(run, &step_scope, &asked, &base, &shown, again).await?;
+    let decided = gate::decide_after(run, &step_scope, &asked, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
         return if is_never_told { Err(unknown()) } else { by_itself() };

@@ -115,23 +115,22 @@ pub(crate) async fn decide<'a>(
     }
 }
 
-/// Asks at a gate after a step. `of_tool`: where it is the step of a tool, the verdicts by which its gate asks again. Only people say that
-/// a call is made once more, so a Retry by a timeout asks them again.
+/// Asks at a gate after a step. `by_people`: the verdicts that only people can give there, because the step would run once more; by a
+/// deadline they ask people again. `again`: the verdicts by which the gate asks again.
 pub(super) async fn decide_after<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &PlannedStep,
     base: &str,
     shown: &ReviewSubject,
-    of_tool: Option<&[Verdict]>,
+    (by_people, again): (&[Verdict], &[Verdict]),
 ) -> Result<DecidedGate, EarlyEnd> {
     loop {
         let decided = decide(run, step_scope, gate, base, &|_| Ok(Some(shown.clone()))).await?;
-        let is_repeat = decided.verdict == Verdict::Retry && decided.is_by_timeout();
-        match of_tool.filter(|_| is_repeat) {
-            Some(again) => drop(verdict_or_end(run, &decided, again)?),
-            None => return Ok(decided),
+        if !decided.is_by_timeout() || !by_people.contains(&decided.verdict) {
+            return Ok(decided);
         }
+        verdict_or_end(run, &decided, again)?;
     }
 }
 

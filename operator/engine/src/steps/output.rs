@@ -13,7 +13,8 @@ use signoff_api::{
 use signoff_expr::{endless, text};
 
 use super::{
-    DecidedGate, EarlyEnd, agent::Turn, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end,
+    DecidedGate, EarlyEnd, agent::Turn, gate, gate_before, gate_before::GateBefore, is_repeated_by_people_only,
+    run_attempts, verdict_or_end,
 };
 
 use crate::{
@@ -201,8 +202,11 @@ async fn validate_answer<'a>(
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
             let schema = schema.filter(|_| gate.is_tool());
             let sends = sent::of_attempt(run, invocation, answered, attempt).await;
-            ask_about_answer(run, step_scope, gate, path, Asked { schema, answer: answer.text, problem: found, sends })
-                .await
+            let record = run.state.borrow().journal.get(answered, attempt).cloned();
+            let repeats = record.is_some_and(|record| is_repeated_by_people_only(step, &record));
+            let asked =
+                Asked { schema, answer: answer.text, problem: found, sends, by_people: gate.is_tool() || repeats };
+            ask_about_answer(run, step_scope, gate, path, asked).await
         }
         _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
     }
@@ -217,6 +221,8 @@ struct Asked<'a> {
     schema: Option<&'a JsonObject>,
     /// What was sent for it.
     sends: Option<Fields>,
+    /// Whether only people can say that the step runs once more.
+    by_people: bool,
 }
 
 /// Asks people about an answer.
@@ -225,7 +231,7 @@ async fn ask_about_answer<'a>(
     step_scope: &StepScope<'a>,
     gate: &'a PlannedStep,
     path: &str,
-    Asked { answer, problem, schema, sends }: Asked<'_>,
+    Asked { answer, problem, schema, sends, by_people }: Asked<'_>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
@@ -235,8 +241,8 @@ async fn ask_about_answer<'a>(
     });
     let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) }.sending(sends);
     let base = format!("{path}/.output");
-    let again = gate.is_tool().then_some(&ASKS_AGAIN[..]);
-    let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, again).await?;
+    let by_people: &[Verdict] = if by_people { &[Verdict::Retry] } else { &[] };
+    let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so no person accepted the invalid answer.
         return Ok(malformed(&problem.unwrap_or_default()));

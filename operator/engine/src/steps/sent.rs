@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 use signoff_api::{Digest, journal::StepKind};
 
-use super::{excerpt::Fields, kind, render_input};
+use super::{agent::is_left_out, excerpt::Fields, kind, render_input};
 use crate::{
     evaluation::{Part, within},
     replay::{
@@ -13,7 +13,7 @@ use crate::{
         run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
-    transition::{AgentCall, Call, CallContent, HttpCall, Role},
+    transition::{AgentCall, Call, CallContent, HttpCall, Message, Role},
 };
 
 /// Returns a call, every field of it: the target first, long values last.
@@ -79,7 +79,8 @@ fn of_http(http: &HttpCall) -> Result<Fields, RenderError> {
 }
 
 fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {
-    let input = agent.messages.iter().rfind(|message| message.role == Role::User).map(|message| &message.text);
+    let is_input = |message: &&Message| message.role == Role::User && !is_left_out(message);
+    let input = agent.messages.iter().rfind(is_input).map(|message| &message.text);
     let mut fields = Map::new();
     for (name, value) in [
         ("agent", json!(agent.agent)),

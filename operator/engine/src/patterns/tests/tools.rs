@@ -4,6 +4,7 @@
 mod after;
 mod again;
 mod bound;
+mod by_people;
 mod equal;
 mod escalated;
 mod gate_types;

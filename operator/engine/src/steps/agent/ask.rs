@@ -33,6 +33,9 @@ use crate::{
     tools::{arguments::Arguments, question::Asked},
 };
 
+/// The result of a call whose further attempt only a deadline, or nobody, approved.
+pub(super) const NOT_APPROVED_AGAIN: &str = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
+
 /// The decision of people about a call.
 pub(super) enum PeopleSaid {
     Approved,
@@ -67,8 +70,7 @@ pub(super) async fn ask<'a>(
         let made_before = |decided: &DecidedGate| proposal.equal.as_ref()?.made_before(run, decided.record.seq);
         match decided.verdict {
             Verdict::Approve if site.attempts.next > 1 && outcome.source == Source::Timeout => {
-                let why = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
-                return Ok(PeopleSaid::Answered(Answered::Result(why.to_owned())));
+                return Ok(PeopleSaid::Answered(Answered::Result(NOT_APPROVED_AGAIN.to_owned())));
             }
             Verdict::Approve
                 if outcome.source == Source::Timeout

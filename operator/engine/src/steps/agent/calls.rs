@@ -3,7 +3,7 @@
 //! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses a gate, an
 //! approver, or a tool that its agent does not have.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -14,7 +14,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{PeopleSaid, ask, ask_people},
+    ask::{NOT_APPROVED_AGAIN, PeopleSaid, ask, ask_people},
     equal::{EqualCalls, not_again},
     gating::Gating,
     proposal::{propose, step_path},
@@ -24,7 +24,7 @@ use super::{
     },
     rejected::{escalate, refused_before},
     shown,
-    site::{Answered, ToolCallSite, TurnSite, cut, cut_at},
+    site::{Answered, CallOfTurn, ToolCallSite, TurnSite, cut, cut_at},
     turn::{self, Turn},
 };
 use crate::{
@@ -116,24 +116,30 @@ pub(crate) async fn perform_turn<'a>(
     if let Some(last) = results.last_mut().filter(|_| dropped > 0) {
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
-    Ok(Ok(Rc::new(ToolTurn { path: site.path, text: cut(&site.says), calls: as_told(calls), results })))
+    let (calls, told) = as_told(calls, &site.path);
+    Ok(Ok(Rc::new(ToolTurn { path: site.path, text: cut(&site.says), calls, told, results })))
 }
 
-/// The calls as the model is told them again. Where all their arguments together are too long for a conversation, long ones are
-/// replaced by their length.
-fn as_told(calls: Vec<Call>) -> Vec<ToolCall> {
+/// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all arguments together
+/// are too long for a conversation, long ones are replaced by their length.
+fn as_told(calls: Vec<Call>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
     let text = |call: &Call| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
     let are_long = calls.iter().map(|call| text(call).len()).sum::<usize>() > ARGUMENTS;
-    let told = |call: Call| {
+    let mut whole = BTreeSet::new();
+    let mut told = Vec::new();
+    for (at, call) in calls.into_iter().enumerate() {
         let arguments = match text(&call) {
             long if are_long && long.len() > ARGUMENTS / TurnCalls::MAX_CALLS => {
                 json!({"left_out": format!("{} bytes", long.len())}).to_string()
             }
-            short => short,
+            short => {
+                whole.insert(format!("{turn}/.call-{}", at + 1));
+                short
+            }
         };
-        ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments }
-    };
-    calls.into_iter().map(told).collect()
+        told.push(ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments });
+    }
+    (told, whole)
 }
 
 /// The name of a tool as the model wrote it, for people; never empty.
@@ -424,11 +430,11 @@ async fn call_tool<'a>(
             let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
             equal.made_before(run, began.unwrap_or_else(|| next_seq(run)))
         });
-        let Some(cleared) = gating.clear(&site, &proposal, &editors, earlier.is_some()) else {
+        let Some(cleared) = gating.clear(&site, &proposal, &editors, earlier.is_some() || attempts.next > 1) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
-        let (agent, given) = (turn.agent.to_owned(), Some(shown::given(&arguments)));
-        let describe = move |run: &Run<'a>, seq: i64| shown::at_step(run, &agent, tool, &proposal, seq);
+        let (call, given) = (CallOfTurn::of(turn, at, &path), Some(shown::given(&arguments)));
+        let describe = move |run: &Run<'a>, seq: i64| shown::at_step(run, &call, tool, &proposal, seq);
         let scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
         let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
@@ -436,6 +442,7 @@ async fn call_tool<'a>(
             Performed::Ended(StepResult::Skipped) => {
                 let text = match &earlier {
                     Some(earlier) => not_again(run, earlier).await.map_err(EarlyEnd::Failed)?,
+                    None if attempts.next > 1 => NOT_APPROVED_AGAIN.to_owned(),
                     None => "Skipped: the tool was left out".to_owned(),
                 };
                 return result(format!("{note}{text}"));

@@ -8,11 +8,7 @@
 
 use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
 
-use signoff_api::{
-    Digest,
-    journal::{StepPhase, StepRecord},
-    tool::Effects,
-};
+use signoff_api::{Digest, journal::StepRecord, tool::Effects};
 use signoff_expr::text;
 
 use super::site::{Proposal, TurnSite, cut};
@@ -22,6 +18,7 @@ use crate::{
         call_history::turn_of_call,
         run::{RenderError, Run},
     },
+    steps::may_have_effect,
 };
 
 /// The most characters of an earlier result in a request.
@@ -36,7 +33,7 @@ pub(super) struct EqualCalls {
     input: Digest,
     /// The path of the call itself.
     own: String,
-    /// The turns of this conversation whose results the model was told with its last message. Their calls do not count.
+    /// The paths of the calls of this conversation that the model was told with its last message. They do not count.
     told: Rc<BTreeSet<String>>,
 }
 
@@ -121,7 +118,12 @@ impl EqualCalls {
     }
 
     /// Looks among the equal calls that had, or may have had, their effect before a number of the journal.
-    fn among_made<T>(&self, run: &Run<'_>, seq: i64, look: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T) -> T {
+    fn among_made<T>(
+        &self,
+        run: &Run<'_>,
+        seq: i64,
+        look: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T,
+    ) -> T {
         let state = run.state.borrow();
         let keys = run.call_history().equal(&self.step, &self.input);
         let records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
@@ -132,21 +134,8 @@ impl EqualCalls {
     }
 
     fn counts(&self, record: &StepRecord) -> bool {
-        let is_told = || turn_of_call(&record.path).is_some_and(|turn| self.told.contains(turn));
+        let is_told = || record.path.rsplit_once('/').is_some_and(|(call, _)| self.told.contains(call));
         !record.path.starts_with(&self.own) && !is_told()
-    }
-}
-
-/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an error.
-fn may_have_effect(record: &StepRecord) -> bool {
-    let was_sent = || {
-        let class = record.error.as_ref().map_or("", |error| error.class.as_str());
-        record.input_digest.is_some() && !matches!(class, "Invalid" | "Refused" | "Unreachable")
-    };
-    match record.phase {
-        StepPhase::Succeeded | StepPhase::Unknown => true,
-        StepPhase::Failed => was_sent(),
-        StepPhase::Pending | StepPhase::Started | StepPhase::Waiting | StepPhase::Skipped => false,
     }
 }
 

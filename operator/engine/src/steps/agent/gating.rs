@@ -132,7 +132,7 @@ impl<'a> Gating<'a> {
     }
 
     /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments. `is_repeated`:
-    /// whether an equal call was made before.
+    /// whether an equal call, or an attempt at this one, was made before.
     pub(super) fn clear(
         &self,
         site: &ToolCallSite<'a>,

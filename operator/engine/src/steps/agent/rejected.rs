@@ -2,7 +2,7 @@
 //! often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
-    Verdict,
+    Digest, Verdict,
     approval::{AskingGate, Source},
     gate::GateType,
     journal::StepRecord,
@@ -15,7 +15,7 @@ use super::{
     merge,
     refusal::{REFUSED, refuse},
     shown,
-    site::{Answered, FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
+    site::{Answered, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::{CallGate, PlannedTool},
@@ -60,20 +60,31 @@ fn too_often(
     turn: &TurnSite<'_, '_>,
     at: usize,
     tool: &PlannedTool,
-    arguments: &Arguments,
+    proposal: &Proposal,
 ) -> Option<String> {
     let last = last_retry(run, turn.seen, tool);
     let rejected = decided(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
     if rejected >= MOST_REJECTED {
         return Some(format!("calls of {} were rejected {rejected} times in this run", tool.name));
     }
-    let digest = arguments.digest().to_string();
-    // Equal calls of a turn are made one after the other, so what was decided about the earlier ones is known.
-    let edits = decided(run, i64::MAX, &tool.name, Verdict::Modify).filter(|record| {
+    let (arguments, input) = (proposal.arguments.digest().to_string(), proposal.input.as_ref().map(Digest::to_string));
+    let edits = run.call_history().decided_before(i64::MAX, Verdict::Modify).filter(|record| {
+        let fact = |name: &str| record.facts.get(name);
+        let has_same_arguments = fact(FACT_TOOL) == Some(&tool.name) && fact(FACT_ARGUMENTS) == Some(&arguments);
+        // Calls with the same arguments are made one after the other in a turn, so what was decided about the earlier ones is known.
         let number = turn_of(&record.path).filter(|(path, _)| *path == turn.path).map(|(_, number)| number);
         let is_earlier = number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number <= at));
-        let is_known = record.done.is_some_and(|done| done < turn.seen) || is_earlier;
-        is_known && record.done > last && record.facts.get(FACT_ARGUMENTS) == Some(&digest)
+        let runs_same_step = || {
+            fact(FACT_TOOL)
+                .and_then(|name| run.plan.tools.tools.get(name))
+                .is_some_and(|t| t.step.name == tool.step.name)
+        };
+        let is_equal = || input.is_some() && fact(FACT_INPUT) == input.as_ref() && runs_same_step();
+        let is_known = match record.done.is_some_and(|done| done < turn.seen) {
+            true => has_same_arguments || is_equal(),
+            false => has_same_arguments && is_earlier,
+        };
+        is_known && record.done > last
     });
     let edited = edits.count();
     let why = || format!("people changed the arguments of this call of {} {edited} times in this run", tool.name);
@@ -105,7 +116,7 @@ pub(super) async fn escalate<'a>(
     proposal: &Proposal,
 ) -> Result<Option<Answered>, EarlyEnd> {
     let tool = site.tool;
-    let Some(refused) = too_often(run, turn, at, tool, &proposal.arguments) else { return Ok(None) };
+    let Some(refused) = too_often(run, turn, at, tool, proposal) else { return Ok(None) };
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
         refuse(run, turn, check, REFUSED, &refused).await;

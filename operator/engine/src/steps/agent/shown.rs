@@ -15,7 +15,7 @@ use super::{
     equal,
     gating::Asking,
     merge::DeadlineSource,
-    site::{FACT_ARGUMENTS, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
+    site::{CallOfTurn, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::PlannedTool,
@@ -75,13 +75,14 @@ pub(super) fn call<'a>(
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
         done: done(run, turn, at, site, proposal, seq)?,
     };
+    let input = proposal.input.as_ref().map(|input| (FACT_INPUT, input.to_string()));
     let call = CallReview {
         action,
         says: own_words(&turn.says),
         parameters: schema.as_object().filter(|_| is_short).cloned().map(JsonObject),
         form: None,
         withheld: if is_short { Vec::new() } else { vec![Verdict::Modify] },
-        facts: facts(&tool.name, arguments),
+        facts: facts(&tool.name, arguments).into_iter().chain(input).collect(),
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
     let (binds, call) = (Some(proposal.digest.clone()), Some(Box::new(call)));
@@ -98,20 +99,21 @@ fn excerpt(arguments: &Arguments) -> Option<String> {
 /// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
 pub(super) fn at_step(
     run: &Run<'_>,
-    agent: &str,
+    call: &CallOfTurn,
     tool: &PlannedTool,
     proposal: &Proposal,
     seq: i64,
 ) -> Result<String, RenderError> {
     let Proposal { arguments, target, .. } = proposal;
     let effects = tool.effects.map_or("unknown", Effects::name);
-    let made = match proposal.equal.as_ref().and_then(|equal| equal.made_before(run, seq)) {
-        Some(earlier) => format!("\n{}", equal::line(run, &earlier)?),
-        None => String::new(),
-    };
+    let mut done = earlier_calls(run, &call.path, seq);
+    done.extend(repetition(run, call, proposal, seq)?);
+    done.drain(..done.len().saturating_sub(MOST_DONE));
+    let done: String = done.iter().map(|line| format!("\nearlier: {line}")).collect();
     Ok(format!(
-        "A call of the tool {} by the agent {agent}\ntarget: {target}\neffects, as the author declares: {effects}{made}\narguments ({} bytes): {}",
+        "A call of the tool {} by the agent {}\ntarget: {target}\neffects, as the author declares: {effects}{done}\narguments ({} bytes): {}",
         tool.name,
+        call.agent,
         arguments.text().len(),
         text::display(arguments.text(), 1500)
     ))
@@ -221,17 +223,22 @@ fn done(
 ) -> Result<Vec<String>, RenderError> {
     let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
     let mut of_this_call: Vec<_> = edited.into_iter().chain(last_attempt(run, site)).collect();
-    if let Some(equal) = &proposal.equal {
-        let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
-        of_this_call.extend(made.map(|line| text::display(&line, LINE)));
-        let (number, count) = turn.equal.get(at).copied().unwrap_or((1, 1));
-        if count > 1 {
-            let ran = equal.made_in_turn(run, &turn.path, seq);
-            of_this_call.push(format!("this is call {number} of {count} equal calls of this turn, {ran} of them ran"));
-        }
-    }
+    of_this_call.extend(repetition(run, &CallOfTurn::of(turn, at, &site.path), proposal, seq)?);
     let mut lines: Vec<_> = earlier_calls(run, &site.path, seq).into_iter().chain(of_this_call).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
+    Ok(lines)
+}
+
+/// Returns when an equal call was made before, and how many of its turn ran.
+fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: i64) -> Result<Vec<String>, RenderError> {
+    let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
+    let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
+    let mut lines: Vec<_> = made.map(|line| text::display(&line, LINE)).into_iter().collect();
+    let (number, count) = call.place;
+    if count > 1 {
+        let ran = equal.made_in_turn(run, &call.turn, seq);
+        lines.push(format!("this is call {number} of {count} equal calls of this turn, {ran} of them ran"));
+    }
     Ok(lines)
 }
 

@@ -21,6 +21,8 @@ const RESULT: usize = 32 * 1024;
 pub(super) const FACT_TOOL: &str = "tool";
 /// The fact of a gate with the digest of the arguments that it asks about.
 pub(super) const FACT_ARGUMENTS: &str = "arguments";
+/// The fact of a gate with the digest of what the step of the call is given, by which equal calls are found.
+pub(super) const FACT_INPUT: &str = "input";
 /// The fact of a gate with the gates of the plan that ask together.
 pub(super) const FACT_GATES: &str = "gates";
 /// The fact of a gate: whether a Reject ends the run.
@@ -77,12 +79,28 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) says: String,
     pub(super) truncated: bool,
     pub(super) siblings: Vec<SiblingCall>,
-    /// The earlier turns of the conversation that the model was told with this one.
+    /// The paths of the earlier calls of the conversation that the model was told with this turn.
     pub(super) told: Rc<BTreeSet<String>>,
     /// The number of its calls, with those that were not kept.
     pub(super) count: usize,
     /// For each call its number among the equal calls of the turn, from 1, and their count.
     pub(super) equal: Vec<(usize, usize)>,
+}
+
+/// A call and its place in its turn.
+pub(super) struct CallOfTurn {
+    pub(super) agent: String,
+    pub(super) path: String,
+    pub(super) turn: String,
+    /// Its number among the equal calls of the turn, from 1, and their count.
+    pub(super) place: (usize, usize),
+}
+
+impl CallOfTurn {
+    pub(super) fn of(turn: &TurnSite<'_, '_>, at: usize, path: &str) -> Self {
+        let place = turn.equal.get(at).copied().unwrap_or((1, 1));
+        Self { agent: turn.agent.to_owned(), path: path.to_owned(), turn: turn.path.clone(), place }
+    }
 }
 
 /// The result of a call.

@@ -17,6 +17,8 @@ use crate::{
 
 /// The bytes of the earlier conversation that are sent; the oldest turns are dropped first.
 pub(super) const MEMORY: usize = 256 * 1024;
+/// The beginning of the message in place of turns that are left out.
+const LEFT_OUT: &str = "[the oldest ";
 
 /// One turn of a step.
 #[derive(Clone, Debug)]
@@ -81,10 +83,15 @@ pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
 
 /// The message to the model in place of turns that do not fit its conversation.
 pub(super) fn left_out(turns: usize) -> Message {
-    let note = format!(
-        "[the oldest {turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]"
-    );
+    let note =
+        format!("{LEFT_OUT}{turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]");
     Message::text(Role::User, note)
+}
+
+/// Whether a message is nothing but [`left_out`].
+pub(in crate::steps) fn is_left_out(message: &Message) -> bool {
+    let count = message.text.strip_prefix(LEFT_OUT).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    count.is_some_and(|count| left_out(count) == *message)
 }
 
 /// Returns how many of these turns, the oldest, are left out of a conversation of at most [`MEMORY`] bytes.
@@ -102,9 +109,10 @@ fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
     turns.len() - kept
 }
 
-/// Returns the turns that the model is told after these: an older one is left out, and the model does not know what it did there.
+/// Returns the paths of the calls that the model is told after these turns. It does not know what it did in a turn or by arguments that
+/// are left out.
 pub(super) fn told(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
-    turns.iter().skip(dropped(turns)).map(|turn| turn.path.clone()).collect()
+    turns.iter().skip(dropped(turns)).flat_map(|turn| turn.told.iter().cloned()).collect()
 }
 
 /// Adds turns to a conversation, the oldest first. Where they have more than [`MEMORY`] bytes, the oldest are left out.

@@ -1,0 +1,238 @@
+//! What only people decide: a deadline repeats nothing, a call that people edited is known by what it sends, and their requests say
+//! what was done before.
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict, approval::Source};
+
+use super::{
+    equal::{CALL, PAY},
+    gates, money, run, spec, told, turn,
+};
+use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate};
+
+/// The outcome at a deadline.
+fn by_timeout(verdict: Verdict) -> Outcome {
+    Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(verdict) }
+}
+
+fn pay_step() -> Value {
+    json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "420"}})
+}
+
+/// A deadline repeats a POST whose outcome is unknown: no person decided.
+#[test]
+fn a_deadline_does_not_repeat_a_post_whose_outcome_is_unknown() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
+    let mut spec = chain_of(json!([pay_step()]));
+    spec["gates"] = json!([errors]);
+    let mut run = TestRun::of(spec);
+    run.fail("pay", 1, false, true);
+    run.decide("pay/.error", by_timeout(Verdict::Retry));
+    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+}
+
+/// The same by the timeout action Default, which answers for people.
+#[test]
+fn a_default_answer_does_not_repeat_a_post_whose_outcome_is_unknown() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
+        "hitl": gate(json!({"allowedVerdicts": ["Retry", "Respond", "Reject"],
+            "timeout": {"after": "5m", "action": "Default", "default": "go on"}}))});
+    let mut spec = chain_of(json!([pay_step()]));
+    spec["gates"] = json!([errors]);
+    let mut run = TestRun::of(spec);
+    run.fail("pay", 1, false, true);
+    run.decide("pay/.error", Outcome { response: Some("go on".into()), ..by_timeout(Verdict::Respond) });
+    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+}
+
+/// A deadline at the gate about an answer repeats a POST that succeeded.
+#[test]
+fn a_deadline_at_a_gate_about_an_answer_does_not_repeat_a_post_that_succeeded() {
+    let check = json!({"name": "check", "type": "outputValidation", "steps": ["pay"],
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
+    let mut spec = chain_of(json!([pay_step()]));
+    spec["gates"] = json!([check]);
+    let mut run = TestRun::of(spec);
+    run.reply("pay", 1, "paid");
+    run.decide("pay/.output", by_timeout(Verdict::Retry));
+    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+}
+
+/// Seven edits of the same request; the model varies an argument that is not sent.
+#[test]
+fn a_call_that_was_edited_twice_is_recognized_by_what_is_sent() {
+    let mut run = run(json!([money()]));
+    let mut path = "handle".to_owned();
+    for number in 1..=2 {
+        let call = format!(r#"{{"amount":420,"to":"note {number}"}}"#);
+        turn(&mut run, &path, &[("c", "refund", &call)]);
+        let gate = format!("handle/.turn-{number}/.call-1/.gate");
+        run.modify(&gate, json!({"arguments": {"amount": 42}}));
+        run.approve(&format!("{gate}#2"));
+        run.reply(&format!("handle/.turn-{number}/.call-1/pay"), 1, "paid");
+        path = format!("handle/.turn-{}", number + 1);
+    }
+    turn(&mut run, &path, &[("c", "refund", r#"{"amount":420,"to":"note 3"}"#)]);
+    assert_eq!(run.open(), Vec::<String>::new(), "the third equal call is refused: 420 is sent by all of them");
+}
+
+/// The same with two tools of one step.
+#[test]
+fn a_call_that_was_edited_twice_is_recognized_under_another_tool_of_its_step() {
+    let mut spec = spec(gates(json!([{"name": "all", "type": "toolExecution", "hitl": gate(json!({}))}])));
+    spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
+        "effects": "irreversible", "parameters": {"type": "object"}}));
+    spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
+    let mut run = TestRun::of(spec);
+    let mut path = "handle".to_owned();
+    for number in 1..=2 {
+        let tool = if number == 1 { "refund" } else { "pay-out" };
+        turn(&mut run, &path, &[("c", tool, CALL)]);
+        let gate = format!("handle/.turn-{number}/.call-1/.gate");
+        run.modify(&gate, json!({"arguments": {"amount": 40 + number}}));
+        run.approve(&format!("{gate}#2"));
+        run.reply(&format!("handle/.turn-{number}/.call-1/pay"), 1, "paid");
+        path = format!("handle/.turn-{}", number + 1);
+    }
+    turn(&mut run, &path, &[("c", "refund", CALL)]);
+    assert_eq!(run.open(), Vec::<String>::new(), "the third proposal of the same request is refused");
+}
+
+/// The model is told a turn whose arguments are left out, so it does not know what it paid.
+#[test]
+fn a_turn_whose_arguments_are_left_out_is_no_turn_that_the_model_was_told() {
+    let mut spec = spec(gates(json!([])));
+    spec["tools"][1]["effects"] = json!("write");
+    spec["tools"][0]["parameters"] = json!({"type": "object"});
+    let mut run = TestRun::of(spec);
+    let pay = json!({"amount": 420, "to": "x".repeat(300)}).to_string();
+    let long = json!({"name": "x".repeat(65_400)}).to_string();
+    turn(&mut run, "handle", &[("c1", "refund", &pay), ("c2", "lookup", &long)]);
+    run.reply(PAY, 1, "paid");
+    let messages = told(&run, "handle/.turn-2");
+    let said = messages.iter().find(|message| !message.calls.is_empty()).unwrap();
+    assert!(
+        said.calls[0].arguments.contains("left_out"),
+        "the model is not told what it paid: {}",
+        said.calls[0].arguments
+    );
+    turn(&mut run, "handle/.turn-2", &[("c3", "refund", &pay)]);
+    assert!(
+        !run.calls().contains(&"handle/.turn-2/.call-1/pay@1".to_owned()),
+        "paid twice, and nobody was asked: {:?}",
+        run.calls()
+    );
+}
+
+/// The request about a failed turn of an agent shows a note of ours in place of its input.
+#[test]
+fn a_gate_about_a_failed_turn_shows_the_input_of_the_agent() {
+    let mut spec = spec(json!([
+        {"name": "questions", "type": "question", "hitl": gate(json!({}))},
+        {"name": "help", "type": "errorEscalation", "steps": ["handle"], "afterAttempts": 1, "hitl": gate(json!({}))},
+    ]));
+    spec["tools"][0]["parameters"] = json!({"type": "object"});
+    spec["steps"][0] = agent("handle", "clerk", "REFUND EVERYBODY");
+    let mut run = TestRun::of(spec);
+    let mut path = "handle".to_owned();
+    for number in 2..=7 {
+        let long = json!({"name": "x".repeat(60_000)}).to_string();
+        turn(&mut run, &path, &[("l", "lookup", &long)]);
+        path = format!("handle/.turn-{number}");
+    }
+    run.fail(&path, 1, false, false);
+    let sent = run.asked(&format!("{path}/.error")).request.sends.clone().unwrap();
+    assert!(sent.text.contains("REFUND EVERYBODY"), "{}", sent.text);
+}
+
+/// A payment that succeeded and whose answer does not fit the schema is paid again by a deadline.
+#[test]
+fn a_deadline_does_not_repeat_a_post_whose_answer_was_malformed() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"], "afterAttempts": 1,
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
+    let mut pay = pay_step();
+    pay["outputSchema"] = json!({"type": "object", "required": ["id"]});
+    let mut spec = chain_of(json!([pay]));
+    spec["gates"] = json!([errors]);
+    let mut run = TestRun::of(spec);
+    run.reply("pay", 1, "paid, thank you");
+    run.decide("pay/.error", by_timeout(Verdict::Retry));
+    assert_eq!(run.calls(), Vec::<String>::new(), "it was answered 2xx, and nobody decided that it is paid again");
+}
+
+/// The request of a gate before the step of a tool counts the equal calls of the turn, like that of a gate before the tool.
+#[test]
+fn a_gate_before_the_step_of_a_tool_counts_the_equal_calls_of_the_turn() {
+    let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))});
+    let mut run = run(json!([start]));
+    turn(&mut run, "handle", &[("c1", "refund", CALL), ("c2", "refund", CALL), ("c3", "refund", CALL)]);
+    run.approve("handle/.turn-1/.call-1/pay/.start");
+    run.reply(PAY, 1, "paid");
+    let request = run.asked("handle/.turn-1/.call-2/pay/.start").request.clone();
+    let shown = format!("{:?} {:?}", request.context, request.reviews);
+    assert!(shown.contains("this call was made at "), "the premise: {shown}");
+    assert!(shown.contains("call 2 of 3 equal calls"), "{shown}");
+}
+
+/// `docs/security/calls.md`: people approve a further attempt at a `stepStart` gate, and the timeout action Approve does not.
+#[test]
+fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
+    let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Approve"}}))});
+    let mut spec = spec(gates(json!([start])));
+    spec["steps"][2]["http"]["idempotent"] = json!(true);
+    spec["steps"][2]["retry"] = json!({"limit": 2});
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", CALL)]);
+    run.approve("handle/.turn-1/.call-1/pay/.start");
+    let failure = crate::transition::Failure {
+        class: "Timeout".into(),
+        message: "no answer".into(),
+        retryable: true,
+        unknown: false,
+        not_before: None,
+        facts: std::collections::BTreeMap::new(),
+        log: None,
+    };
+    let at = run.clock;
+    run.take(vec![crate::Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
+    run.later(600);
+    assert_eq!(run.open(), ["handle/.turn-1/.call-1/pay/.start#2"], "the premise: {:?}", run.calls());
+    run.decide("handle/.turn-1/.call-1/pay/.start#2", by_timeout(Verdict::Approve));
+    assert!(!run.calls().contains(&format!("{PAY}@2")), "nobody approved another attempt: {:?}", run.calls());
+}
+
+/// Defer runs the nodes between the reviewed one and the gate again: a POST among them is refused in a graph and a dag as in a chain.
+#[test]
+fn defer_over_a_post_is_refused_in_every_pattern() {
+    use crate::tests::test_run::{errors, hitl, of_pattern};
+    let review = || hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Reject", "Defer"]}));
+    let graph = of_pattern(json!({
+        "pattern": {"graph": {"entry": "draft", "edges": [{"from": "draft", "to": "pay"}, {"from": "pay", "to": "review"}]}},
+        "steps": [agent("draft", "a", "write"), pay_step(), review()],
+    }));
+    let (mut pay, mut gate) = (pay_step(), review());
+    pay["dependsOn"] = json!(["draft"]);
+    gate["dependsOn"] = json!(["pay"]);
+    let dag = of_pattern(json!({"pattern": {"dag": {}}, "steps": [agent("draft", "a", "write"), pay, gate]}));
+    for (name, spec) in [("graph", graph), ("dag", dag)] {
+        let found = errors(spec);
+        assert!(found.iter().any(|error| error.contains("Defer runs step pay again")), "{name}: {found:?}");
+    }
+}
+
+/// A loop of a graph leads back over the POST by Retry or Defer of a gate that a person decided once.
+#[test]
+fn defer_in_a_graph_does_not_pay_again() {
+    use crate::tests::test_run::{hitl, of_pattern};
+    let mut run = TestRun::of(of_pattern(json!({
+        "pattern": {"graph": {"entry": "pay", "edges": [{"from": "pay", "to": "draft"}, {"from": "draft", "to": "review"}]}},
+        "steps": [pay_step(), agent("draft", "a", "write"),
+            hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Reject", "Defer"]}))],
+    })));
+    run.reply("pay", 1, "paid");
+    run.reply("draft", 1, "x");
+    run.defer("review", "again");
+    assert_eq!(run.calls(), ["draft#2@1"]);
+}
