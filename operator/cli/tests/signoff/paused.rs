@@ -33,9 +33,10 @@ fn a_paused_call_shows_its_effects_the_earlier_calls_and_every_quorum() {
 }
 
 #[test]
-fn a_paused_gate_says_who_is_asked() {
+fn a_paused_gate_shows_what_is_reviewed_and_who_is_asked() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     let paused = home.run(&["run", "letter.yaml"]).with(19);
     assert!(paused.out.contains("\n  Asks group finance.\n"), "{}", paused.out);
+    assert!(paused.out.contains("\n  What step draft made: Dear customer\n"), "{}", paused.out);
 }

@@ -26,7 +26,7 @@ use signoff_review::{
     action, clock,
     edit::parameters_to_edit,
     edits,
-    request::{heading_of_sent, respond_rule},
+    request::{heading, heading_of_sent, respond_rule},
 };
 
 use super::{Format, shown};
@@ -179,13 +179,19 @@ pub fn paused(report: &RunReport<'_>) -> String {
             one_line(&request.prompt, 300),
             deadline(approval, clock::now())
         );
-        if let (Some(call), Some(review)) = (action::line(request), &request.reviews) {
-            // What a command approves stands above it, as far as the request has it.
-            text += &format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN));
-        }
-        if let (GateType::StepStart, Some(review)) = (request.gate.type_, &request.reviews) {
-            text += &format!("  What would run: {}\n", one_line(&review.response, SHOWN));
-        }
+        // What a command approves stands above it, as far as the request has it.
+        text += &match (action::line(request), &request.reviews) {
+            (Some(call), Some(review)) => {
+                format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN))
+            }
+            (None, Some(review)) if request.gate.type_ == GateType::StepStart => {
+                format!("  What would run: {}\n", one_line(&review.response, SHOWN))
+            }
+            (None, Some(review)) => {
+                format!("  {}: {}\n", heading(request, review), one_line(&review.response, SHOWN))
+            }
+            (_, None) => String::new(),
+        };
         if let Some(sent) = &request.sends {
             text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, SHOWN));
             if sent.ref_.is_some() {
