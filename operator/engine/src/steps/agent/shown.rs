@@ -106,10 +106,12 @@ pub(super) fn at_step(
 ) -> Result<String, RenderError> {
     let Proposal { arguments, target, .. } = proposal;
     let effects = tool.effects.map_or("unknown", Effects::name);
-    let mut done = earlier_calls(run, &call.path, seq);
-    done.extend(repetition(run, call, proposal, seq)?);
-    done.drain(..done.len().saturating_sub(MOST_DONE));
-    let done: String = done.iter().map(|line| format!("\nearlier: {line}")).collect();
+    // Clients look for the lines about this call directly below its effects.
+    let of_this_call = repetition(run, call, proposal, seq)?;
+    let mut earlier = earlier_calls(run, &call.path, seq);
+    earlier.drain(..earlier.len().saturating_sub(MOST_DONE));
+    let earlier = earlier.into_iter().map(|line| format!("earlier: {line}"));
+    let done: String = of_this_call.into_iter().chain(earlier).map(|line| format!("\n{line}")).collect();
     Ok(format!(
         "A call of the tool {} by the agent {}\ntarget: {target}\neffects, as the author declares: {effects}{done}\narguments ({} bytes): {}",
         tool.name,
