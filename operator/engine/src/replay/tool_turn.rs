@@ -7,8 +7,6 @@ use crate::transition::ToolCall;
 /// A turn that called tools, with the result of each call.
 #[derive(Debug)]
 pub(crate) struct ToolTurn {
-    /// The path before `.call-1`.
-    pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) calls: Vec<ToolCall>,
     /// The paths of the calls whose arguments the model is told again.

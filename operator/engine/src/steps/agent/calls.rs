@@ -117,7 +117,7 @@ pub(crate) async fn perform_turn<'a>(
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
     let (calls, told) = as_told(calls, &site.path);
-    Ok(Ok(Rc::new(ToolTurn { path: site.path, text: cut(&site.says), calls, told, results })))
+    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results })))
 }
 
 /// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all arguments together
