@@ -21,6 +21,8 @@ pub struct Journal {
     entries: Vec<Entry>,
     /// The places of the entries, in the order of path and attempt.
     order: Vec<usize>,
+    /// The places of the finished entries, in the order of their ends.
+    ends: Vec<usize>,
     segments: Vec<Segment>,
     changed: bool,
 }
@@ -51,7 +53,9 @@ impl Journal {
     fn from_entries(seq: i64, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by(|a, b| entries[*a].key().cmp(&entries[*b].key()));
-        Self { seq, entries, order, segments, changed: false }
+        let mut ends: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].record.done.is_some()).collect();
+        ends.sort_by_key(|at| entries[*at].record.done);
+        Self { seq, entries, order, ends, segments, changed: false }
     }
 
     /// The number of the last event.
@@ -81,6 +85,16 @@ impl Journal {
             #[cfg(test)]
             reads::count(1);
             record.path.starts_with(prefix)
+        })
+    }
+
+    /// The records that ended before a number of this journal, the newest end first.
+    pub(crate) fn ended_before(&self, seq: i64) -> impl Iterator<Item = &StepRecord> {
+        let known = self.ends.partition_point(|at| self.entries[*at].record.done.is_some_and(|done| done < seq));
+        self.ends.get(..known).unwrap_or_default().iter().rev().map(|at| {
+            #[cfg(test)]
+            reads::count(1);
+            &*self.entries[*at].record
         })
     }
 
@@ -122,14 +136,23 @@ impl Journal {
             Ok(at) if self.entries[at].record.phase.is_end() => false,
             Ok(at) => {
                 self.entries[at].record = Arc::new(record);
+                self.add_end(at);
                 true
             }
             Err(at) => {
                 self.order.insert(at, self.entries.len());
                 self.entries.push(Entry { record: Arc::new(record), folded: false });
+                self.add_end(self.entries.len() - 1);
                 true
             }
         }
+    }
+
+    /// Puts an entry among the finished ones, if it is finished: it was not, before.
+    fn add_end(&mut self, at: usize) {
+        let Some(done) = self.entries[at].record.done else { return };
+        let later = self.ends.partition_point(|other| self.entries[*other].record.done.is_some_and(|end| end <= done));
+        self.ends.insert(later, at);
     }
 
     /// Tokens used by models, summed over the run; none where no model was asked.

@@ -14,17 +14,15 @@ mod routing;
 use std::rc::Rc;
 
 use serde_json::Value;
-use signoff_api::{Verdict, approval::Edit};
+use signoff_api::Verdict;
 use signoff_expr::{number::first_inexact, text};
 
 use crate::{
     plan::{PlannedPattern, PlannedStep},
     replay::{
+        origins::Origins,
         run::{RenderError, Run},
-        scope::{
-            RecordNamespace, StepScope, VisibleRecord,
-            editors::{self, EditsAt},
-        },
+        scope::{self, RecordNamespace, StepScope, VisibleRecord},
     },
     steps::{self, EarlyEnd},
 };
@@ -41,15 +39,13 @@ pub(crate) struct RunResult {
 /// The verdicts on a plan after which it is planned again, and people are asked about the new plan.
 const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
-/// A value that is made when it is asked for, from what was known at a number of the journal.
+/// A value that is made when it is asked for, from what was known at a number of the journal; its origins are noted then.
 type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, RenderError> + 'a>;
 
 /// A pattern that has come to its end: what can be seen from there, and its result.
 struct PatternResult<'a> {
     step_scope: StepScope<'a>,
     result: LazyValue<'a>,
-    /// The edits of the result.
-    edits: EditsAt<'a>,
 }
 
 /// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
@@ -74,9 +70,8 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
 impl<'a> PatternResult<'a> {
     /// The result is the newest response that can be seen.
     fn newest(step_scope: StepScope<'a>) -> Self {
-        let (own, same) = (step_scope.clone(), step_scope.clone());
-        let edits: EditsAt<'a> = Rc::new(move |run, seq| editors::of_newest(run, &same, seq));
-        Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)), edits }
+        let own = step_scope.clone();
+        Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
     }
 
     /// After a pattern, `last_response` is its result.
@@ -88,16 +83,15 @@ impl<'a> PatternResult<'a> {
             }
             Ok(())
         });
-        let step_scope = step_scope.with_edits(&["last_response"], Rc::clone(&self.edits));
         Self { step_scope, ..self }
     }
 }
 
 /// The newest response that a frame sees, as people left it.
 fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Result<Value, RenderError> {
-    let newest = step_scope.newest(run, seq, |record| crate::replay::scope::answers(run, record, seq));
+    let newest = step_scope.newest(run, seq, |record| scope::answers(run, record, seq));
     match newest {
-        Some(newest) => Ok(crate::replay::scope::response(run, step_scope, &newest, seq)?.0),
+        Some(newest) => Ok(scope::response(run, step_scope, &newest, seq)?.0),
         None => Ok(Value::Null),
     }
 }
@@ -126,24 +120,28 @@ fn assert_exact(part: &Value, place: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the edits of the answer that a step at `base` gave last, newest first.
-async fn edits_of<'a>(
+/// Returns the origins of the answer that a step at `base` gave last.
+async fn origins_of_answer<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-) -> Result<Vec<Edit>, EarlyEnd> {
+) -> Result<Origins, EarlyEnd> {
     let path = run.last_visit(base);
     let attempts = |attempt| run.state.borrow().journal.get(&path, attempt).cloned();
-    let Some(record) = (1..).map_while(attempts).last() else { return Ok(Vec::new()) };
+    let Some(record) = (1..).map_while(attempts).last() else { return Ok(Origins::default()) };
     let answered = VisibleRecord { step, record };
     // Nothing beneath a step that has answered changes any more.
-    run.render(|| editors::of_record(run, step_scope, &answered, i64::MAX)).await.map_err(EarlyEnd::Failed)
+    let read = || run.origins.collect_only(|| scope::response(run, step_scope, &answered, i64::MAX));
+    run.render(read).await.map_err(EarlyEnd::Failed)
 }
 
-/// The edits of a value that does not depend on a number of the journal.
-fn known_edits<'a>(edits: Vec<Edit>) -> EditsAt<'a> {
-    Rc::new(move |_, _| Ok(edits.clone()))
+/// A value that is known, and what it was rendered from.
+fn known<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
+    Rc::new(move |run, _| {
+        run.origins.note(&origins);
+        Ok(value.clone())
+    })
 }
 
 /// The number that everything known now comes before.

@@ -279,8 +279,8 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
     let mut attempt = first;
     loop {
         let key = ActivityKey { attempt, ..key.clone() };
-        if key.kind == StepKind::Agent {
-            run.agent_turns.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
+        if matches!(key.kind, StepKind::Agent | StepKind::Set) {
+            run.invocations.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
         let open = |seq| open_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
@@ -430,6 +430,7 @@ fn render_input<'a>(
     seq: i64,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
+    run.origins.note_edits(&invocation.overrides.edits);
     match &invocation.step.action {
         Action::Agent(agent) => agent::call(run, invocation, agent, seq, key),
         Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
@@ -476,7 +477,7 @@ fn conditions<'a>(
     if step.skip_if.is_none() && step.only_if.is_none() {
         return Ok(Conditions::Hold);
     }
-    let scope = match scope::at(run, step_scope, step, seq) {
+    let scope = match scope::of_conditions(run, step_scope, step, seq) {
         Err(RenderError::Missing) => return Err(RenderError::Missing),
         Err(RenderError::Language(why)) => return Ok(Conditions::Undecided(why.to_string())),
         Err(RenderError::Invalid(why)) => return Ok(Conditions::Undecided(why)),

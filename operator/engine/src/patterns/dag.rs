@@ -3,7 +3,6 @@
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
 use super::{PatternResult, last_response};
-use crate::replay::scope::editors;
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedDag, PlannedTask},
@@ -34,12 +33,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
     join_all(members.collect(), dag.fail_fast).await?;
     let last = last(dag);
     let (step_scope, own) = (whole(), StepScope { visible: Some(Rc::from([last])), ..whole() });
-    let same = own.clone();
-    Ok(PatternResult {
-        step_scope,
-        result: Rc::new(move |run, seq| last_response(run, &own, seq)),
-        edits: Rc::new(move |run, seq| editors::of_newest(run, &same, seq)),
-    })
+    Ok(PatternResult { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
 }
 
 /// A task, and once more what a gate sends back, in an order in which it can run.

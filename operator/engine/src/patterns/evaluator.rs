@@ -1,18 +1,17 @@
 //! `evaluatorOptimizer`: draft -> judge -> ask people -> revise, until the draft is good enough or the attempts are used up.
 
-use std::rc::Rc;
-
 use serde_json::{Value, json};
-use signoff_api::{Verdict, approval::Edit};
+use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{PatternResult, assert_exact, edits_of, known_edits};
+use super::{PatternResult, assert_exact, known, origins_of_answer};
 
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
     replay::{
+        origins::Origins,
         run::Run,
-        scope::{RecordNamespace, StepScope},
+        scope::{Part, RecordNamespace, RequestedNames, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -22,15 +21,24 @@ const ASKED_AGAIN: i32 = 1;
 
 /// The variables that have the draft.
 const DRAFT: [&str; 3] = ["draft", "current_draft", "last_response"];
+/// The variables that have the evaluation.
+const EVALUATION: [&str; 2] = ["evaluation", "current_evaluation"];
+
+/// A draft, and what it was rendered from.
+#[derive(Clone)]
+struct Draft {
+    text: String,
+    origins: Origins,
+}
 
 /// A draft that was judged.
 #[derive(Clone)]
 struct JudgedDraft {
-    draft: String,
+    draft: Draft,
     evaluation: Value,
     score: f64,
-    /// The edits of the draft, newest first.
-    edits: Vec<Edit>,
+    /// The origins of the evaluation.
+    origins: Origins,
 }
 
 pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, EarlyEnd> {
@@ -38,21 +46,20 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let mut judged: Vec<JudgedDraft> = Vec::new();
     let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
-    let mut edits = edits_of(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged, &edits);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         let now = judge(run, &seen, plan, &draft).await?;
         let score = now.score;
-        judged.push(JudgedDraft { edits: edits.clone(), ..now });
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged, &edits);
+        judged.push(now);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         if score >= plan.min_score {
-            return Ok(done(seen, draft, edits));
+            return Ok(done(seen, draft));
         }
         if iteration >= plan.max_iterations {
             let best = judged.iter().max_by(|a, b| a.score.total_cmp(&b.score)).cloned();
             return match best.filter(|_| plan.accepts_best) {
-                Some(best) => Ok(done(seen, best.draft, best.edits)),
+                Some(best) => Ok(done(seen, best.draft)),
                 None => Err(EarlyEnd::Failed(format!(
                     "no draft reached the minimum score {}: {iteration} were judged, the last one with score {score}",
                     plan.min_score
@@ -60,23 +67,24 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             };
         }
         if let Some(gate) = &plan.review {
-            let shown = ReviewSubject::of(".review", &draft).changed_by(edits.clone());
+            let shown = ReviewSubject::of(".review", &draft.text).made_of(draft.origins.clone());
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
             match steps::verdict_or_end(run, &decided, &[])? {
                 // Where the gate's condition does not hold, nobody has approved the draft.
-                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft, edits)),
+                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
                     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-                    edits.insert(0, decided.edit_of(run, &draft).await?);
-                    draft = parameters.0.get("draft").and_then(|draft| draft.as_str()).unwrap_or_default().to_owned();
+                    let text =
+                        parameters.0.get("draft").and_then(|draft| draft.as_str()).unwrap_or_default().to_owned();
+                    let origins = Origins::of(decided.edit_of(run, &draft.text).await?).and(&draft.origins);
+                    draft = Draft { text, origins };
                     continue;
                 }
                 _ => {}
             }
         }
         draft = written(run, &seen, &plan.reviser, ".reviser").await?;
-        edits = edits_of(run, &seen, &plan.reviser, ".reviser").await?;
     }
 }
 
@@ -85,9 +93,11 @@ async fn written<'a>(
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-) -> Result<String, EarlyEnd> {
+) -> Result<Draft, EarlyEnd> {
     match steps::perform(run, step_scope, step, base, None).await? {
-        StepResult::Answered(text) => Ok(text),
+        StepResult::Answered(text) => {
+            Ok(Draft { text, origins: origins_of_answer(run, step_scope, step, base).await? })
+        }
         _ => Err(EarlyEnd::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
     }
 }
@@ -96,13 +106,14 @@ async fn judge<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     plan: &'a PlannedEvaluator,
-    draft: &str,
+    draft: &Draft,
 ) -> Result<JudgedDraft, EarlyEnd> {
     let parser = AnswerParser { parse: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
             let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(EarlyEnd::Failed)?;
-            Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score, edits: Vec::new() })
+            let origins = origins_of_answer(run, step_scope, &plan.evaluator, ".evaluator").await?;
+            Ok(JudgedDraft { draft: draft.clone(), evaluation, score, origins })
         }
         _ => Err(EarlyEnd::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
     }
@@ -123,31 +134,45 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
 /// Returns the variables that are visible while a draft is judged, reviewed or revised.
 fn judging_scope<'a>(
     step_scope: &StepScope<'a>,
-    draft: &str,
+    draft: &Draft,
     iteration: usize,
     judged: &[JudgedDraft],
-    edits: &[Edit],
 ) -> StepScope<'a> {
-    let (draft, judged) = (draft.to_owned(), judged.to_vec());
-    let step_scope = &step_scope.clone().with_edits(&DRAFT, known_edits(edits.to_vec()));
-    step_scope.with_vars(move |_, _, _, scope| {
-        let all: Vec<_> = judged.iter().map(|one| json!({"draft": one.draft, "evaluation": one.evaluation})).collect();
+    let (draft, judged) = (draft.clone(), judged.to_vec());
+    step_scope.with_vars(move |run, wanted, _, scope| {
+        note_origins(run, wanted, &draft, &judged);
+        let all: Vec<_> =
+            judged.iter().map(|one| json!({"draft": one.draft.text, "evaluation": one.evaluation})).collect();
         let last = judged.last().map_or(Value::Null, |one| one.evaluation.clone());
-        for (name, value) in [
-            ("draft", json!(draft)),
-            ("current_draft", json!(draft)),
-            ("last_response", json!(draft)),
-            ("iteration", json!(iteration)),
-            ("iterations", json!(all)),
-            ("evaluation", last.clone()),
-            ("current_evaluation", last),
-        ] {
-            scope.set(name, value);
+        for name in DRAFT {
+            scope.set(name, json!(draft.text));
         }
+        for name in EVALUATION {
+            scope.set(name, last.clone());
+        }
+        scope.set("iteration", json!(iteration));
+        scope.set("iterations", json!(all));
         Ok(())
     })
 }
 
-fn done(step_scope: StepScope<'_>, draft: String, edits: Vec<Edit>) -> PatternResult<'_> {
-    PatternResult { step_scope, result: Rc::new(move |_, _| Ok(json!(draft))), edits: known_edits(edits) }
+/// Notes the origins of the drafts and evaluations that are read.
+fn note_origins(run: &Run<'_>, wanted: &RequestedNames<'_>, draft: &Draft, judged: &[JudgedDraft]) {
+    if DRAFT.iter().any(|name| wanted.root(name)) {
+        run.origins.note(&draft.origins);
+    }
+    if EVALUATION.iter().any(|name| wanted.root(name)) {
+        judged.last().into_iter().for_each(|last| run.origins.note(&last.origins));
+    }
+    for (at, one) in judged.iter().enumerate() {
+        for (field, origins) in [("draft", &one.draft.origins), ("evaluation", &one.origins)] {
+            if wanted.reads("iterations", &[Part::entry(at, judged.len()), Part::field(field)]) {
+                run.origins.note(origins);
+            }
+        }
+    }
+}
+
+fn done(step_scope: StepScope<'_>, draft: Draft) -> PatternResult<'_> {
+    PatternResult { step_scope, result: known(json!(draft.text), draft.origins) }
 }

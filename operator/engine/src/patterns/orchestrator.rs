@@ -4,17 +4,18 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
-use signoff_api::{Verdict, approval::Edit};
+use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{LazyValue, PLANS_AGAIN, PatternResult, assert_exact, edits_of, known_edits, parallel::reduce, plain_text};
+use super::{PLANS_AGAIN, PatternResult, assert_exact, known, origins_of_answer, parallel::reduce, plain_text};
 
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::PlannedOrchestrator,
     replay::{
+        origins::Origins,
         run::Run,
-        scope::{RecordNamespace, StepScope, editors},
+        scope::{Part, RecordNamespace, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -22,61 +23,70 @@ use crate::{
 /// The further requests of an orchestrator's answer that does not parse.
 const ASKED_AGAIN: i32 = 2;
 
-/// The variables that have the parts of the work.
-const TASKS: [&str; 2] = ["subtasks", "task"];
+/// The variables that have the parts of the work, or their number.
+const TASKS: [&str; 3] = ["subtasks", "task_count", "num_workers"];
+
+/// The parts of the work, as people left them, and what they were rendered from.
+#[derive(Clone)]
+struct Tasks {
+    parts: Vec<Value>,
+    origins: Origins,
+}
 
 /// The result of a worker: its answer and its status.
 #[derive(Clone)]
 struct WorkerResult {
     response: Value,
     status: &'static str,
+    /// What the response was rendered from.
+    origins: Origins,
 }
 
 pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<PatternResult<'a>, EarlyEnd> {
     let also_visible: Vec<_> = plan.decomposition_review.iter().chain(&plan.reduce_review).collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
-    let (tasks, edits) = divide(run, plan, &step_scope).await?;
-    let step_scope = with_tasks(&step_scope, &tasks).with_edits(&TASKS, known_edits(edits));
+    let tasks = divide(run, plan, &step_scope).await?;
+    let count = tasks.parts.len();
+    let step_scope = with_tasks(&step_scope, &tasks);
     let mut parts: BTreeMap<usize, WorkerResult> = BTreeMap::new();
-    let mut open: Vec<usize> = (0..tasks.len()).collect();
-    let (step_scope, joined, edits) = loop {
+    let mut open: Vec<usize> = (0..count).collect();
+    let (step_scope, joined, origins) = loop {
         let members = open.iter().map(|at| -> Member<'_, (usize, WorkerResult)> {
             let (at, step_scope) = (*at, step_scope.clone());
-            let task = tasks.get(at).cloned().unwrap_or(Value::Null);
-            Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, task).await?)) })
+            let tasks = &tasks;
+            Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, tasks).await?)) })
         });
         parts.extend(join_all(members.collect(), plan.fail_fast).await?);
-        let edits = edits_of_workers(run, plan, &step_scope, tasks.len()).await?;
-        let seen = with_parts(&step_scope, &tasks, &parts, &edits);
-        let text = joined(&parts);
+        let seen = with_parts(&step_scope, &tasks, &parts);
+        let (text, origins) = (joined(&parts), origins_of_parts(&parts));
         match &plan.reduce_review {
-            Some(gate) if !tasks.is_empty() => {
-                let shown = ReviewSubject::of(".reduce-review", &text).changed_by(edits.clone());
-                let shown = ReviewSubject { parts: tasks.len(), ..shown };
+            Some(gate) if count > 0 => {
+                let shown = ReviewSubject::of(".reduce-review", &text).made_of(origins.clone());
+                let shown = ReviewSubject { parts: count, ..shown };
                 let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
                 let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
                 match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
                     Verdict::Modify => {
-                        replace(&mut parts, &parameters().await?);
-                        let edits = [vec![decided.edit_of(run, &text).await?], edits].concat();
-                        break (with_parts(&step_scope, &tasks, &parts, &edits), self::joined(&parts), edits);
+                        let edit = Origins::of(decided.edit_of(run, &text).await?);
+                        replace(&mut parts, &parameters().await?, &edit);
+                        let origins = edit.and(&origins);
+                        break (with_parts(&step_scope, &tasks, &parts), self::joined(&parts), origins);
                     }
-                    Verdict::Retry => open = named(&parameters().await?, tasks.len()),
-                    Verdict::Defer => open = (0..tasks.len()).collect(),
-                    _ => break (seen, text, edits),
+                    Verdict::Retry => open = named(&parameters().await?, count),
+                    Verdict::Defer => open = (0..count).collect(),
+                    _ => break (seen, text, origins),
                 }
             }
-            _ => break (seen, text, edits),
+            _ => break (seen, text, origins),
         }
     };
-    let joined: LazyValue<'a> = Rc::new(move |_, _| Ok(json!(joined)));
-    let edits = known_edits(edits);
-    if tasks.is_empty() {
-        return Ok(PatternResult { step_scope, result: joined, edits });
+    let joined = known(json!(joined), origins);
+    if count == 0 {
+        return Ok(PatternResult { step_scope, result: joined });
     }
     let reduced = match &plan.reduce {
         Some(step) => {
-            let done = reduce(run, step, step_scope, (joined, edits)).await?;
+            let done = reduce(run, step, step_scope, joined).await?;
             let result = Rc::clone(&done.result);
             let step_scope = done.step_scope.with_vars(move |run, wanted, seq, scope| {
                 if wanted.root("reduce") {
@@ -84,26 +94,25 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
                 }
                 Ok(())
             });
-            let step_scope = step_scope.with_edits(&["reduce"], Rc::clone(&done.edits));
             PatternResult { step_scope, ..done }
         }
-        None => PatternResult { step_scope, result: joined, edits },
+        None => PatternResult { step_scope, result: joined },
     };
     match &plan.writeup {
         Some(step) => {
-            let PatternResult { step_scope, result, edits } = reduced.with_result();
-            reduce(run, step, step_scope, (result, edits)).await
+            let PatternResult { step_scope, result } = reduced.with_result();
+            reduce(run, step, step_scope, result).await
         }
         None => Ok(reduced),
     }
 }
 
-/// The parts of the work, as people left them, and the edits of people.
+/// The parts of the work, as people left them.
 async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
-) -> Result<(Vec<Value>, Vec<Edit>), EarlyEnd> {
+) -> Result<Tasks, EarlyEnd> {
     let parse = |text: &str| subtasks(text, plan.max_tasks).map(drop);
     loop {
         let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
@@ -111,23 +120,24 @@ async fn divide<'a>(
             StepResult::Answered(answer) => answer,
             _ => return Err(EarlyEnd::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
-        let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
-        let edits = edits_of(run, step_scope, &plan.orchestrator, ".orchestrator").await?;
-        let Some(gate) = &plan.decomposition_review else { return Ok((tasks, edits)) };
-        let text = Value::Array(tasks.clone()).to_string();
-        let shown = ReviewSubject::of(".orchestrator", &text).changed_by(edits.clone());
+        let parts = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
+        let origins = origins_of_answer(run, step_scope, &plan.orchestrator, ".orchestrator").await?;
+        let tasks = Tasks { parts, origins };
+        let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
+        let text = Value::Array(tasks.parts.clone()).to_string();
+        let shown = ReviewSubject::of(".orchestrator", &text).made_of(tasks.origins.clone());
         let asked = with_tasks(step_scope, &tasks);
         let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
         match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
-                let edits = [vec![decided.edit_of(run, &text).await?], edits].concat();
-                let tasks = parameters.0.get("subtasks").and_then(Value::as_array).cloned();
-                return Ok((tasks.unwrap_or_default(), edits));
+                let origins = Origins::of(decided.edit_of(run, &text).await?).and(&tasks.origins);
+                let parts = parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default();
+                return Ok(Tasks { parts, origins });
             }
             // The orchestrator hears what was said, and divides again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
-            _ => return Ok((tasks, edits)),
+            _ => return Ok(tasks),
         }
     }
 }
@@ -156,62 +166,67 @@ async fn work<'a>(
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
     at: usize,
-    part: Value,
+    tasks: &Tasks,
 ) -> Result<WorkerResult, EarlyEnd> {
     let path = format!(".worker-{at}");
     let limit = plan.max_workers.map(|most| (".worker-".to_owned(), most));
     let own = StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
-    let own = own.with_vars(move |_, _, _, scope| {
-        scope.set("task", part.get("task").cloned().unwrap_or(Value::Null));
+    let (task, origins) = (task(tasks, at), tasks.origins.clone());
+    let own = own.with_vars(move |run, wanted, _, scope| {
+        if wanted.root("task") {
+            run.origins.note(&origins);
+        }
+        scope.set("task", task.clone());
         scope.set("index", json!(at));
         Ok(())
     });
-    Ok(match steps::perform(run, &own, &plan.worker, &path, None).await? {
-        StepResult::Answered(text) => WorkerResult { response: json!(text), status: "succeeded" },
-        StepResult::Skipped => WorkerResult { response: Value::Null, status: "skipped" },
-        StepResult::Failed(_) => WorkerResult { response: Value::Null, status: "failed" },
-    })
+    let (response, status) = match steps::perform(run, &own, &plan.worker, &path, None).await? {
+        StepResult::Answered(text) => (json!(text), "succeeded"),
+        StepResult::Skipped => (Value::Null, "skipped"),
+        StepResult::Failed(_) => (Value::Null, "failed"),
+    };
+    let origins = origins_of_answer(run, step_scope, &plan.worker, &path).await?;
+    Ok(WorkerResult { response, status, origins })
 }
 
-/// Returns the edits of the answers of all workers, newest first.
-async fn edits_of_workers<'a>(
-    run: &Run<'a>,
-    plan: &'a PlannedOrchestrator,
-    step_scope: &StepScope<'a>,
-    workers: usize,
-) -> Result<Vec<Edit>, EarlyEnd> {
-    let mut edits = Vec::new();
-    for at in 0..workers {
-        edits.extend(edits_of(run, step_scope, &plan.worker, &format!(".worker-{at}")).await?);
-    }
-    Ok(editors::newest_first(run, edits))
+/// The text of the part of a worker.
+fn task(tasks: &Tasks, at: usize) -> Value {
+    tasks.parts.get(at).and_then(|part| part.get("task")).cloned().unwrap_or(Value::Null)
 }
 
-fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &[Value]) -> StepScope<'a> {
-    let tasks = tasks.to_vec();
-    step_scope.with_vars(move |_, _, _, scope| {
-        scope.set("subtasks", json!(tasks));
-        scope.set("task_count", json!(tasks.len()));
-        scope.set("num_workers", json!(tasks.len()));
+fn origins_of_parts(parts: &BTreeMap<usize, WorkerResult>) -> Origins {
+    parts.values().fold(Origins::default(), |all, part| all.and(&part.origins))
+}
+
+fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &Tasks) -> StepScope<'a> {
+    let tasks = tasks.clone();
+    step_scope.with_vars(move |run, wanted, _, scope| {
+        if TASKS.iter().any(|name| wanted.root(name)) {
+            run.origins.note(&tasks.origins);
+        }
+        scope.set("subtasks", json!(tasks.parts));
+        scope.set("task_count", json!(tasks.parts.len()));
+        scope.set("num_workers", json!(tasks.parts.len()));
         Ok(())
     })
 }
 
 /// `workers[i]`, beside the parts.
-fn with_parts<'a>(
-    step_scope: &StepScope<'a>,
-    tasks: &[Value],
-    parts: &BTreeMap<usize, WorkerResult>,
-    edits: &[Edit],
-) -> StepScope<'a> {
-    let one = |(at, part): (&usize, &WorkerResult)| {
-        let task = tasks.get(*at).and_then(|task| task.get("task")).cloned().unwrap_or(Value::Null);
-        json!({"task": task, "response": part.response, "status": part.status})
-    };
+fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &Tasks, parts: &BTreeMap<usize, WorkerResult>) -> StepScope<'a> {
+    let one = |(at, part): (&usize, &WorkerResult)| json!({"task": task(tasks, *at), "response": part.response, "status": part.status});
     let workers: Vec<_> = parts.iter().map(one).collect();
-    let text = joined(parts);
-    let step_scope = step_scope.clone().with_edits(&["workers", "last_response"], known_edits(edits.to_vec()));
-    step_scope.with_vars(move |_, _, _, scope| {
+    let (text, of_tasks) = (joined(parts), tasks.origins.clone());
+    let of_parts: Vec<Origins> = parts.values().map(|part| part.origins.clone()).collect();
+    step_scope.with_vars(move |run, wanted, _, scope| {
+        for (at, origins) in of_parts.iter().enumerate() {
+            let part = Part::entry(at, of_parts.len());
+            if wanted.reads("workers", &[part, Part::field("task")]) {
+                run.origins.note(&of_tasks);
+            }
+            if wanted.root("last_response") || wanted.reads("workers", &[part, Part::field("response")]) {
+                run.origins.note(origins);
+            }
+        }
         scope.set("workers", json!(workers));
         scope.set("last_response", json!(text));
         Ok(())
@@ -224,11 +239,12 @@ fn joined(parts: &BTreeMap<usize, WorkerResult>) -> String {
 }
 
 /// Puts a person's texts in the place of workers' results: `{workers: {"0": ...}}`.
-fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::Map<String, Value>) {
+fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::Map<String, Value>, edit: &Origins) {
     let given = parameters.get("workers").and_then(Value::as_object).into_iter().flatten();
     for (at, response) in given.filter_map(|(at, response)| Some((at.parse::<usize>().ok()?, response))) {
         if let Some(part) = parts.get_mut(&at) {
-            *part = WorkerResult { response: response.clone(), status: "modified" };
+            let origins = edit.clone().and(&part.origins);
+            *part = WorkerResult { response: response.clone(), status: "modified", origins };
         }
     }
 }

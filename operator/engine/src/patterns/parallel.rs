@@ -3,18 +3,16 @@
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
-use signoff_api::{Verdict, approval::Edit};
+use signoff_api::Verdict;
 
-use super::{LazyValue, PatternResult, chain, edits_of, known_edits, last_response, plain};
+use super::{LazyValue, PatternResult, chain, known, last_response, origins_of_answer, plain};
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     replay::{
+        origins::Origins,
         run::{RenderError, Run},
-        scope::{
-            self, RecordNamespace, StepScope,
-            editors::{self, EditsAt},
-        },
+        scope::{self, Part, RecordNamespace, RequestedNames, StepScope, VisibleRecord},
     },
     steps::{self, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -30,7 +28,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Res
     let step_scope = StepScope { also_visible: all.collect(), ..StepScope::of("", RecordNamespace::Nothing, []) };
     let step_scope = step_scope.with_vars(move |run, wanted, seq, scope| {
         if wanted.root("branches") {
-            scope.set("branches", branches(run, parallel, seq)?);
+            scope.set("branches", branches(run, parallel, wanted, seq)?);
         }
         if wanted.root("last_response") {
             scope.set("last_response", joined(run, parallel, seq)?);
@@ -38,11 +36,9 @@ pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Res
         Ok(())
     });
     let joined: LazyValue<'a> = Rc::new(move |run, seq| joined(run, parallel, seq));
-    let edits: EditsAt<'a> = Rc::new(move |run, seq| edits_of_branches(run, parallel, seq));
-    let step_scope = step_scope.with_edits(&["branches", "last_response"], Rc::clone(&edits));
     match &parallel.reduce {
-        None => Ok(PatternResult { step_scope, result: joined, edits }),
-        Some(step) => reduce(run, step, step_scope, (joined, edits)).await,
+        None => Ok(PatternResult { step_scope, result: joined }),
+        Some(step) => reduce(run, step, step_scope, joined).await,
     }
 }
 
@@ -51,56 +47,54 @@ pub(super) async fn reduce<'a>(
     run: &Run<'a>,
     step: &'a PlannedStep,
     step_scope: StepScope<'a>,
-    (joined, edits): (LazyValue<'a>, EditsAt<'a>),
+    joined: LazyValue<'a>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
-    let own = StepScope {
-        listed: RecordNamespace::Named,
-        list: step_scope.list.iter().copied().chain([step]).collect(),
-        conversation: step.path.clone(),
-        ..step_scope
-    };
+    let own = step_scope.with_step(step);
+    let own = StepScope { listed: RecordNamespace::Named, conversation: step.path.clone(), ..own };
     let Some(gate) = step.gate() else {
         return match steps::perform(run, &own, step, &step.path, None).await? {
             StepResult::Answered(text) => {
-                let edits = known_edits(edits_of(run, &own, step, &step.path).await?);
-                Ok(PatternResult { step_scope: own, result: Rc::new(move |_, _| Ok(json!(text))), edits })
+                let origins = origins_of_answer(run, &own, step, &step.path).await?;
+                Ok(PatternResult { step_scope: own, result: known(json!(text), origins) })
             }
-            StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined, edits }),
+            StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined }),
         };
     };
     loop {
+        let read = |seq: i64| -> Result<(String, Origins), RenderError> {
+            let (value, origins) = run.origins.collect(|| joined(run, seq));
+            Ok((plain(&value?)?, origins))
+        };
         let shown = |seq: i64| {
-            let subject = ReviewSubject::of(&step.path, &plain(&joined(run, seq)?)?);
-            Ok(Some(subject.changed_by(edits(run, seq)?)))
+            let (text, origins) = read(seq)?;
+            Ok(Some(ReviewSubject::of(&step.path, &text).made_of(origins)))
         };
         let decided = steps::decide(run, &own, step, &step.path, &shown).await?;
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
-            return Ok(PatternResult { step_scope: own, result: joined, edits });
+            return Ok(PatternResult { step_scope: own, result: joined });
         }
         let verdict = steps::verdict_or_end(run, &decided, &[Verdict::Retry])?;
-        let edits = match verdict {
-            Verdict::Modify | Verdict::Respond => {
-                let seq = decided.record.seq;
-                let replaced = run.render(|| Ok((plain(&joined(run, seq)?)?, edits(run, seq)?))).await;
-                let (replaced, before) = replaced.map_err(EarlyEnd::Failed)?;
-                known_edits([vec![decided.edit_of(run, &replaced).await?], before].concat())
-            }
-            _ => Rc::clone(&edits),
+        let replaced = || async {
+            let (before, origins) = run.render(|| read(decided.record.seq)).await.map_err(EarlyEnd::Failed)?;
+            Ok(Origins::of(decided.edit_of(run, &before).await?).and(&origins))
         };
         let result: LazyValue<'a> = match verdict {
             Verdict::Retry => continue,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let value = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                Rc::new(move |_, _| Ok(value.clone()))
+                known(value, replaced().await?)
             }
             Verdict::Respond => {
-                let own = own.clone();
-                Rc::new(move |run, seq| last_response(run, &StepScope { also_visible: Vec::new(), ..own.clone() }, seq))
+                let (own, origins) = (own.clone(), replaced().await?);
+                Rc::new(move |run, seq| {
+                    run.origins.note(&origins);
+                    last_response(run, &StepScope { also_visible: Vec::new(), ..own.clone() }, seq)
+                })
             }
             _ => Rc::clone(&joined),
         };
-        return Ok(PatternResult { step_scope: own, result, edits });
+        return Ok(PatternResult { step_scope: own, result });
     }
 }
 
@@ -109,27 +103,32 @@ fn scope_of_branch(branch: &PlannedBranch) -> StepScope<'_> {
 }
 
 /// `branches.<name>`, in declared order.
-fn branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, RenderError> {
+fn branches<'a>(
+    run: &Run<'a>,
+    parallel: &'a PlannedParallel,
+    wanted: &RequestedNames<'_>,
+    seq: i64,
+) -> Result<Value, RenderError> {
     let one = |branch: &'a PlannedBranch| {
         let step_scope = scope_of_branch(branch);
+        let is_read = |place: &[&str]| {
+            let parts: Vec<_> = [branch.name.as_str()].iter().chain(place).map(|name| Part::field(name)).collect();
+            wanted.reads("branches", &parts)
+        };
         let seen = step_scope.seen(run, seq);
-        let views: Vec<_> =
-            seen.iter().map(|one| Ok((one.step.name.clone(), scope::view(run, &step_scope, one, seq)?))).collect();
-        let steps: Map<String, Value> = scope::all(views)?.into_iter().collect();
+        let view = |one: &VisibleRecord<'a>| {
+            let name = one.step.name.as_str();
+            let view = scope::view(run, &step_scope, one, seq, &|field| is_read(&["steps", name, field]))?;
+            Ok((name.to_owned(), view))
+        };
+        let steps: Map<String, Value> = scope::all(seen.iter().map(view).collect())?.into_iter().collect();
         let failed = steps.values().any(|view| view["status"] == "failed" || view["status"] == "unknown");
         let status = if failed { "failed" } else { "succeeded" };
-        let response = last_response(run, &step_scope, seq)?;
+        let response = run.origins.note_if(is_read(&["response"]), || last_response(run, &step_scope, seq))?;
         Ok((branch.name.clone(), json!({"response": response, "status": status, "steps": steps})))
     };
     let all = scope::all(parallel.branches.iter().map(one).collect())?;
     Ok(Value::Object(all.into_iter().collect()))
-}
-
-/// Returns the edits of the results of all branches, newest first.
-fn edits_of_branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Vec<Edit>, RenderError> {
-    let of_branch = |branch: &'a PlannedBranch| editors::of_newest(run, &scope_of_branch(branch), seq);
-    let all = scope::all(parallel.branches.iter().map(of_branch).collect())?;
-    Ok(editors::newest_first(run, all.into_iter().flatten().collect()))
 }
 
 fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, RenderError> {

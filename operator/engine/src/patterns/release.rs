@@ -3,26 +3,21 @@
 //!
 //! Must not release anything but what has the digest that every gate of a policy approved.
 
-use std::rc::Rc;
-
 use serde_json::{Value, json};
 use signoff_api::{
     Digest, Verdict,
-    approval::Edit,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text::display;
 
-use super::{LazyValue, PatternResult, RunResult, edits_of, known_edits, next_seq, plain, plain_text};
+use super::{PatternResult, RunResult, known, next_seq, origins_of_answer, plain, plain_text};
 use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     replay::{
+        origins::Origins,
         run::{RenderError, Run},
-        scope::{
-            self, StepScope,
-            editors::{self, EditsAt},
-        },
+        scope::{self, StepScope},
     },
     steps::{self, EarlyEnd, StepResult, excerpt::Fields, request::ReviewSubject},
 };
@@ -47,57 +42,59 @@ enum Outputs {
 pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, EarlyEnd> {
     let mut done = done;
     loop {
-        let text = rendered(run, || text(run, &done, next_seq(run)))
+        let (text, origins) = rendered(run, || text(run, &done, next_seq(run)))
             .await
             .map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else {
             return approved(run, &done, Outputs::Rendered(text)).await;
         };
-        let output = text.clone();
-        let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {
-            scope.set("output", json!(output));
-            Ok(())
-        });
-        let what = ReviewSubject::of(".final", &text);
-        let before = |seq| edits_of_outputs(run, &done, &Outputs::Rendered(String::new()), seq);
-        let subject = |seq| Ok(Some(what.clone().changed_by(before(seq)?)));
-        let decided = steps::decide(run, &step_scope, gate, ".final", &subject).await?;
-        let edits = || async {
-            let before = run.render(|| before(decided.record.seq)).await.map_err(EarlyEnd::Failed)?;
-            Ok(known_edits([vec![decided.edit_of(run, &text).await?], before].concat()))
-        };
+        let step_scope = with_output(&done.step_scope, &text, &origins);
+        let what = ReviewSubject::of(".final", &text).made_of(origins.clone());
+        let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
+        let replaced = async || Ok(Origins::of(decided.edit_of(run, &text).await?).and(&origins));
         match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
             Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                let done = done.replaced(edited.clone(), edits().await?);
+                let done = done.replaced(edited.clone(), replaced().await?);
                 return approved(run, &done, Outputs::Written(plain_text(&edited))).await;
             }
             Verdict::Respond => {
                 let said = decided.full_outcome(run).await?.response.unwrap_or_default();
-                let done = done.replaced(json!(said), edits().await?);
+                let done = done.replaced(json!(said), replaced().await?);
                 return approved(run, &done, Outputs::Written(said)).await;
             }
-            Verdict::Defer | Verdict::Retry => done = revised(run, done, &text, decided.record.done).await?,
+            Verdict::Defer | Verdict::Retry => done = revised(run, done, step_scope, decided.record.done).await?,
             _ => return approved(run, &done, Outputs::Rendered(text)).await,
         }
     }
+}
+
+/// The same scope, and `output`: the text that is released.
+fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) -> StepScope<'a> {
+    let (output, origins) = (text.to_owned(), origins.clone());
+    step_scope.with_vars(move |run, wanted, _, scope| {
+        if wanted.root("output") {
+            run.origins.note(&origins);
+        }
+        scope.set("output", json!(output));
+        Ok(())
+    })
 }
 
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
 /// All of them see one rendering: it is fixed by the number at which the first of them asked.
 async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
-    let Some(first) = run.plan.end.first() else { return shown(run, done, outputs, None).await };
+    let Some(first) = run.plan.end.first() else { return Ok(shown(run, done, outputs, None).await?.0) };
     loop {
         let asked = run.next_visit(&first.path);
         let begun = run.state.borrow().journal.get(&asked, 1).map(|record| record.seq);
         let seq = begun.unwrap_or_else(|| next_seq(run));
-        let shown = shown(run, done, outputs.clone(), Some(seq)).await?;
+        let (shown, origins) = shown(run, done, outputs.clone(), Some(seq)).await?;
         let digest = shown.digest().map_err(EarlyEnd::Failed)?;
-        let what =
-            run.render(|| Ok(shown.reviewed(&digest)?.changed_by(edits_of_release(run, done, &outputs, seq)?))).await;
+        let what = run.render(|| Ok(shown.reviewed(&digest)?.made_of(origins.clone()))).await;
         let what = what.map_err(EarlyEnd::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
@@ -138,13 +135,17 @@ impl RunResult {
 }
 
 /// Renders the release as one part: where values of others make it too costly, the run fails and is not quarantined.
-async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
+async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
         return Err(why);
     }
     let part = || Part::step(OUTPUTS, 1);
-    run.render(|| within(part, &render)).await
+    let render = || {
+        let (made, origins) = run.origins.collect(|| within(part, &render));
+        Ok((made?, origins))
+    };
+    run.render(render).await
 }
 
 fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String, RenderError> {
@@ -154,52 +155,29 @@ fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String,
     }
 }
 
-/// Returns the edits of the values from which the outputs are made, newest first.
-fn edits_of_outputs<'a>(
-    run: &Run<'a>,
-    done: &PatternResult<'a>,
-    outputs: &Outputs,
-    seq: i64,
-) -> Result<Vec<Edit>, RenderError> {
-    match (outputs, &run.plan.outputs) {
-        (Outputs::Rendered(_), Some(template)) => editors::of_values(run, &done.step_scope, template.references(), seq),
-        (Outputs::Rendered(_), None) | (Outputs::Written(_), _) => (done.edits)(run, seq),
-        (Outputs::Withheld, _) => Ok(Vec::new()),
-    }
-}
-
-/// The same of the outputs and of the files.
-fn edits_of_release<'a>(
-    run: &Run<'a>,
-    done: &PatternResult<'a>,
-    outputs: &Outputs,
-    seq: i64,
-) -> Result<Vec<Edit>, RenderError> {
-    let mut edits = edits_of_outputs(run, done, outputs, seq)?;
-    if !matches!(outputs, Outputs::Withheld) {
-        let files = &run.plan.artifacts;
-        let wanted = files.iter().flat_map(|file| file.path.references().iter().chain(file.from.references()));
-        edits.extend(editors::of_values(run, &done.step_scope, &wanted.cloned().collect(), seq)?);
-    }
-    Ok(editors::newest_first(run, edits))
-}
-
-/// Returns the release; `seq`: as of this number of the journal, where that is fixed.
+/// Returns the release and its origins; `seq`: as of this number of the journal, where that is fixed.
 async fn shown<'a>(
     run: &Run<'a>,
     done: &PatternResult<'a>,
     outputs: Outputs,
     seq: Option<i64>,
-) -> Result<RunResult, EarlyEnd> {
-    let outputs = match (outputs, seq) {
+) -> Result<(RunResult, Origins), EarlyEnd> {
+    let (outputs, of_outputs) = match (outputs, seq) {
         (Outputs::Withheld, _) => {
-            return Ok(RunResult { outputs: String::new(), artifacts: Vec::new(), left_out: Vec::new() });
+            let nothing = RunResult { outputs: String::new(), artifacts: Vec::new(), left_out: Vec::new() };
+            return Ok((nothing, Origins::default()));
         }
         (Outputs::Rendered(_), Some(seq)) => {
             let text = rendered(run, || text(run, done, seq)).await;
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
-        (Outputs::Rendered(text) | Outputs::Written(text), _) => text,
+        (Outputs::Rendered(text), None) => (text, Origins::default()),
+        // The result is what the person wrote.
+        (Outputs::Written(text), _) => {
+            let seq = seq.unwrap_or_else(|| next_seq(run));
+            let origins = run.render(|| run.origins.collect_only(|| (done.result)(run, seq))).await;
+            (text, origins.map_err(EarlyEnd::Failed)?)
+        }
     };
     let render = || {
         let seq = seq.unwrap_or_else(|| next_seq(run));
@@ -207,7 +185,8 @@ async fn shown<'a>(
             run.plan.artifacts.iter().map(|artifact| file(run, &done.step_scope, artifact, seq)).collect();
         scope::all(files)
     };
-    let files = rendered(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
+    let (files, of_files) =
+        rendered(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
     let mut result = RunResult { outputs, artifacts: Vec::new(), left_out: Vec::new() };
     for file in files {
         match file {
@@ -216,7 +195,7 @@ async fn shown<'a>(
             File::Undecided(why) => result.left_out.push(why),
         }
     }
-    Ok(result)
+    Ok((result, of_files.and(&of_outputs)))
 }
 
 /// A rendered artifact.
@@ -235,19 +214,22 @@ fn file<'a>(
     artifact: &PlannedArtifact,
     seq: i64,
 ) -> Result<File, RenderError> {
+    if let Some(condition) = &artifact.skip_if {
+        let scope = run.origins.ignore(|| scope::general(run, step_scope, &condition.references(), seq))?;
+        match condition.evaluate(&scope) {
+            Ok(true) => return Ok(File::Skipped),
+            Err(why) => {
+                let named = run.origins.ignore(|| scope::general(run, step_scope, artifact.path.references(), seq))?;
+                // A path that has no text either is named as the author wrote it.
+                let path = artifact.path.render(&named).unwrap_or_else(|_| artifact.path.source().to_owned());
+                return Ok(File::Undecided(format!("{} ({why})", display(path.trim(), 200))));
+            }
+            Ok(false) => {}
+        }
+    }
     let mut wanted = artifact.path.references().clone();
     wanted.extend(artifact.from.references().iter().cloned());
-    wanted.extend(artifact.skip_if.iter().flat_map(|condition| condition.references()));
     let scope = scope::general(run, step_scope, &wanted, seq)?;
-    match artifact.skip_if.as_ref().map(|condition| condition.evaluate(&scope)) {
-        Some(Ok(true)) => return Ok(File::Skipped),
-        Some(Err(why)) => {
-            // A path that has no text either is named as the author wrote it.
-            let path = artifact.path.render(&scope).unwrap_or_else(|_| artifact.path.source().to_owned());
-            return Ok(File::Undecided(format!("{} ({why})", display(path.trim(), 200))));
-        }
-        Some(Ok(false)) | None => {}
-    }
     let path = artifact.path.render(&scope)?.trim().to_owned();
     safe_path(&path).map_err(|why| RenderError::Invalid(format!("{}: {why}", display(&path, 200))))?;
     Ok(File::Rendered(path, artifact.from.render(&scope)?))
@@ -255,17 +237,16 @@ fn file<'a>(
 
 impl<'a> PatternResult<'a> {
     /// The same end, with another result.
-    fn replaced(&self, value: Value, edits: EditsAt<'a>) -> Self {
-        let result: LazyValue<'a> = Rc::new(move |_, _| Ok(value.clone()));
-        Self { step_scope: self.step_scope.clone(), result, edits }.with_result()
+    fn replaced(&self, value: Value, origins: Origins) -> Self {
+        Self { step_scope: self.step_scope.clone(), result: known(value, origins) }.with_result()
     }
 }
 
-/// The last agent makes its answer anew; it hears what was said at the gate.
+/// The last agent makes its answer anew; it hears what was said at the gate. `step_scope`: with `output`.
 async fn revised<'a>(
     run: &Run<'a>,
     done: PatternResult<'a>,
-    text: &str,
+    step_scope: StepScope<'a>,
     before: Option<i64>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
     let spoke = |step: &&PlannedStep| {
@@ -279,17 +260,12 @@ async fn revised<'a>(
     let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
         return Err(EarlyEnd::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));
     };
-    let output = text.to_owned();
-    let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {
-        scope.set("output", json!(output));
-        Ok(())
-    });
     let step_scope =
         StepScope { conversation: ".revision".to_owned(), feedback_from: Some(String::new()), ..step_scope };
     match steps::perform(run, &step_scope, step, ".revision", None).await? {
         StepResult::Answered(answer) => {
-            let edits = known_edits(edits_of(run, &step_scope, step, ".revision").await?);
-            Ok(done.replaced(json!(answer), edits))
+            let origins = origins_of_answer(run, &step_scope, step, ".revision").await?;
+            Ok(done.replaced(json!(answer), origins))
         }
         _ => Ok(done),
     }

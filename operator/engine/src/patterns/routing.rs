@@ -1,14 +1,15 @@
 //! `routing`: an agent chooses a chain, people may look at the choice, the chain runs.
 
 use serde_json::json;
-use signoff_api::{Verdict, approval::Edit};
+use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{PLANS_AGAIN, PatternResult, assert_exact, chain, edits_of, known_edits};
+use super::{PLANS_AGAIN, PatternResult, assert_exact, chain, origins_of_answer};
 
 use crate::{
     plan::PlannedRouting,
     replay::{
+        origins::Origins,
         run::Run,
         scope::{RecordNamespace, StepScope},
     },
@@ -17,7 +18,7 @@ use crate::{
 
 pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, EarlyEnd> {
     let routed = StepScope::of("", RecordNamespace::Nothing, [&routing.router].into_iter().chain(&routing.review));
-    let (chosen, answer, edits) = choose(run, routing, &routed).await?;
+    let (chosen, answer, origins) = choose(run, routing, &routed).await?;
     let Some(route) = routing.routes.iter().find(|route| route.name == chosen) else {
         return Err(EarlyEnd::Failed(format!("there is no route {chosen}")));
     };
@@ -30,21 +31,28 @@ pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Resul
         also_visible,
         ..StepScope::of(&prefix, RecordNamespace::Steps, &route.steps)
     };
-    let step_scope = step_scope.with_vars(move |_, _, _, scope| {
-        scope.set("router", json!({"chosen_route": chosen, "response": answer}));
-        Ok(())
-    });
-    let step_scope = step_scope.with_edits(&["router"], known_edits(edits));
+    let step_scope = with_router(&step_scope, chosen, answer, origins);
     chain::list(run, &step_scope, &route.steps).await?;
     Ok(PatternResult::newest(step_scope))
 }
 
-/// The name of the route, as people left it, what the router answered, and the edits of people.
+/// The same scope, and `router`.
+fn with_router<'a>(step_scope: &StepScope<'a>, chosen: String, answer: String, origins: Origins) -> StepScope<'a> {
+    step_scope.with_vars(move |run, wanted, _, scope| {
+        if wanted.root("router") {
+            run.origins.note(&origins);
+        }
+        scope.set("router", json!({"chosen_route": chosen, "response": answer}));
+        Ok(())
+    })
+}
+
+/// The name of the route, as people left it, what the router answered, and the origins of both.
 async fn choose<'a>(
     run: &Run<'a>,
     routing: &'a PlannedRouting,
     step_scope: &StepScope<'a>,
-) -> Result<(String, String, Vec<Edit>), EarlyEnd> {
+) -> Result<(String, String, Origins), EarlyEnd> {
     let names: Vec<&str> = routing.routes.iter().map(|route| route.name.as_str()).collect();
     let parse = |text: &str| route(text, &names).map(drop);
     loop {
@@ -54,27 +62,21 @@ async fn choose<'a>(
             _ => return Err(EarlyEnd::Failed("the router was skipped, so no route was chosen".to_owned())),
         };
         let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(EarlyEnd::Failed)?;
-        let edits = edits_of(run, step_scope, &routing.router, ".router").await?;
-        let Some(review) = &routing.review else { return Ok((chosen, answer, edits)) };
-        let (shown, text) = (ReviewSubject::of(".router", &chosen).changed_by(edits.clone()), answer.clone());
-        let asked = step_scope.with_vars({
-            let chosen = chosen.clone();
-            move |_, _, _, scope| {
-                scope.set("router", json!({"chosen_route": chosen, "response": text}));
-                Ok(())
-            }
-        });
+        let origins = origins_of_answer(run, step_scope, &routing.router, ".router").await?;
+        let Some(review) = &routing.review else { return Ok((chosen, answer, origins)) };
+        let shown = ReviewSubject::of(".router", &chosen).made_of(origins.clone());
+        let asked = with_router(step_scope, chosen.clone(), answer.clone(), origins.clone());
         let decided = steps::decide(run, &asked, review, ".review", &|_| Ok(Some(shown.clone()))).await?;
         match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();
                 let edit = decided.edit_of(run, &chosen).await?;
-                return Ok((other.to_owned(), answer, [vec![edit], edits].concat()));
+                return Ok((other.to_owned(), answer, Origins::of(edit).and(&origins)));
             }
             // The router hears what was said, and chooses again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
-            _ => return Ok((chosen, answer, edits)),
+            _ => return Ok((chosen, answer, origins)),
         }
     }
 }

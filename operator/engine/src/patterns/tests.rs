@@ -11,6 +11,7 @@ mod gates;
 mod graph;
 mod numbers;
 mod orchestrator;
+mod origins;
 mod parallel;
 mod pods;
 mod requests;

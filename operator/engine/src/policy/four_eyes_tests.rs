@@ -247,3 +247,85 @@ fn gates_of_the_same_name_in_two_branches_are_two_gates() {
     run.reply(&policies, "right/look", "x");
     assert_eq!(run.asked("right/review").excluded, ["bob"]);
 }
+
+#[test]
+fn a_policy_excludes_the_editor_of_a_request_from_the_gate_about_its_failure() {
+    let policies = cluster(&[("prod", json!({"gates": {"minThreshold": 1}}))]);
+    let hitl = gate(json!({"allowedVerdicts": ["Retry", "Modify", "Skip", "Reject"]}));
+    let spec = json!({"requestedBy": "dana", "steps": [
+            {"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}}],
+        "gates": [{"name": "errors", "type": "errorEscalation", "steps": ["pay"], "afterAttempts": 1, "hitl": hitl}]});
+    let mut run = PolicyRun::of(&policies, spec);
+    let fails = |run: &mut PolicyRun, attempt: i32| {
+        let failure = crate::transition::Failure {
+            class: "Status".into(),
+            message: "500".into(),
+            retryable: false,
+            unknown: false,
+            not_before: None,
+            facts: [("statusCode".to_owned(), "500".to_owned())].into(),
+            log: None,
+        };
+        let at = super::run_tests::moment();
+        run.take(&policies, vec![Fact::CallFinished { path: "pay".into(), attempt, result: Err(failure), at }]);
+    };
+    fails(&mut run, 1);
+    let edited = super::bypass_tests::modified(json!({"body": "1000000"}));
+    decide(&mut run, &policies, "pay/.error", Outcome { decided_by: vec!["bob".into()], ..edited });
+    fails(&mut run, 2);
+    assert_eq!(run.asked("pay/.error#2").excluded, ["bob"]);
+}
+
+#[test]
+fn a_policy_excludes_the_editor_of_what_a_dag_releases() {
+    let policies = cluster(&[("prod", json!({"gates": {"minThreshold": 1}}))]);
+    let spec = json!({"requestedBy": "dana", "pattern": {"dag": {}}, "steps": [
+            {"name": "draft", "set": {"value": "select 1"}},
+            {"name": "sql", "dependsOn": ["draft"], "hitl": gate(json!({"reviews": "draft"}))},
+            {"name": "last", "dependsOn": ["sql", "draft"], "set": {"value": "{{ steps.draft.response }}"}}],
+        "gates": [{"name": "out", "type": "finalResponse", "hitl": gate(json!({}))}]});
+    let mut run = PolicyRun::of(&policies, spec);
+    let edited = super::bypass_tests::modified(json!({"response": "drop table audit"}));
+    decide(&mut run, &policies, "sql", Outcome { decided_by: vec!["bob".into()], ..edited });
+    assert_eq!(run.asked(".final").excluded, ["bob"]);
+}
+
+#[test]
+fn a_policy_excludes_the_editor_of_what_only_the_prompt_of_a_gate_shows() {
+    let policies = demands(json!({"minThreshold": 1}));
+    let excluded = |prompt: &str| {
+        let mut steps = reviewed(json!({"prompt": prompt}));
+        steps.as_array_mut().unwrap().insert(2, json!({"name": "own", "set": {"value": "x"}}));
+        let mut run = PolicyRun::start(&policies, steps);
+        decide(&mut run, &policies, "sql", outcome(Verdict::Modify, &["bob"], &[]));
+        run.asked("prod").excluded.clone()
+    };
+    assert_eq!(excluded("Run {{ steps.draft.response }}?"), ["bob"]);
+    assert_eq!(excluded("Run it?"), [""; 0]);
+}
+
+#[test]
+fn a_policy_excludes_the_editor_of_an_earlier_prompt_of_the_conversation_that_it_asks_about() {
+    let hitl = gate(json!({}));
+    let policies = cluster(&[(
+        "prod",
+        json!({"gates": {"minThreshold": 1}, "steps": [{"name": "check", "before": {"kinds": ["agent"]}, "hitl": hitl}]}),
+    )]);
+    let spec = json!({
+        "requestedBy": "dana",
+        "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
+        "steps": [
+            {"name": "draft", "set": {"value": "select 1"}},
+            {"name": "sql", "hitl": gate(json!({}))},
+            {"name": "run", "agent": {"name": "writer", "input": "{{ steps.draft.response }}"}},
+            {"name": "again", "agent": {"name": "writer", "input": "once more"}},
+        ],
+    });
+    let mut run = PolicyRun::of(&policies, spec);
+    decide(&mut run, &policies, "sql", outcome(Verdict::Modify, &["bob"], &[]));
+    assert_eq!(run.asked("check-run").excluded, ["bob"]);
+    decide(&mut run, &policies, "check-run", outcome(Verdict::Approve, &["carol"], &[]));
+    run.reply(&policies, "run", "done");
+    assert!(run.asked("check-again").reviews.as_ref().unwrap().response.contains("select 2"), "the premise");
+    assert_eq!(run.asked("check-again").excluded, ["bob"]);
+}

@@ -24,6 +24,8 @@ pub(crate) struct CallHistory {
     sums: RefCell<BTreeMap<String, Vec<(i64, usize)>>>,
     /// Rejected, edited, or asked again.
     decided: Vec<StepRecord>,
+    /// The gates that were decided with Modify, by path without visit; the oldest first.
+    modified: BTreeMap<String, Vec<StepRecord>>,
     /// The calls by the step of their tool and the digest of its input.
     equal: RefCell<BTreeMap<(String, Digest), Vec<RecordKey>>>,
 }
@@ -50,6 +52,11 @@ impl CallHistory {
                 history.decided.push(record.clone());
             }
             history.add_call(record);
+        }
+        for record in history.decided.iter().filter(|record| verdict(record) == Some(Verdict::Modify)) {
+            let place = record.path.rsplit_once('#').filter(|(_, visit)| !visit.contains('/'));
+            let place = place.map_or(record.path.as_str(), |(place, _)| place);
+            history.modified.entry(place.to_owned()).or_default().push(record.clone());
         }
         history.turns.sort_by(|a, b| a.path.cmp(&b.path));
         history
@@ -90,6 +97,11 @@ impl CallHistory {
     /// Returns the path and attempt of each call that ran a step with an input.
     pub(crate) fn equal(&self, step: &str, input: &Digest) -> Vec<RecordKey> {
         self.equal.borrow().get(&(step.to_owned(), input.clone())).cloned().unwrap_or_default()
+    }
+
+    /// Returns the visits of a gate that were decided with Modify, the oldest first.
+    pub(crate) fn modified_at(&self, gate: &str) -> &[StepRecord] {
+        self.modified.get(gate).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the gates that were decided with Reject, with Modify, or with Retry, before `seq`; the oldest first.

@@ -14,7 +14,12 @@ use signoff_api::{
 };
 use signoff_expr::LanguageError;
 
-use super::{call_history::CallHistory, step_invocation::StepInvocation, transition_state::TransitionState};
+use super::{
+    call_history::{CallHistory, RecordKey},
+    origins::{OriginNotes, Origins},
+    step_invocation::StepInvocation,
+    transition_state::TransitionState,
+};
 use crate::{
     evaluation,
     journal::{Journal, values::ValueLimits},
@@ -49,8 +54,12 @@ pub(crate) struct Run<'a> {
     visits: RefCell<BTreeMap<String, i32>>,
     /// The path and attempt of the answer that was settled last.
     pub(crate) settled: RefCell<(String, i32)>,
-    /// The turns of agents that were replayed, by path and attempt.
-    pub(crate) agent_turns: RefCell<BTreeMap<(String, i32), Rc<StepInvocation<'a>>>>,
+    /// The attempts at agents and texts that were replayed.
+    pub(crate) invocations: RefCell<BTreeMap<RecordKey, Rc<StepInvocation<'a>>>>,
+    /// The origins of what is rendered at the moment.
+    pub(crate) origins: OriginNotes,
+    /// What each text was rendered from that was followed in this transition.
+    pub(crate) origins_of_texts: RefCell<BTreeMap<RecordKey, Rc<Origins>>>,
 }
 
 /// The reason why a template could not be rendered.
@@ -84,7 +93,9 @@ impl<'a> Run<'a> {
             call_history: OnceCell::new(),
             visits: RefCell::default(),
             settled: RefCell::default(),
-            agent_turns: RefCell::default(),
+            invocations: RefCell::default(),
+            origins: OriginNotes::default(),
+            origins_of_texts: RefCell::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use signoff_api::journal::{StepKind, StepRecord};
-use signoff_expr::{Reference, Scope};
+use signoff_expr::{Member, Reference, Scope};
 
 use crate::{
     plan::{Action, PlannedStep},
@@ -21,7 +21,8 @@ use crate::{
 
 pub(crate) use crate::journal::within;
 pub(crate) use step_scope::{RecordNamespace, StepScope, all};
-pub(crate) use views::{ANSWER, answers, decision, hitl, response, response_text, verdict_text, view};
+use views::hitl;
+pub(crate) use views::{ANSWER, answers, decision, response, response_text, verdict_text, view};
 
 /// A record that a step can see.
 #[derive(Clone)]
@@ -47,44 +48,82 @@ pub(crate) fn place(path: &str) -> Vec<&str> {
 /// The names that a template refers to.
 pub(crate) struct RequestedNames<'w>(&'w BTreeSet<Reference>);
 
+/// A part of a place among the values of a scope: its name, and its position among how many, where it has one.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'p> {
+    name: Option<&'p str>,
+    position: Option<(usize, usize)>,
+}
+
+impl<'p> Part<'p> {
+    pub(crate) fn field(name: &'p str) -> Self {
+        Self { name: Some(name), position: None }
+    }
+
+    /// The entry at a position of a list of so many entries.
+    pub(crate) fn entry(at: usize, of: usize) -> Self {
+        Self { name: None, position: Some((at, of)) }
+    }
+
+    /// The same entry, which has a name too.
+    pub(crate) fn named(self, name: &'p str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    fn is(&self, member: &Member) -> bool {
+        match member {
+            Member::Name(name) => self.name == Some(name),
+            Member::Position(position) => self.position.is_some_and(|(at, of)| {
+                let asked = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);
+                if *position < 0 { of.checked_sub(asked) == Some(at) } else { asked == at }
+            }),
+        }
+    }
+}
+
 impl RequestedNames<'_> {
     pub(crate) fn root(&self, name: &str) -> bool {
         self.0.iter().any(|reference| reference.root == name)
     }
 
-    /// Whether this member of a root is asked for, or may be.
-    pub(crate) fn member(&self, root: &str, name: &str, at: usize) -> bool {
-        use signoff_expr::Member;
-        self.0.iter().filter(|reference| reference.root == root).any(|reference| match reference.members.first() {
-            Some(Member::Name(member)) => member == name,
-            Some(Member::Position(position)) => *position < 0 || usize::try_from(*position) == Ok(at),
-            None => true,
-        })
-    }
-
-    /// Whether this field of a member of a root is asked for, or may be.
-    pub(crate) fn field(&self, root: &str, name: &str, field: &str) -> bool {
-        use signoff_expr::Member;
-        let may_be = |member: Option<&Member>, name: &str| match member {
-            Some(Member::Name(member)) => member == name,
-            Some(Member::Position(_)) => false,
-            None => true,
-        };
-        self.0.iter().filter(|reference| reference.root == root).any(|reference| {
-            let mut members = reference.members.iter();
-            may_be(members.next(), name) && may_be(members.next(), field)
-        })
+    /// Whether the value at this place beneath a root is read, all of it or a part, or may be.
+    pub(crate) fn reads(&self, root: &str, place: &[Part<'_>]) -> bool {
+        let mut of_root = self.0.iter().filter(|reference| reference.root == root);
+        of_root.any(|reference| reference.members.iter().zip(place).all(|(member, part)| part.is(member)))
     }
 }
 
-/// The scope of a step that began at `seq`.
+/// The scope of what a step renders, which began at `seq`: its input, or its prompt and its context.
 pub(crate) fn at<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     seq: i64,
 ) -> Result<Scope, RenderError> {
-    let mut scope = general(run, step_scope, &references(run, step), seq)?;
+    with_vars(run, step_scope, step, &rendered_references(run, step), seq)
+}
+
+/// The scope of the conditions of a step that began at `seq`.
+pub(crate) fn of_conditions<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &PlannedStep,
+    seq: i64,
+) -> Result<Scope, RenderError> {
+    let conditions = step.skip_if.iter().chain(&step.only_if);
+    let mut wanted: BTreeSet<Reference> = conditions.flat_map(|condition| condition.references()).collect();
+    wanted.extend(references_of_vars(step));
+    with_vars(run, step_scope, step, &wanted, seq)
+}
+
+fn with_vars<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &PlannedStep,
+    wanted: &BTreeSet<Reference>,
+    seq: i64,
+) -> Result<Scope, RenderError> {
+    let mut scope = general(run, step_scope, wanted, seq)?;
     for (name, value) in step
         .vars
         .iter()
@@ -105,7 +144,7 @@ pub(crate) fn general<'a>(
 ) -> Result<Scope, RenderError> {
     let plan = run.plan;
     let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
-    if wanted.iter().any(|reference| !is_of_author(&reference.root)) {
+    if !run.origins.are_only_noted() && wanted.iter().any(|reference| !is_of_author(&reference.root)) {
         run.record_value_read();
     }
     let wanted = RequestedNames(wanted);
@@ -146,7 +185,11 @@ fn newest<'a>(
     }
     if wanted.root("hitl") || wanted.root("hitl_response") {
         let (decided, twin) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
-            Some(gate) => (hitl(run, &gate)?, response(run, step_scope, &gate, seq)?.0),
+            Some(gate) => {
+                let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[Part::field(field)]))?;
+                let twin = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
+                (decided, twin?.0)
+            }
             None => (views::no_decision(), Value::Null),
         };
         scope.set("hitl", decided);
@@ -155,12 +198,14 @@ fn newest<'a>(
     Ok(())
 }
 
-/// Every name that anything of a step asks for.
-fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
-    let mut all = BTreeSet::new();
+fn references_of_vars(step: &PlannedStep) -> impl Iterator<Item = Reference> {
+    step.vars.iter().flat_map(|(_, template)| template.references().iter().cloned())
+}
+
+/// Every name that what a step renders asks for.
+pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
+    let mut all: BTreeSet<Reference> = references_of_vars(step).collect();
     let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
-    step.vars.iter().for_each(|(_, template)| add(template.references()));
-    step.skip_if.iter().chain(&step.only_if).for_each(|condition| add(&condition.references()));
     match &step.action {
         Action::Agent(agent) => {
             agent.input.iter().for_each(|input| add(input.references()));

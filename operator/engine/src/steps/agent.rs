@@ -110,7 +110,7 @@ fn turns<'a>(
         .collect();
     let mut turns = Vec::new();
     for record in records {
-        let invocation = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
+        let invocation = run.invocations.borrow().get(&(record.path.clone(), record.attempt)).cloned();
         let Some(invocation) =
             invocation.filter(|invocation| agent_of(invocation).is_some_and(|step| step.agent == agent))
         else {
@@ -174,7 +174,10 @@ fn prompt<'a>(
 ) -> Result<String, RenderError> {
     let Action::Agent(planned) = &invocation.step.action else { return Ok(String::new()) };
     let input = match (invocation.overrides.parameters.get("input"), &planned.input) {
-        (Some(changed), _) => changed.clone(),
+        (Some(changed), _) => {
+            run.origins.note_edits(&invocation.overrides.edits);
+            changed.clone()
+        }
         (None, Some(template)) => template.render(&invocation.scope(run, seq)?)?,
         (None, None) => own_instructions(run, invocation, planned, seq)?,
     };

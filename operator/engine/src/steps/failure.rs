@@ -93,9 +93,9 @@ pub(super) async fn decide<'a>(
     });
     let shown = ReviewSubject::of(path, &error.message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
-    let sends = sent::of_attempt(run, invocation, path, attempt).await;
+    let (sends, origins) = sent::of_attempt(run, invocation, path, attempt).await.unzip();
     let replaced = sends.as_ref().map_or_else(|| error.message.clone(), Fields::whole);
-    let shown = shown.sending(sends);
+    let shown = shown.sending(sends).made_of(origins.unwrap_or_default());
     let base = format!("{path}/.error");
     let by_people: &[Verdict] = match step.is_tool() {
         true => &[Verdict::Retry],

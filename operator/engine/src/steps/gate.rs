@@ -23,7 +23,7 @@ use crate::{
     },
     steps::{
         exclusions,
-        request::{self, RequestIdentity, ReviewSubject},
+        request::{self, RequestContent, RequestIdentity, ReviewSubject},
     },
 };
 
@@ -172,7 +172,6 @@ fn ask<'a>(
         name: &step.name,
         path: &key.path,
         visit,
-        seq,
         deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
@@ -183,15 +182,22 @@ fn ask<'a>(
         }
         shown => shown?,
     };
-    let edits = shown.as_ref().map_or(&[][..], |subject| &subject.by);
-    let excluded = exclusions::exclusions(run, step, gate, edits, (&key.path, seq))?;
-    match (exclusions::too_many(step, gate, &excluded), &gate.subject) {
+    let (texts, origins) = run.origins.collect(|| request::texts(run, step_scope, step, gate, seq, shown.as_ref()));
+    let texts = match texts {
+        Err(RenderError::Missing) => return Err(RenderError::Missing),
+        texts => texts,
+    };
+    let origins = shown.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
+    let edits = editors::of_origins(run, origins)?;
+    let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
+    match (exclusions::too_many(step, gate, &exclusions), &gate.subject) {
         // The agent is told.
         (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
         (Some(why), _) => return Ok(Start::Blocked(why)),
         (None, _) => {}
     }
-    request::ask(run, step_scope, step, gate, &facts, (shown, excluded)).map(|ask| Start::Gate(Box::new(ask)))
+    let content = RequestContent { texts: texts?, reviewed: shown, edits, exclusions };
+    request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.
@@ -204,9 +210,8 @@ pub(super) fn reviewed<'a>(
     let Some(step) = gate.reviews().and_then(|at| step_scope.step(at)) else { return Ok(None) };
     let seen = step_scope.seen(run, seq);
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
-    let response = scope::response_text(run, step_scope, one, seq)?;
-    let edits = editors::of_record(run, step_scope, one, seq)?;
-    Ok(Some(ReviewSubject::of(&one.record.path, &response).with_facts_of(&one.record).changed_by(edits)))
+    let (response, origins) = run.origins.collect(|| scope::response_text(run, step_scope, one, seq));
+    Ok(Some(ReviewSubject::of(&one.record.path, &response?).with_facts_of(&one.record).made_of(origins)))
 }
 
 /// Returns where the list continues after a gate.

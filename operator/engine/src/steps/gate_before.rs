@@ -13,8 +13,8 @@ use crate::{
     plan::{Action, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, input_digest},
+        origins::Origins,
         run::{RenderError, Run},
-        scope::editors,
         step_invocation::{Override, StepInvocation},
     },
     steps::{request::ReviewSubject, sent},
@@ -140,17 +140,21 @@ fn shown<'a>(
     key: &ActivityKey,
     retries: i32,
 ) -> Result<Option<ReviewSubject>, RenderError> {
-    let call = match open_attempt(run, invocation, seq, key, || render_input(run, invocation, seq, key))? {
+    let mut origins = Origins::default();
+    let render = || {
+        let (start, read) = run.origins.collect(|| render_input(run, invocation, seq, key));
+        origins = read;
+        start
+    };
+    let call = match open_attempt(run, invocation, seq, key, render)? {
         Start::Call(call) => call,
         Start::Skipped => return Err(RenderError::Invalid("the step is skipped".to_owned())),
         Start::Failed(error) => return Err(RenderError::Invalid(error.message)),
         _ => return Ok(None),
     };
     let digest = input_digest(&call).map_err(RenderError::Invalid)?;
-    let mut edits = invocation.overrides.edits.clone();
-    edits.extend(editors::of_step(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq))?);
     let subject = ReviewSubject::bound(&key.path, &attempts_covered(retries), &sent::of_call(&call)?, digest);
-    Ok(Some(subject.changed_by(editors::newest_first(run, edits))))
+    Ok(Some(subject.made_of(origins)))
 }
 
 /// Returns the first line shown: how often the approved call may be made.

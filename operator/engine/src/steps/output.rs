@@ -23,6 +23,7 @@ use crate::{
     plan::{Action, PlannedOutput, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, error},
+        origins::Origins,
         run::Run,
         scope::{ANSWER, StepScope},
         step_invocation::{Override, StepInvocation},
@@ -201,11 +202,15 @@ async fn validate_answer<'a>(
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
             let schema = schema.filter(|_| gate.is_tool());
-            let sends = sent::of_attempt(run, invocation, answered, attempt).await;
+            let sends = sent::of_attempt(run, invocation, answered, attempt).await.map(|(sends, _)| sends);
+            let mut origins = Origins::default();
+            if matches!(step.action, Action::Set(_)) {
+                origins.add_text((answered.to_owned(), attempt));
+            }
             let record = run.state.borrow().journal.get(answered, attempt).cloned();
             let repeats = record.is_some_and(|record| is_repeated_by_people_only(step, &record));
-            let asked =
-                Asked { schema, answer: answer.text, problem: found, sends, by_people: gate.is_tool() || repeats };
+            let by_people = gate.is_tool() || repeats;
+            let asked = Asked { schema, answer: answer.text, problem: found, sends, by_people, origins };
             ask_about_answer(run, step_scope, gate, path, asked).await
         }
         _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
@@ -223,6 +228,8 @@ struct Asked<'a> {
     sends: Option<Fields>,
     /// Whether only people can say that the step runs once more.
     by_people: bool,
+    /// What it was rendered from: nothing if a model, a container or an address gave it.
+    origins: Origins,
 }
 
 /// Asks people about an answer.
@@ -231,7 +238,7 @@ async fn ask_about_answer<'a>(
     step_scope: &StepScope<'a>,
     gate: &'a PlannedStep,
     path: &str,
-    Asked { answer, problem, schema, sends, by_people }: Asked<'_>,
+    Asked { answer, problem, schema, sends, by_people, origins }: Asked<'_>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
@@ -240,6 +247,7 @@ async fn ask_about_answer<'a>(
         Ok(())
     });
     let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) }.sending(sends);
+    let shown = shown.made_of(origins);
     let base = format!("{path}/.output");
     let by_people: &[Verdict] = if by_people { &[Verdict::Retry] } else { &[] };
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, (by_people, &ASKS_AGAIN)).await?;

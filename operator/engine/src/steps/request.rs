@@ -16,6 +16,7 @@ use crate::{
     journal::values::MAX_VALUE,
     plan::{PlannedGate, PlannedStep},
     replay::{
+        origins::Origins,
         run::{RenderError, Run},
         scope::{self, StepScope},
     },
@@ -45,8 +46,8 @@ pub(crate) struct ReviewSubject {
     pub(crate) beside: Option<String>,
     /// What is sent, or was sent, where that is not the text itself.
     pub(crate) sends: Option<Fields>,
-    /// The changes of people to what is shown, newest first: all of them, of which a request names the last.
-    pub(crate) by: Vec<Edit>,
+    /// What it was rendered from, as far as people can have changed it.
+    pub(crate) origins: Origins,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
     /// The schema of the text by which Respond replaces it.
@@ -81,7 +82,7 @@ impl ReviewSubject {
             parts: 0,
             beside: None,
             sends: None,
-            by: Vec::new(),
+            origins: Origins::default(),
             binds: None,
             respond: None,
             call: None,
@@ -95,9 +96,9 @@ impl ReviewSubject {
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
 
-    /// The same, changed by people. `edits`: newest first.
-    pub(crate) fn changed_by(self, edits: Vec<Edit>) -> Self {
-        Self { by: edits, ..self }
+    /// The same, rendered from this.
+    pub(crate) fn made_of(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// The same, with what is sent or was sent.
@@ -133,31 +134,30 @@ pub(crate) struct RequestIdentity<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
-    pub(crate) seq: i64,
     pub(crate) deadline: Moment,
     pub(crate) guard_epoch: String,
 }
 
-/// The Approval to be created.
-///
-/// `reviewed`: what is asked about. `exclusions`: who is excluded because of earlier decisions.
-pub(crate) fn ask<'a>(
+/// The texts of a request beside what it reviews.
+pub(crate) struct RequestTexts {
+    prompt: String,
+    context: Option<String>,
+}
+
+/// Renders the prompt and the context of a gate, as of `seq`.
+pub(crate) fn texts<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
-    facts: &RequestIdentity<'_>,
-    (mut reviewed, exclusions): (Option<ReviewSubject>, Vec<Exclusion>),
-) -> Result<Ask, RenderError> {
-    let (plan, spec) = (run.plan, &gate.spec);
-    let scope = scope::at(run, step_scope, step, facts.seq)?;
-    let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
-    let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
-    let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
-    // A question has a form, and nothing to review.
-    let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
+    seq: i64,
+    reviewed: Option<&ReviewSubject>,
+) -> Result<RequestTexts, RenderError> {
+    let scope = scope::at(run, step_scope, step, seq)?;
+    let call = reviewed.and_then(|reviewed| reviewed.call.as_deref());
     let mut prompt = joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
-    if call.as_ref().is_some_and(|call| call.action.kind == ActionKind::Question) {
+    let is_question = call.is_some_and(|call| call.action.kind == ActionKind::Question);
+    if is_question {
         prompt = format!("{QUESTION_NOTICE}\n\n{prompt}");
     }
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
@@ -172,8 +172,37 @@ pub(crate) fn ask<'a>(
         false => Some(joined(&scope, contexts.into_iter())?),
     };
     let of_call = step_scope.call.as_ref().filter(|_| call.is_none());
-    let of_call = of_call.map(|describe| describe(run, facts.seq)).transpose()?;
-    let context = with_what_is_beside(context, reviewed.as_ref(), of_call.as_deref());
+    let of_call = of_call.map(|describe| describe(run, seq)).transpose()?;
+    let context = with_what_is_beside(context, reviewed.filter(|_| !is_question), of_call.as_deref());
+    Ok(RequestTexts { prompt, context })
+}
+
+/// A request, as far as it does not follow from its gate.
+pub(crate) struct RequestContent {
+    pub(crate) texts: RequestTexts,
+    /// What is asked about.
+    pub(crate) reviewed: Option<ReviewSubject>,
+    /// The changes of people to what is shown, newest first.
+    pub(crate) edits: Vec<Edit>,
+    /// Who is excluded because of earlier decisions.
+    pub(crate) exclusions: Vec<Exclusion>,
+}
+
+/// The Approval to be created.
+pub(crate) fn ask(
+    run: &Run<'_>,
+    step: &PlannedStep,
+    gate: &PlannedGate,
+    facts: &RequestIdentity<'_>,
+    content: RequestContent,
+) -> Result<Ask, RenderError> {
+    let (plan, spec) = (run.plan, &gate.spec);
+    let RequestContent { texts: RequestTexts { prompt, context }, mut reviewed, edits, exclusions } = content;
+    let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
+    let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
+    let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
+    // A question has a form, and nothing to review.
+    let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
@@ -213,7 +242,7 @@ pub(crate) fn ask<'a>(
             Some(call) => call.parameters.clone(),
             None => parameters(gate, reviewed.as_ref()),
         },
-        reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
+        reviews: reviewed.map(|reviewed| review(reviewed, review_ref, edits)),
         sends: sends.map(|(text, fields)| Sent {
             text: if sent_ref.is_some() { fields.excerpt(SENT) } else { text },
             ref_: sent_ref,
@@ -305,8 +334,12 @@ fn with_what_is_beside(
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// Returns the subject of the review.
-fn review(ReviewSubject { path, text, excerpt, mut by, .. }: ReviewSubject, ref_: Option<BlobRef>) -> Review {
+/// Returns the subject of the review, with the newest changes of people.
+fn review(
+    ReviewSubject { path, text, excerpt, .. }: ReviewSubject,
+    ref_: Option<BlobRef>,
+    mut by: Vec<Edit>,
+) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
     by.truncate(Review::MAX_EDITS);

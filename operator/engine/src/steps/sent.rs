@@ -10,6 +10,7 @@ use crate::{
     evaluation::{Part, within},
     replay::{
         activity::{ActivityKey, Start, input_digest},
+        origins::Origins,
         run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
@@ -41,13 +42,14 @@ pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     }
 }
 
-/// Returns what an attempt was given; `None` where it was given nothing, or where that cannot be rendered as it was.
+/// Returns what an attempt was given, and what that was rendered from; `None` where it was given nothing, or where that cannot be
+/// rendered as it was.
 pub(super) async fn of_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     path: &str,
     attempt: i32,
-) -> Option<Fields> {
+) -> Option<(Fields, Origins)> {
     let record = run.state.borrow().journal.get(path, attempt).cloned()?;
     let kind = kind(invocation.step);
     if kind == StepKind::Set {
@@ -55,12 +57,14 @@ pub(super) async fn of_attempt<'a>(
     }
     let key = ActivityKey { path: path.to_owned(), attempt, kind };
     let render = || {
-        let start = render_input(run, invocation, record.seq, &key)?;
+        let (start, origins) = run.origins.collect(|| render_input(run, invocation, record.seq, &key));
+        let start = start?;
         let is_same = match &start {
             Start::Call(call) => input_digest(call).ok() == record.input_digest,
             _ => false,
         };
-        if is_same { of_input(&start) } else { Ok(None) }
+        let fields = if is_same { of_input(&start)? } else { None };
+        Ok(fields.map(|fields| (fields, origins)))
     };
     let part = || Part::step(path, attempt);
     run.render(|| within(part, render)).await.ok().flatten()

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
-use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
+use signoff_api::{Moment, Outcome, Verdict, Workflow, WorkflowStatus, journal};
 
 use crate::{
     Control, Fact, Journal, JournalLimits, Now, Plan, Segments, Settings, Transition, advance,
     journal::{read_segment, reads},
+    tests::test_run::decided,
     transition::{Blobs, Command, Reply},
 };
 
@@ -204,4 +205,47 @@ fn a_turn_that_adds_a_branch_does_not_look_at_the_others() {
     // Each branch's scope is its own: ten times the branches are ten times the work, not a hundred times.
     let looks = [10, 100].map(|branches| reads::of(|| Grown::begin(&parallel(branches, 4))).1);
     assert!(looks[1] <= 12 * looks[0], "{looks:?}");
+}
+
+/// Returns how many records the transition that asks at the last gate of a chain reads, by the records of its journal. Each text of the
+/// chain reads the one before it, and the first one was edited.
+fn looked_at_by_gate(steps: usize, reads: impl Fn(usize) -> String) -> (usize, usize) {
+    let hitl =
+        |reviews: &str| json!({"reviews": reviews, "prompt": "?", "approvers": [{"kind": "User", "name": "bob"}]});
+    let text = |at: usize| json!({"name": format!("step-{at}"), "set": {"value": format!("{{{{ {} }}}}", reads(at))}});
+    let mut all =
+        vec![json!({"name": "step-0", "set": {"value": "x"}}), json!({"name": "edit", "hitl": hitl("step-0")})];
+    all.extend((1..steps).map(text));
+    all.push(json!({"name": "call", "http": {"url": "http://x/"}}));
+    all.push(json!({"name": "last", "hitl": hitl(&format!("step-{}", steps - 1))}));
+    let mut run = Grown::begin(&chain(all));
+    let outcome = Outcome {
+        parameters: Some(serde_json::from_value(json!({"response": "y"})).unwrap()),
+        decided_by: vec!["bob".to_owned()],
+        ..decided(Verdict::Modify)
+    };
+    run.go_on(vec![Fact::ApprovalDecided { path: "edit".into(), outcome: Box::new(outcome) }]);
+    let journal = Journal::new(run.transition.journal.seq(), run.transition.journal.records().to_vec());
+    let (facts, records) = (run.results(1), journal.records().len());
+    let (asking, looked) = reads::of(|| take(&run.plan, journal, facts, &run.blobs));
+    let [Command::Ask(ask)] = asking.commands.as_slice() else { panic!("{:?}", asking.commands) };
+    assert_eq!(ask.request.reviews.as_ref().unwrap().by.len(), 1, "the edit is found at the other end");
+    (records, looked)
+}
+
+#[test]
+fn a_gate_about_a_long_chain_of_texts_looks_at_each_record_a_few_times() {
+    let ways: [fn(usize) -> String; 4] = [
+        |at| format!("steps['step-{}'].response", at - 1),
+        // The gate about the first text is beside it.
+        |at| if at == 1 { "steps[0].response".into() } else { format!("steps[{at}].response") },
+        |at| if at == 1 { "steps[-2].response".into() } else { "steps[-1].response".into() },
+        |at| if at == 1 { "hitl.parameters.response".into() } else { "last_response".into() },
+    ];
+    for reads in ways {
+        for steps in [10, 100, 1000] {
+            let (records, looked) = looked_at_by_gate(steps, reads);
+            assert!(looked <= 48 * records, "{looked} looks at {records} records: {}", reads(2));
+        }
+    }
 }

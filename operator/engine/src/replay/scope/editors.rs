@@ -1,32 +1,31 @@
 //! The people who changed a value before a gate shows it: each Modify or Respond that replaced it, as the journal has it.
 //!
+//! A scope that is built notes the edits of each record that it reads, and each text (`set`) by its record. What a text was rendered from
+//! is found when a gate asks, by building the scope of the text without values.
+//!
 //! Pure: reads only records that were done before a number of the journal, so that every replay finds the same edits.
 
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc};
 
-use serde_json::Value;
 use signoff_api::{
     Digest, Outcome, Verdict,
     approval::Edit,
-    journal::{StepKind, StepRecord},
+    journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_expr::Reference;
 
 use super::{
-    RequestedNames, StepScope, VisibleRecord, references,
+    StepScope, VisibleRecord, general, parts, rendered_references,
     views::{self, ChildRecords},
 };
 
 use crate::{
-    plan::{Action, PlannedStep},
-    replay::run::{RenderError, Run},
+    plan::PlannedGate,
+    replay::{
+        call_history::RecordKey,
+        origins::{Origins, no_original},
+        run::{RenderError, Run},
+    },
 };
-
-/// The edits of a value that a pattern gives, as of a number of the journal.
-pub(crate) type EditsAt<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Vec<Edit>, RenderError> + 'a>;
-
-/// The names of variables, and the edits of their values.
-pub(crate) type EditsOfVars<'a> = (&'static [&'static str], EditsAt<'a>);
 
 /// The longest name of a gate in an edit, in characters.
 const NAME: usize = 95;
@@ -43,154 +42,127 @@ pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original:
     }
 }
 
-/// Returns the edits of the response of a record, newest first: at the gate about its answer, and at the gates of its list that review
-/// it.
-pub(crate) fn of_record<'a>(
+/// Notes the origins of the response of a record: the edits at the gate about its answer and at the gates of its list that review it, the
+/// decision that it is, and the text that it is.
+pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
     seq: i64,
-) -> Result<Vec<Edit>, RenderError> {
-    of_record_once(run, step_scope, one, seq, &mut BTreeSet::new())
-}
-
-/// The same, of each record once: texts can be made of each other. `read`: the paths of the records that were read.
-fn of_record_once<'a>(
-    run: &Run<'a>,
-    step_scope: &StepScope<'a>,
-    one: &VisibleRecord<'a>,
-    seq: i64,
-    read: &mut BTreeSet<String>,
-) -> Result<Vec<Edit>, RenderError> {
-    if !read.insert(one.record.path.clone()) {
-        return Ok(Vec::new());
+) -> Result<(), RenderError> {
+    if !run.origins.are_noted() {
+        return Ok(());
     }
-    let children = ChildRecords::of(run, &one.record, seq);
-    let mut edits = Vec::new();
-    if one.record.kind == StepKind::Hitl {
-        edits.extend(of_gate(run, &one.record, &[Verdict::Respond])?);
-    }
-    if matches!(one.step.action, Action::Set(_)) {
-        // A text is made of what it reads, and people can give it themselves after a failure.
-        edits.extend(of_values_once(run, step_scope, &references(run, one.step), one.record.seq, read)?);
-        for gate in direct_children(run, &one.record.path, ".error", seq) {
-            if views::verdict(&gate) == Some(Verdict::Modify) {
-                edits.push(edit(&gate, &views::decision(run, &gate)?, ".error", Digest::of_bytes(b"")));
-            }
+    let record = &one.record;
+    match record.kind {
+        StepKind::Hitl => note_gate(run, step_scope, record, Verdict::Respond)?,
+        StepKind::Set if record.phase == StepPhase::Succeeded => {
+            run.origins.note_text((record.path.clone(), record.attempt))
         }
+        _ => {}
     }
+    let children = ChildRecords::of(run, record, seq);
     if let Some(gate) = children.replaced_by(one.step) {
-        let answered = children.answered(&one.record);
+        let answered = children.answered(record);
         let before = run.text_of(answered.response.as_ref(), answered.response_ref.as_ref())?.unwrap_or_default();
         let planned = one.step.output.as_ref().and_then(|output| output.gate.as_deref());
         let name = planned.map_or(".output", |gate| gate.name.as_str());
-        edits.push(edit(gate, &views::decision(run, gate)?, name, Digest::of_bytes(before.as_bytes())));
+        let original = Digest::of_bytes(before.as_bytes());
+        run.origins.note_edits(&[edit(gate, &views::decision(run, gate)?, name, original)]);
     }
     for gate in step_scope.reviewers(run, one, seq) {
-        let (before, _) = views::response(run, step_scope, one, gate.seq)?;
-        let (name, _) = super::parts(&gate.path);
-        edits.push(edit(&gate, &views::decision(run, &gate)?, name, digest_of(&before)));
+        note_gate(run, step_scope, &gate, Verdict::Modify)?;
     }
-    Ok(newest_first(run, edits))
+    Ok(())
 }
 
-/// Returns the edits of the newest response that a scope sees.
-pub(crate) fn of_newest<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Result<Vec<Edit>, RenderError> {
-    match step_scope.newest(run, seq, |record| views::answers(run, record, seq)) {
-        Some(newest) => of_record(run, step_scope, &newest, seq),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// Returns the edits of all values that these references can read, newest first: of steps, of the newest response, and of the
-/// variables of a pattern.
-pub(crate) fn of_values<'a>(
+/// Notes the edit that the decision at a gate is, if it has this verdict: the response of a Respond and the parameters of a Modify are
+/// texts of people.
+pub(super) fn note_gate<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    wanted: &BTreeSet<Reference>,
-    seq: i64,
-) -> Result<Vec<Edit>, RenderError> {
-    of_values_once(run, step_scope, wanted, seq, &mut BTreeSet::new())
-}
-
-/// Returns the edit that the decision at a gate is, if it has one of these verdicts: the response of a Respond and the parameters of a
-/// Modify are texts of people.
-fn of_gate(run: &Run<'_>, record: &StepRecord, verdicts: &[Verdict]) -> Result<Option<Edit>, RenderError> {
-    if !views::verdict(record).is_some_and(|verdict| verdicts.contains(&verdict)) {
-        return Ok(None);
+    record: &StepRecord,
+    verdict: Verdict,
+) -> Result<(), RenderError> {
+    if !run.origins.are_noted() || views::verdict(record) != Some(verdict) {
+        return Ok(());
     }
-    let (name, _) = super::parts(&record.path);
-    Ok(Some(edit(record, &views::decision(run, record)?, name, Digest::of_bytes(b""))))
-}
-
-/// Returns the records of this name directly beneath a path that were done before a number of the journal.
-fn direct_children(run: &Run<'_>, path: &str, name: &str, seq: i64) -> Vec<StepRecord> {
-    let is_direct = |record: &StepRecord| {
-        let rest = record.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/'));
-        rest.is_some_and(|rest| !rest.contains('/') && super::parts(rest).0 == name)
+    let original = match verdict {
+        Verdict::Modify => run.origins.ignore(|| reviewed(run, step_scope, record))?,
+        _ => None,
     };
-    run.children(path, seq).into_iter().filter(is_direct).collect()
+    let original = original.unwrap_or_else(no_original);
+    run.origins.note_edits(&[edit(record, &views::decision(run, record)?, parts(&record.path).0, original)]);
+    Ok(())
 }
 
-fn of_values_once<'a>(
-    run: &Run<'a>,
-    step_scope: &StepScope<'a>,
-    wanted: &BTreeSet<Reference>,
-    seq: i64,
-    read: &mut BTreeSet<String>,
-) -> Result<Vec<Edit>, RenderError> {
-    let names = RequestedNames(wanted);
-    let mut found = Vec::new();
-    if names.root("steps") {
-        let seen = step_scope.seen(run, seq);
-        for (at, one) in seen.iter().filter(|one| one.step.added_by.is_none()).enumerate() {
-            if names.member("steps", &one.step.name, at) {
-                found.push(of_record_once(run, step_scope, one, seq, read));
-                if one.record.kind == StepKind::Hitl && names.field("steps", &one.step.name, "parameters") {
-                    found.push(of_gate(run, &one.record, &[Verdict::Modify]).map(|edit| edit.into_iter().collect()));
-                }
-            }
+/// Returns the digest of the text that a gate of a list reviewed; `None` for any other gate.
+fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) -> Result<Option<Digest>, RenderError> {
+    let name = gate.path.strip_prefix(&step_scope.prefix).map(|_| parts(&gate.path).0);
+    let planned = name.and_then(|name| step_scope.named(name)).and_then(|step| step.gate());
+    let Some(step) = planned.and_then(PlannedGate::reviews).and_then(|at| step_scope.step(at)) else { return Ok(None) };
+    let Some(one) = step_scope.seen_record(run, step, gate.seq) else { return Ok(None) };
+    let text = views::response_text(run, step_scope, &one, gate.seq)?;
+    Ok(Some(Digest::of_bytes(text.as_bytes())))
+}
+
+/// Returns the edits of a value of these origins, newest first: of what it was rendered from, and of what the texts among that were
+/// rendered from. Each text is followed once.
+pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<Vec<Edit>, RenderError> {
+    let mut followed = BTreeSet::new();
+    let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();
+    while let Some(text) = texts.pop() {
+        if followed.contains(&text) {
+            continue;
         }
+        origins.extend(&*of_text(run, &text)?);
+        texts.extend(origins.take_texts());
+        followed.insert(text);
     }
-    let of_var = |root: &str| step_scope.edits.iter().rfind(|(roots, _)| roots.contains(&root)).map(|(_, edits)| edits);
-    if names.root("last_response") && of_var("last_response").is_none() {
-        let newest = step_scope.newest(run, seq, |record| views::answers(run, record, seq));
-        found.extend(newest.map(|newest| of_record_once(run, step_scope, &newest, seq, read)));
-    }
-    if names.root("hitl") || names.root("hitl_response") {
-        let newest = step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl);
-        // The twin of a Modify is a word of ours.
-        let verdicts =
-            if names.root("hitl") { &[Verdict::Respond, Verdict::Modify][..] } else { &[Verdict::Respond][..] };
-        found.extend(newest.map(|gate| Ok(of_gate(run, &gate.record, verdicts)?.into_iter().collect())));
-    }
-    let roots: BTreeSet<&str> = wanted.iter().map(|reference| reference.root.as_str()).collect();
-    found.extend(roots.into_iter().filter_map(of_var).map(|edits| edits(run, seq)));
-    Ok(newest_first(run, super::all(found)?.into_iter().flatten().collect()))
+    let state = run.state.borrow();
+    let mut edits: Vec<Edit> = origins.into_edits().collect();
+    edits.sort_by_key(|edit| Reverse(state.journal.get(&edit.path, 1).and_then(|record| record.done)));
+    Ok(edits)
 }
 
-/// Returns the edits of all values that the templates of a step can read.
-pub(crate) fn of_step<'a>(
-    run: &Run<'a>,
-    step_scope: &StepScope<'a>,
-    step: &PlannedStep,
-    seq: i64,
-) -> Result<Vec<Edit>, RenderError> {
-    of_values(run, step_scope, &references(run, step), seq)
+/// Returns the origins of a text: what people put in the place of its template, or what the template read.
+fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> {
+    if let Some(known) = run.origins_of_texts.borrow().get(text) {
+        return Ok(Rc::clone(known));
+    }
+    let invocation = run.invocations.borrow().get(text).cloned();
+    let began = run.state.borrow().journal.get(&text.0, text.1).map(|record| record.seq);
+    let origins = match invocation.zip(began) {
+        Some((invocation, began)) => {
+            let seen = invocation.visible_before(run, began);
+            run.origins.collect_only(|| {
+                run.origins.note_edits(&invocation.overrides.edits);
+                if invocation.overrides.parameters.contains_key("value") {
+                    return Ok(());
+                }
+                let wanted = rendered_references(run, invocation.step);
+                general(run, &invocation.step_scope, &wanted, seen).map(drop)
+            })?
+        }
+        None => Origins::default(),
+    };
+    let origins = Rc::new(origins);
+    run.origins_of_texts.borrow_mut().insert(text.clone(), Rc::clone(&origins));
+    Ok(origins)
 }
 
 /// Returns the edits of the arguments of the call at a path, newest first.
 pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: i64) -> Result<Vec<Edit>, RenderError> {
-    let is_edit = |record: &&StepRecord| views::verdict(record) == Some(Verdict::Modify);
-    let gates = direct_children(run, path, ".gate", seq);
-    let edits = gates.iter().filter(is_edit).map(|gate| {
+    let gates = run.call_history().modified_at(&format!("{path}/.gate"));
+    let known = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
+    let edits = known.map(|gate| {
         // The gates of a call record the digest of the arguments that they asked about.
         let arguments =
             gate.facts.get("arguments").and_then(|digest| serde_json::from_value(digest.as_str().into()).ok());
-        let original = arguments.unwrap_or_else(|| Digest::of_bytes(b""));
+        let original = arguments.unwrap_or_else(no_original);
         Ok(edit(gate, &views::decision(run, gate)?, &asking(run, gate), original))
     });
-    Ok(newest_first(run, super::all(edits.collect())?))
+    super::all(edits.collect())
 }
 
 /// Returns the names of the gates for which a record asked about a call.
@@ -200,19 +172,4 @@ fn asking(run: &Run<'_>, record: &StepRecord) -> String {
     let names: Vec<_> =
         places.filter_map(|at| run.plan.tools.gates.get(at)).map(|gate| gate.gate.name.as_str()).collect();
     if names.is_empty() { ".gate".to_owned() } else { names.join(", ") }
-}
-
-/// Sorts edits by the end of their gates, and drops repeated ones.
-pub(crate) fn newest_first(run: &Run<'_>, mut edits: Vec<Edit>) -> Vec<Edit> {
-    let state = run.state.borrow();
-    let done = |edit: &Edit| state.journal.get(&edit.path, 1).and_then(|record| record.done);
-    edits.sort_by_key(|edit| Reverse(done(edit)));
-    edits.dedup_by(|a, b| a.path == b.path);
-    edits
-}
-
-/// Returns the digest of a value as people are shown it.
-pub(crate) fn digest_of(value: &Value) -> Digest {
-    let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Digest::of_bytes(shown.as_bytes())
 }

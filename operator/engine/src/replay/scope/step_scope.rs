@@ -2,17 +2,13 @@
 //!
 //! It must not begin anything: it only looks at what is done.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value, json};
 use signoff_api::journal::StepRecord;
 use signoff_expr::Scope;
 
-use super::{
-    RequestedNames, VisibleRecord,
-    editors::{EditsAt, EditsOfVars},
-    parts, view,
-};
+use super::{Part, RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
     journal::within,
@@ -37,20 +33,23 @@ pub(crate) enum RecordNamespace {
     Visited,
 }
 
+/// The number of the end of the first record of each step of a list, found once for each state of a journal, by its last number.
+pub(crate) type FirstEnds = Rc<RefCell<Option<(i64, Rc<[Option<i64>]>)>>>;
+
 /// The scope of a list of steps in a run.
 #[derive(Clone)]
 pub(crate) struct StepScope<'a> {
     /// Before the names of its records: empty, or `billing/`.
     pub(crate) prefix: String,
     pub(crate) listed: RecordNamespace,
+    /// Changed by [`Self::with_step`] only.
     pub(crate) list: Rc<[&'a PlannedStep]>,
+    pub(crate) first_ends: FirstEnds,
     /// The positions that can be seen; none means all.
     pub(crate) visible: Option<Rc<[usize]>>,
     /// Steps outside the list whose newest response and decision count too.
     pub(crate) also_visible: Vec<&'a PlannedStep>,
     pub(crate) pattern_vars: PatternVars<'a>,
-    /// The edits of the values of its variables; a later entry replaces an earlier one of the same name.
-    pub(crate) edits: Vec<EditsOfVars<'a>>,
     /// Agents remember what they said and heard at this path and beneath it.
     pub(crate) conversation: String,
     /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
@@ -73,10 +72,10 @@ impl<'a> StepScope<'a> {
             prefix: prefix.to_owned(),
             listed,
             list: list.into_iter().collect(),
+            first_ends: FirstEnds::default(),
             visible: None,
             also_visible: Vec::new(),
             pattern_vars: Rc::new(|_, _, _, _| Ok(())),
-            edits: Vec::new(),
             conversation: prefix.to_owned(),
             feedback_from: Some(prefix.to_owned()),
             limit: None,
@@ -98,10 +97,10 @@ impl<'a> StepScope<'a> {
         Self { pattern_vars, ..self.clone() }
     }
 
-    /// The same scope, where people changed the values of these variables.
-    pub(crate) fn with_edits(mut self, vars: &'static [&'static str], edits: EditsAt<'a>) -> Self {
-        self.edits.push((vars, edits));
-        self
+    /// The same scope, with one more step in its list.
+    pub(crate) fn with_step(self, step: &'a PlannedStep) -> Self {
+        let list = self.list.iter().copied().chain([step]).collect();
+        Self { list, first_ends: FirstEnds::default(), ..self }
     }
 
     /// The names that its pattern gives.
@@ -145,23 +144,52 @@ impl<'a> StepScope<'a> {
 
     /// The newest visit of each step of the list, as far as its result was known at `seq`; in declared order.
     pub(crate) fn seen(&self, run: &Run<'a>, seq: i64) -> Vec<VisibleRecord<'a>> {
+        self.seen_steps(run, seq).into_iter().filter_map(|step| self.seen_record(run, step, seq)).collect()
+    }
+
+    /// The steps of which a result was known at `seq`, in declared order.
+    fn seen_steps(&self, run: &Run<'a>, seq: i64) -> Vec<&'a PlannedStep> {
+        let ends = self.first_ends(run);
+        let seen = |at: &usize| ends.get(*at).copied().flatten().is_some_and(|end| end < seq);
+        let positions: Vec<usize> = match &self.visible {
+            Some(visible) => (0..self.list.len()).filter(|at| seen(at) && visible.contains(at)).collect(),
+            None => (0..self.list.len()).filter(seen).collect(),
+        };
+        positions.into_iter().filter_map(|at| self.step(at)).collect()
+    }
+
+    fn first_ends(&self, run: &Run<'a>) -> Rc<[Option<i64>]> {
         let state = run.state.borrow();
-        let mut newest: BTreeMap<&str, (i32, &StepRecord)> = BTreeMap::new();
-        let records = state.journal.under(&self.prefix).filter(|r| r.done.is_some_and(|done| done < seq));
-        for record in records {
-            let Some(rest) = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/')) else {
-                continue;
-            };
-            let (name, visit) = parts(rest);
-            let found = newest.entry(name).or_insert((visit, record));
-            if (visit, record.attempt) >= (found.0, found.1.attempt) {
-                *found = (visit, record);
+        let mut known = self.first_ends.borrow_mut();
+        if let Some((_, ends)) = known.as_ref().filter(|(seq, _)| *seq == state.journal.seq()) {
+            return Rc::clone(ends);
+        }
+        let mut first: BTreeMap<&str, i64> = BTreeMap::new();
+        for record in state.journal.under(&self.prefix) {
+            let own = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/'));
+            if let (Some(own), Some(done)) = (own, record.done) {
+                first.entry(parts(own).0).and_modify(|end| *end = done.min(*end)).or_insert(done);
             }
         }
-        let find = |step: &'a PlannedStep| {
-            newest.get(step.name.as_str()).map(|(_, record)| VisibleRecord { step, record: (*record).clone() })
+        let ends: Rc<[_]> = self.list.iter().map(|step| first.get(step.name.as_str()).copied()).collect();
+        *known = Some((state.journal.seq(), Rc::clone(&ends)));
+        ends
+    }
+
+    /// The newest record of a step of the list whose result was known at `seq`.
+    pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: i64) -> Option<VisibleRecord<'a>> {
+        let place = format!("{}{}", self.prefix, step.name);
+        let path = |visit: usize| if visit == 1 { place.clone() } else { format!("{place}#{visit}") };
+        let state = run.state.borrow();
+        let known = |path: &str, attempt: i32| {
+            state.journal.get(path, attempt).filter(|record| record.done.is_some_and(|done| done < seq))
         };
-        self.visible_steps().filter_map(find).collect()
+        // The visits of a step follow each other, and so do its attempts.
+        let visit = last_where(|visit| known(&path(visit), 1).is_some());
+        let path = path(visit);
+        let attempt = last_where(|attempt| i32::try_from(attempt).is_ok_and(|attempt| known(&path, attempt).is_some()));
+        let record = known(&path, i32::try_from(attempt).ok()?)?.clone();
+        Some(VisibleRecord { step, record })
     }
 
     /// The newest record that the author's templates see and that is as asked for.
@@ -171,23 +199,25 @@ impl<'a> StepScope<'a> {
         seq: i64,
         is: impl Fn(&StepRecord) -> bool,
     ) -> Option<VisibleRecord<'a>> {
+        let is_visible = |at: usize| self.visible.as_ref().is_none_or(|visible| visible.contains(&at));
+        let step_of = |record: &StepRecord| {
+            let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
+            // What lies beneath a step is the step's own business.
+            if visit.contains('/') {
+                return None;
+            }
+            let own = |(at, step): &(usize, &&'a PlannedStep)| step.path == path && is_visible(*at);
+            let own = path.starts_with(&self.prefix).then(|| self.list.iter().enumerate().find(own)).flatten();
+            let step = own.map(|(_, step)| *step);
+            let step = step.or_else(|| self.also_visible.iter().copied().find(|step| step.path == path))?;
+            step.added_by.is_none().then_some(step)
+        };
         let state = run.state.borrow();
-        let all = self.visible_steps().chain(self.also_visible.iter().copied());
-        let visible: BTreeMap<&str, &'a PlannedStep> =
-            all.filter(|step| step.added_by.is_none()).map(|step| (step.path.as_str(), step)).collect();
-        let beside = self.also_visible.iter().flat_map(|step| state.journal.under(&step.path));
-        let records = state.journal.under(&self.prefix).chain(beside);
-        let known = records.filter(|r| r.done.is_some_and(|done| done < seq));
-        let mut seen: Vec<_> = known
-            .filter_map(|record| {
-                let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
-                // What lies beneath a step is the step's own business.
-                if visit.contains('/') { None } else { Some((*visible.get(path)?, record)) }
-            })
-            .collect();
-        seen.sort_by_key(|(_, record)| record.done);
-        let (step, record) = seen.into_iter().rfind(|(_, record)| is(record))?;
-        Some(VisibleRecord { step, record: record.clone() })
+        let mut ended = state.journal.ended_before(seq);
+        ended.find_map(|record| {
+            let step = step_of(record)?;
+            is(record).then(|| VisibleRecord { step, record: record.clone() })
+        })
     }
 
     /// Puts the records of the list into a scope.
@@ -202,15 +232,20 @@ impl<'a> StepScope<'a> {
         if self.listed == RecordNamespace::Nothing || !wanted.root(root) {
             return Ok(());
         }
-        let seen = self.seen(run, seq);
         // A gate that a policy added must not change the results of the author's templates.
-        let visible = seen.iter().filter(|one| one.step.added_by.is_none());
-        let views: Vec<_> = visible
+        let mut steps = self.seen_steps(run, seq);
+        steps.retain(|step| step.added_by.is_none());
+        let count = steps.len();
+        let views: Vec<_> = steps
+            .into_iter()
             .enumerate()
-            .map(|(at, one)| {
-                let view =
-                    if wanted.member(root, &one.step.name, at) { view(run, self, one, seq) } else { Ok(Value::Null) };
-                view.map(|view| (one.step.name.clone(), view))
+            .map(|(at, step)| {
+                let part = Part::entry(at, count).named(&step.name);
+                let view = match wanted.reads(root, &[part]).then(|| self.seen_record(run, step, seq)).flatten() {
+                    Some(one) => view(run, self, &one, seq, &|field| wanted.reads(root, &[part, Part::field(field)])),
+                    None => Ok(Value::Null),
+                };
+                view.map(|view| (step.name.clone(), view))
             })
             .collect();
         let views = all(views)?;
@@ -229,8 +264,14 @@ impl<'a> StepScope<'a> {
                 }
                 for (name, mut view) in views {
                     // A graph visits a node often: visits that no template names are not read.
-                    if let (Some(view), true) = (view.as_object_mut(), wanted.field(root, &name, "visits")) {
-                        view.insert("visits".to_owned(), self.visits(run, &name, seq)?);
+                    let visits = [Part::field(&name), Part::field("visits")];
+                    if wanted.reads(root, &visits) {
+                        let visits = self.visits(run, &name, seq, &|part, field| {
+                            wanted.reads(root, &[visits[0], visits[1], part, Part::field(field)])
+                        })?;
+                        if let Some(view) = view.as_object_mut() {
+                            view.insert("visits".to_owned(), visits);
+                        }
                     }
                     object.insert(name, view);
                 }
@@ -240,8 +281,14 @@ impl<'a> StepScope<'a> {
         Ok(())
     }
 
-    /// Every visit of a node, the first one first.
-    fn visits(&self, run: &Run<'a>, name: &str, seq: i64) -> Result<Value, RenderError> {
+    /// Every visit of a node, the first one first. `is_read`: whether a field of a visit is read.
+    fn visits(
+        &self,
+        run: &Run<'a>,
+        name: &str,
+        seq: i64,
+        is_read: &dyn Fn(Part<'_>, &str) -> bool,
+    ) -> Result<Value, RenderError> {
         let Some(step) = self.named(name) else { return Ok(Value::Null) };
         let last_attempts: BTreeMap<i32, StepRecord> = {
             let state = run.state.borrow();
@@ -249,10 +296,29 @@ impl<'a> StepScope<'a> {
             let own = done.filter(|r| !r.path.contains('/') && parts(&r.path).0 == name);
             own.map(|record| (parts(&record.path).1, record.clone())).collect()
         };
-        let visits =
-            last_attempts.into_values().map(|record| view(run, self, &VisibleRecord { step, record }, seq)).collect();
-        all(visits).map(Value::Array)
+        let count = last_attempts.len();
+        let view = |(at, record): (usize, StepRecord)| {
+            let part = Part::entry(at, count);
+            view(run, self, &VisibleRecord { step, record }, seq, &|field| is_read(part, field))
+        };
+        all(last_attempts.into_values().enumerate().map(view).collect()).map(Value::Array)
     }
+}
+
+/// Returns the last number, from 1, for which something holds that holds for every number before it; 1 if it holds for none.
+fn last_where(holds: impl Fn(usize) -> bool) -> usize {
+    let mut step = 1;
+    while holds(step * 2) {
+        step *= 2;
+    }
+    let mut last = step;
+    while step > 1 {
+        step /= 2;
+        if holds(last + step) {
+            last += step;
+        }
+    }
+    last
 }
 
 /// All of them, or what is missing: every one is tried, so that all that is missing is fetched in one go.

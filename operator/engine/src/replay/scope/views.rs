@@ -9,7 +9,7 @@ use signoff_api::{
 };
 use signoff_expr::{json as extract, number::first_inexact};
 
-use super::{StepScope, VisibleRecord};
+use super::{StepScope, VisibleRecord, editors};
 
 use crate::{
     plan::{Action, PlannedGate, PlannedStep},
@@ -30,6 +30,10 @@ pub(crate) fn response<'a>(
     one: &VisibleRecord<'a>,
     seq: i64,
 ) -> Result<(Value, Option<Value>), RenderError> {
+    editors::note_response(run, step_scope, one, seq)?;
+    if run.origins.are_only_noted() {
+        return Ok((Value::Null, None));
+    }
     let read = |record: &StepRecord| -> Result<Value, RenderError> {
         if record.calls_tools() {
             return Ok(Value::Null);
@@ -121,20 +125,16 @@ pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
 impl<'a> StepScope<'a> {
     /// The gates of the list that replaced the response of this record, in the order of their ends.
     pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: i64) -> Vec<StepRecord> {
-        let seen = |record: &StepRecord| record.done.is_some_and(|done| done < seq);
-        let state = run.state.borrow();
-        let modified = state.journal.under(&self.prefix).filter(|r| {
-            r.kind == StepKind::Hitl && verdict(r) == Some(Verdict::Modify) && seen(r) && r.done > one.record.done
-        });
-        let reviews = |record: &&StepRecord| {
-            let Some(rest) = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/')) else {
-                return false;
-            };
-            let gate = self.named(super::parts(rest).0).and_then(PlannedStep::gate);
-            let reviewed = gate.and_then(PlannedGate::reviews).and_then(|at| self.step(at));
+        let reviews = |step: &&&'a PlannedStep| {
+            let reviewed = step.gate().and_then(PlannedGate::reviews).and_then(|at| self.step(at));
             reviewed.is_some_and(|reviewed| reviewed.path == one.step.path)
         };
-        let mut found: Vec<_> = modified.filter(reviews).cloned().collect();
+        let modified = self.list.iter().filter(reviews).flat_map(|gate| {
+            let place = format!("{}{}", self.prefix, gate.name);
+            run.call_history().modified_at(&place)
+        });
+        let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < seq) && r.done > one.record.done;
+        let mut found: Vec<_> = modified.filter(is_later).cloned().collect();
         found.sort_by_key(|record| record.done);
         found
     }
@@ -150,15 +150,21 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Re
     }
 }
 
-/// Returns the value of `steps.<name>`.
+/// Returns the value of `steps.<name>`. `is_read`: whether a field of it is read.
 pub(crate) fn view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
     seq: i64,
+    is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Value, RenderError> {
     let record = &one.record;
-    let (response, original) = response(run, step_scope, one, seq)?;
+    let is_response_read = is_read("response") || is_read("original");
+    let (response, original) = run.origins.note_if(is_response_read, || response(run, step_scope, one, seq))?;
+    let of_gate = if record.kind == StepKind::Hitl { hitl(run, step_scope, one, is_read)? } else { no_decision() };
+    if run.origins.are_only_noted() {
+        return Ok(Value::Null);
+    }
     let children = ChildRecords::of(run, record, seq);
     let settled = children.settled(record);
     let number = |fact: &str| record.facts.get(fact).and_then(|number| number.parse::<i64>().ok());
@@ -174,7 +180,6 @@ pub(crate) fn view<'a>(
         "exitCode": number("exitCode"),
         "log": record.log.as_ref().map(|log| log.tail.clone()),
     });
-    let of_gate = if record.kind == StepKind::Hitl { hitl(run, one)? } else { no_decision() };
     if let (Some(view), Some(of_gate)) = (view.as_object_mut(), of_gate.as_object()) {
         for key in ["decision", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt"] {
             view.insert(key.to_owned(), of_gate.get(key).cloned().unwrap_or(Value::Null));
@@ -183,8 +188,22 @@ pub(crate) fn view<'a>(
     Ok(view)
 }
 
-/// Returns the value of `hitl`.
-pub(crate) fn hitl(run: &Run<'_>, gate: &VisibleRecord<'_>) -> Result<Value, RenderError> {
+/// Returns the value of `hitl`. `is_read`: whether a field of it is read.
+pub(super) fn hitl<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    gate: &VisibleRecord<'a>,
+    is_read: &dyn Fn(&str) -> bool,
+) -> Result<Value, RenderError> {
+    // The twin of a Modify is a word of ours.
+    for (verdict, fields) in [(Verdict::Modify, &["parameters"][..]), (Verdict::Respond, &["response", "answers"])] {
+        if fields.iter().any(|field| is_read(field)) {
+            editors::note_gate(run, step_scope, &gate.record, verdict)?;
+        }
+    }
+    if run.origins.are_only_noted() {
+        return Ok(no_decision());
+    }
     let outcome = decision(run, &gate.record)?;
     let Action::Gate(planned) = &gate.step.action else { return Ok(no_decision()) };
     Ok(json!({

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     plan::PlannedStep,
     replay::{
+        origins::Origins,
         run::{RenderError, Run},
         scope::{RecordNamespace, StepScope, editors},
     },
@@ -61,7 +62,9 @@ pub(super) async fn ask<'a>(
             merge::check_excluded(&step).map_err(RenderError::Invalid)?;
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
             let subject = shown::call(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
-            Ok(Some(subject.changed_by(editors::of_call(run, &site.path, seq)?)))
+            let mut origins = Origins::default();
+            editors::of_call(run, &site.path, seq)?.into_iter().for_each(|edit| origins.add_edit(edit));
+            Ok(Some(subject.made_of(origins)))
         };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,

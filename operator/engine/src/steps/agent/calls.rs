@@ -434,7 +434,10 @@ async fn call_tool<'a>(
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
         let (call, given) = (CallOfTurn::of(turn, at, &path), Some(shown::given(&arguments)));
-        let describe = move |run: &Run<'a>, seq: i64| shown::at_step(run, &call, tool, &proposal, seq);
+        let describe = move |run: &Run<'a>, seq: i64| {
+            run.origins.note_edits(&editors::of_call(run, &call.path, i64::MAX)?);
+            shown::at_step(run, &call, tool, &proposal, seq)
+        };
         let scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
         let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
         match Box::pin(performed).await? {
@@ -491,8 +494,10 @@ fn scope<'a>(
     let limit = turn.invocation.step_scope.limit.clone();
     let call = path.to_owned();
     let scope = StepScope { limit, ..own };
-    let scope = scope.with_edits(&["args"], Rc::new(move |run, _| editors::of_call(run, &call, i64::MAX)));
-    scope.with_vars(move |_, _, _, scope| {
+    scope.with_vars(move |run, wanted, _, scope| {
+        if wanted.root("args") {
+            run.origins.note_edits(&editors::of_call(run, &call, i64::MAX)?);
+        }
         scope.set("args", args.clone());
         scope.set("tool", json!(tool.name));
         scope.set("effects", json!(tool.effects().name()));
