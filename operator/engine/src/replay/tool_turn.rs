@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::transition::ToolCall;
+use crate::transition::{Message, Role, ToolCall};
+
+/// The bytes of the earlier conversation that are sent; the oldest turns are dropped first.
+pub(crate) const MEMORY: usize = 256 * 1024;
+/// The beginning of the message in place of turns that are left out.
+const LEFT_OUT: &str = "[the oldest ";
 
 /// A turn that called tools, with the result of each call.
 #[derive(Debug)]
@@ -13,4 +18,17 @@ pub(crate) struct ToolTurn {
     pub(crate) told: BTreeSet<String>,
     /// In the order of `calls`.
     pub(crate) results: Vec<String>,
+}
+
+/// The message to the model in place of turns that do not fit its conversation.
+pub(crate) fn left_out(turns: usize) -> Message {
+    let note =
+        format!("{LEFT_OUT}{turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]");
+    Message::text(Role::User, note)
+}
+
+/// Whether a message is nothing but [`left_out`].
+pub(crate) fn is_left_out(message: &Message) -> bool {
+    let count = message.text.strip_prefix(LEFT_OUT).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    count.is_some_and(|count| left_out(count) == *message)
 }

@@ -27,13 +27,14 @@ use crate::{
         run::{RenderError, Run},
         scope::{self, StepScope, decision},
         step_invocation::StepInvocation,
+        tool_turn::{MEMORY, left_out},
     },
     transition::{AgentCall, Call, CallContent, Message, Role},
 };
 
 pub(super) use calls::perform_turn;
 pub(crate) use gating::Cleared;
-pub(super) use turn::{Turn, is_left_out};
+pub(super) use turn::Turn;
 
 /// The most feedback in a prompt: decisions, and characters of each text.
 const FEEDBACK: (usize, usize) = (16, 2000);
@@ -56,7 +57,7 @@ pub(super) fn call<'a>(
     let mut messages = if planned.fresh {
         Vec::new()
     } else {
-        memory(run, &past, &decided, turn::MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
+        memory(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
     };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
@@ -150,7 +151,7 @@ fn memory<'a>(
         let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
         let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len() + turn::bytes(&turn.invocation.turns)) else {
-            messages.push(turn::left_out(at + 1));
+            messages.push(left_out(at + 1));
             break;
         };
         room = left;

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 use signoff_api::{Digest, journal::StepKind};
 
-use super::{agent::is_left_out, excerpt::Fields, kind, render_input};
+use super::{excerpt::Fields, kind, render_input};
 use crate::{
     evaluation::{Part, within},
     replay::{
@@ -13,6 +13,7 @@ use crate::{
         origins::Origins,
         run::{RenderError, Run},
         step_invocation::StepInvocation,
+        tool_turn::is_left_out,
     },
     transition::{AgentCall, Call, CallContent, HttpCall, Message, Role},
 };

@@ -10,15 +10,14 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    replay::{run::Run, step_invocation::StepInvocation, tool_turn::ToolTurn},
+    replay::{
+        run::Run,
+        step_invocation::StepInvocation,
+        tool_turn::{MEMORY, ToolTurn, left_out},
+    },
     tools::{names, question},
     transition::{Message, Role, ToolOffer},
 };
-
-/// The bytes of the earlier conversation that are sent; the oldest turns are dropped first.
-pub(super) const MEMORY: usize = 256 * 1024;
-/// The beginning of the message in place of turns that are left out.
-const LEFT_OUT: &str = "[the oldest ";
 
 /// One turn of a step.
 #[derive(Clone, Debug)]
@@ -79,19 +78,6 @@ pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
         },
     };
     tools.iter().map(offer).collect()
-}
-
-/// The message to the model in place of turns that do not fit its conversation.
-pub(super) fn left_out(turns: usize) -> Message {
-    let note =
-        format!("{LEFT_OUT}{turns} turns of this conversation are left out, because it has more than {MEMORY} bytes]");
-    Message::text(Role::User, note)
-}
-
-/// Whether a message is nothing but [`left_out`].
-pub(in crate::steps) fn is_left_out(message: &Message) -> bool {
-    let count = message.text.strip_prefix(LEFT_OUT).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    count.is_some_and(|count| left_out(count) == *message)
 }
 
 /// Returns how many of these turns, the oldest, are left out of a conversation of at most [`MEMORY`] bytes.
