@@ -358,7 +358,7 @@ pub fn spec_digest(spec: &WorkflowSpec) -> Result<Digest, digest::Error> {
 }
 
 /// A path without visits and counts: `.worker-3#2/.error` is `.worker/.error`.
-fn without_visits(path: &str) -> String {
+pub(crate) fn without_visits(path: &str) -> String {
     let place = |segment: &str| {
         let name = segment.split_once('#').map_or(segment, |(name, _)| name);
         match name.rsplit_once('-') {

@@ -57,8 +57,8 @@ pub fn is_repeated(request: &ApprovalRequest) -> bool {
         Some(action) => action.is_repeated(),
         // The facts about the call stand above the words of others.
         None if is_at_tool(request) && request.gate.type_ == GateType::StepStart => {
-            let facts = request.context.iter().flat_map(|context| context.lines().take(LINES_OF_CALL));
-            facts.into_iter().any(|line| line.starts_with(Action::MADE_BEFORE))
+            let mut facts = request.context.iter().flat_map(|context| context.lines().take(LINES_OF_CALL));
+            facts.any(|line| line == Action::BY_PEOPLE)
         }
         None => false,
     }

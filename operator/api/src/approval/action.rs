@@ -54,6 +54,8 @@ pub struct Action {
 impl Action {
     /// The beginning of the line of `done` about an equal call that was made before.
     pub const MADE_BEFORE: &str = "this call was made at ";
+    /// The line of the context, at a gate before the step of a tool, which says that a deadline does not let the call be made.
+    pub const BY_PEOPLE: &str = "this call was made before: only people can let it be made again";
     /// The beginning of the line of `done` about the last attempt at this call.
     pub const LAST_ATTEMPT: &str = "this call, attempt ";
 

@@ -173,8 +173,10 @@ fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
             Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
             Some(_) => {}
             None => {
-                check_text(question, given)?;
-                read.text = Some(text::clean(given));
+                // What is judged is what is stored and read.
+                let given = text::clean(given);
+                check_text(question, &given)?;
+                read.text = Some(given);
             }
         }
     }

@@ -37,6 +37,9 @@ fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'sta
         .then_some("leave Defer out, or leave conversation: fresh out, so that it knows the results of its calls")
 }
 
+/// The agents of patterns, before which policies add gates too.
+const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "evaluator", "reviser"];
+
 impl Validator<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
     pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
@@ -88,7 +91,9 @@ impl Validator<'_> {
             let is_added = || {
                 plan.added.iter().filter(|added| added.step.before.is_some()).any(|added| {
                     let step = name.strip_prefix(&added.step.name).and_then(|rest| rest.strip_prefix('-'));
-                    step.is_some_and(|step| plan.spec.steps.iter().any(|one| one.name == step))
+                    step.is_some_and(|step| {
+                        AGENTS.contains(&step) || plan.spec.steps.iter().any(|one| one.name == step)
+                    })
                 })
             };
             if name != EVERY_GATE && !known.contains(name) && !is_added() {

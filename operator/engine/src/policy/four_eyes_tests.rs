@@ -329,3 +329,30 @@ fn a_policy_excludes_the_editor_of_an_earlier_prompt_of_the_conversation_that_it
     assert!(run.asked("check-again").reviews.as_ref().unwrap().response.contains("select 2"), "the premise");
     assert_eq!(run.asked("check-again").excluded, ["bob"]);
 }
+
+/// An author cannot make two gates one by giving them one name.
+#[test]
+fn a_gate_of_a_list_and_a_step_of_the_same_name_are_two_gates() {
+    let policies = demands(json!({"excludeDeciders": true}));
+    let spec = json!({"requestedBy": "dana", "steps": [
+            {"name": "review", "hitl": gate(json!({}))},
+            {"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}}],
+        "gates": [{"name": "review", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]});
+    let mut run = PolicyRun::of(&policies, spec);
+    decide(&mut run, &policies, "review", outcome(Verdict::Approve, &["bob"], &[]));
+    assert_eq!(run.asked("pay/.start").excluded, ["bob"]);
+}
+
+#[test]
+fn the_name_of_an_added_gate_excludes_nobody_of_a_gate_whose_name_only_begins_so() {
+    let policies = cluster(&[(
+        "prod",
+        json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),
+    )]);
+    let spec = json!({"requestedBy": "dana", "steps": [
+            {"name": "release-notes", "hitl": gate(json!({}))},
+            {"name": "prod", "hitl": gate(json!({"excludeDeciders": ["release"]}))}]});
+    let mut run = PolicyRun::of(&policies, spec);
+    decide(&mut run, &policies, "release-notes", outcome(Verdict::Approve, &["bob"], &[]));
+    assert_eq!(run.asked("prod").excluded, [""; 0]);
+}

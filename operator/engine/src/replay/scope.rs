@@ -40,11 +40,6 @@ pub(crate) fn parts(path: &str) -> (&str, i32) {
     }
 }
 
-/// The names of a path without the numbers of its visits: the place in the Workflow.
-pub(crate) fn place(path: &str) -> Vec<&str> {
-    path.split('/').map(|name| name.split_once('#').map_or(name, |(name, _)| name)).collect()
-}
-
 /// The names that a template refers to.
 pub(crate) struct RequestedNames<'w>(&'w BTreeSet<Reference>);
 

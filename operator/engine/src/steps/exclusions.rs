@@ -14,8 +14,7 @@ use signoff_api::{
 
 use crate::{
     field_error::FieldError,
-    gate::subject::GateSubject,
-    plan::{PlannedGate, PlannedStep},
+    plan::{PlannedGate, PlannedStep, without_visits},
     policy::EVERY_GATE,
     replay::{
         run::{RenderError, Run},
@@ -61,9 +60,11 @@ pub(super) fn exclusions(
     // A gate that asks again is no other gate, and neither are those that ask with it, but it can name itself.
     let group: BTreeSet<&str> =
         std::iter::once(step.name.as_str()).chain(gate.merged_gates.iter().map(|(name, _)| name.as_str())).collect();
-    let is_excluded = |name: &str, is_other: bool| {
+    let is_excluded = |name: &str, path: &str, is_other: bool| {
         let by = |(_, excluded): &(&str, &[String])| {
-            excluded.iter().any(|one| one == name || is_added_as(run, one, name) || (one == EVERY_GATE && is_other))
+            excluded
+                .iter()
+                .any(|one| one == name || is_added_as(run, one, name, path) || (one == EVERY_GATE && is_other))
         };
         excluding.iter().any(by)
     };
@@ -78,11 +79,11 @@ pub(super) fn exclusions(
     };
     for record in records {
         let names = record.facts.get(FACT_GATE).map_or_else(|| scope::parts(&record.path).0, String::as_str);
-        // Gates of a list have one name in the whole run; steps can have the same name in two branches.
-        let is_same_place =
-            !matches!(gate.subject, GateSubject::Step(_)) || scope::place(&record.path) == scope::place(path);
-        let is_other = !is_same_place || names.split(',').all(|name| !group.contains(name));
-        let Some(name) = names.split(',').find(|name| is_excluded(name, is_other)) else { continue };
+        let is_other = match (place(path), place(&record.path)) {
+            (None, None) => names.split(',').all(|name| !group.contains(name)),
+            (own, other) => own != other,
+        };
+        let Some(name) = names.split(',').find(|name| is_excluded(name, &record.path, is_other)) else { continue };
         let name: String = name.chars().take(LONGEST_GATE).collect();
         let outcome = scope::decision(run, &record)?;
         found.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
@@ -99,10 +100,17 @@ pub(super) fn exclusions(
     Ok(one_each)
 }
 
-/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`.
-fn is_added_as(run: &Run<'_>, added: &str, gate: &str) -> bool {
-    let of_steps = run.plan.added_steps().iter().filter(|one| one.step.before.is_some() && one.step.name == added);
-    of_steps.count() > 0 && gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-'))
+/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`. `path`: that of its
+/// record.
+fn is_added_as(run: &Run<'_>, added: &str, gate: &str, path: &str) -> bool {
+    let is_added = || run.plan.step_of(path).is_some_and(|step| step.added_by.is_some());
+    gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-')) && is_added()
+}
+
+/// Returns the place of a gate that is a step, or that a policy adds before one: its path without the numbers of visits, turns, calls and
+/// workers. `None` for a gate of a list, which is one gate wherever it asks.
+fn place(path: &str) -> Option<String> {
+    (!scope::parts(path).0.starts_with('.')).then(|| without_visits(path))
 }
 
 /// Returns all user names that a request excludes.

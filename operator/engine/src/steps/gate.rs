@@ -237,15 +237,17 @@ pub(super) fn next_step(
     }
 }
 
-/// Returns how often this gate had asked before this decision.
+/// Returns how often this gate had asked before this decision, by people or by deadlines as this one.
 pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
     let without_visit = |path: &str| match path.rsplit_once('#') {
         Some((key, visit)) if !visit.contains('/') => key.to_owned(),
         _ => path.to_owned(),
     };
     let own = without_visit(&decided.record.path);
+    // Deadlines do not use up what people may decide.
+    let source = decided.record.decision.as_ref().map(|outcome| outcome.source);
     let again = |r: &&StepRecord| {
-        let verdict = r.decision.as_ref().and_then(|d| d.verdict);
+        let verdict = r.decision.as_ref().filter(|d| Some(d.source) == source).and_then(|d| d.verdict);
         r.kind == StepKind::Hitl
             && r.done < decided.record.done
             && verdict.is_some_and(|verdict| asks_again.contains(&verdict))

@@ -13,6 +13,8 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 
+use signoff_expr::budget;
+
 use super::{
     StepScope, VisibleRecord, general, parts, rendered_references,
     views::{self, ChildRecords},
@@ -27,6 +29,8 @@ use crate::{
     },
 };
 
+/// The work of a look at a record, in bytes read.
+const LOOK: usize = 64;
 /// The longest name of a gate in an edit, in characters.
 const NAME: usize = 95;
 
@@ -115,6 +119,9 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<Vec<Edit
         if followed.contains(&text) {
             continue;
         }
+        // As much as a text that reads every record looks at, so that the evaluation can be stopped.
+        let looks = run.state.borrow().journal.records().len();
+        budget::charge(looks.saturating_mul(LOOK)).map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
         origins.extend(&*of_text(run, &text)?);
         texts.extend(origins.take_texts());
         followed.insert(text);

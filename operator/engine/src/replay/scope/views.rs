@@ -133,11 +133,20 @@ impl<'a> StepScope<'a> {
             let place = format!("{}{}", self.prefix, gate.name);
             run.call_history().modified_at(&place)
         });
-        let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < seq) && r.done > one.record.done;
+        // What people decide after the next visit of the step is about that one.
+        let until = next_visit_of(run, &one.record.path).map_or(seq, |next| next.min(seq));
+        let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < until) && r.done > one.record.done;
         let mut found: Vec<_> = modified.filter(is_later).cloned().collect();
         found.sort_by_key(|record| record.done);
         found
     }
+}
+
+/// Returns the number at which the next visit of a record's step began.
+fn next_visit_of(run: &Run<'_>, path: &str) -> Option<i64> {
+    let (name, visit) = super::parts(path);
+    let before = path.strip_suffix(name).or_else(|| path.rsplit_once('#')?.0.strip_suffix(name)).unwrap_or_default();
+    run.state.borrow().journal.get(&format!("{before}{name}#{}", visit + 1), 1).map(|record| record.seq)
 }
 
 /// The whole decision of a gate.

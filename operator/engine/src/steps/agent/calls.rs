@@ -260,13 +260,15 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if let Some((is_first, why)) = beyond_limits(site, at) {
         // One record says so for all calls of the turn that are beyond.
-        return error(match site.count.saturating_sub(at + 1) {
-            _ if !is_first => why,
-            0 => refuse_call(run, site, at, LIMIT, &why).await,
-            more => {
-                refuse_call(run, site, at, LIMIT, &format!("{why} ({more} more calls after it are not made)")).await
-            }
-        });
+        if is_first {
+            // It stands for all calls of the turn that are beyond. The model is told of each one.
+            let told = match site.count.saturating_sub(at + 1) {
+                0 => why.clone(),
+                more => format!("{why} ({more} more calls after it are not made)"),
+            };
+            refuse_call(run, site, at, LIMIT, &told).await;
+        }
+        return error(why);
     }
     let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
     let Some(name) = own.iter().find(|name| names::wire(name) == call.tool) else {
@@ -430,13 +432,15 @@ async fn call_tool<'a>(
             let began = run.state.borrow().journal.get(&place, attempts.next).map(|record| record.seq);
             equal.made_before(run, began.unwrap_or_else(|| next_seq(run)))
         });
-        let Some(cleared) = gating.clear(&site, &proposal, &editors, earlier.is_some() || attempts.next > 1) else {
+        let is_repeated = earlier.is_some() || attempts.next > 1;
+        let needs_people = is_repeated && !gating.asks();
+        let Some(cleared) = gating.clear(&site, &proposal, &editors, is_repeated) else {
             return Err(EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned()));
         };
-        let (call, given) = (CallOfTurn::of(turn, at, &path), Some(shown::given(&arguments)));
+        let (call, given) = (CallOfTurn::of(turn, at, &site), Some(shown::given(&arguments)));
         let describe = move |run: &Run<'a>, seq: i64| {
             run.origins.note_edits(&editors::of_call(run, &call.path, i64::MAX)?);
-            shown::at_step(run, &call, tool, &proposal, seq)
+            shown::at_step(run, &call, tool, &proposal, (needs_people, seq))
         };
         let scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
         let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);

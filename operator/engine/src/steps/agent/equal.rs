@@ -150,7 +150,7 @@ fn outcome(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
 /// Returns the line of a request about an equal call that was made before.
 pub(super) fn line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
     let at = earlier.finished_at.unwrap_or(earlier.at);
-    let result = text::display(&outcome(run, earlier)?, SHOWN);
+    let result = text::display(&outcome(run, earlier)?, SHOWN).replace('\n', " ");
     Ok(format!("{}{at}: {}, with this result: {result}", Asked::MADE_BEFORE, earlier.phase.name()))
 }
 

@@ -11,8 +11,9 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{answered, decide_once, deferred, reason, skipped},
+    ask::{answered, decide_once, deferred, gate_of, reason, skipped},
     merge,
+    proposal::step_path,
     refusal::{REFUSED, refuse},
     shown,
     site::{Answered, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
@@ -117,6 +118,12 @@ pub(super) async fn escalate<'a>(
 ) -> Result<Option<Answered>, EarlyEnd> {
     let tool = site.tool;
     let Some(refused) = too_often(run, turn, at, tool, proposal) else { return Ok(None) };
+    let has_record = |path: &str| run.state.borrow().journal.get(path, 1).is_some();
+    // Whatever was decided about other calls since, this one has gone on.
+    let is_asked = has_record(&gate_of(&site.path)) || has_record(&step_path(&site.path, tool));
+    if is_asked && !has_record(&escalation_of(&site.path)) {
+        return Ok(None);
+    }
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
         refuse(run, turn, check, REFUSED, &refused).await;

@@ -15,6 +15,7 @@ use super::{
     equal,
     gating::Asking,
     merge::DeadlineSource,
+    proposal::step_path,
     site::{CallOfTurn, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
@@ -96,22 +97,24 @@ fn excerpt(arguments: &Arguments) -> Option<String> {
     Some(fields.excerpt("# the arguments, as YAML"))
 }
 
-/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
+/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before. `needs_people`: whether
+/// a deadline there does not let it run.
 pub(super) fn at_step(
     run: &Run<'_>,
     call: &CallOfTurn,
     tool: &PlannedTool,
     proposal: &Proposal,
-    seq: i64,
+    (needs_people, seq): (bool, i64),
 ) -> Result<String, RenderError> {
     let Proposal { arguments, target, .. } = proposal;
     let effects = tool.effects.map_or("unknown", Effects::name);
-    // Clients look for the lines about this call directly below its effects.
-    let of_this_call = repetition(run, call, proposal, seq)?;
+    let by_people = needs_people.then(|| Action::BY_PEOPLE.to_owned());
+    let of_this_call =
+        by_people.into_iter().chain(last_attempt(run, call, tool)).chain(repetition(run, call, proposal, seq)?);
     let mut earlier = earlier_calls(run, &call.path, seq);
     earlier.drain(..earlier.len().saturating_sub(MOST_DONE));
     let earlier = earlier.into_iter().map(|line| format!("earlier: {line}"));
-    let done: String = of_this_call.into_iter().chain(earlier).map(|line| format!("\n{line}")).collect();
+    let done: String = of_this_call.chain(earlier).map(|line| format!("\n{line}")).collect();
     Ok(format!(
         "A call of the tool {} by the agent {}\ntarget: {target}\neffects, as the author declares: {effects}{done}\narguments ({} bytes): {}",
         tool.name,
@@ -140,10 +143,10 @@ fn edit_schema(parameters: &JsonObject) -> Value {
 }
 
 /// Returns how the attempt before this one ended, if there was one: people decide about a further one.
-fn last_attempt(run: &Run<'_>, site: &ToolCallSite<'_>) -> Option<String> {
-    let last = site.attempts.next - 1;
+fn last_attempt(run: &Run<'_>, call: &CallOfTurn, tool: &PlannedTool) -> Option<String> {
+    let last = call.attempt - 1;
     let state = run.state.borrow();
-    let record = state.journal.get(&format!("{}/{}", site.path, site.tool.step.name), last)?;
+    let record = state.journal.get(&step_path(&call.path, tool), last)?;
     let why = record.error.as_ref().map(|error| format!(": {}: {}", error.class, error.message)).unwrap_or_default();
     Some(text::display(&format!("{}{last}: {}{why}", Action::LAST_ATTEMPT, record.phase.name()), LINE))
 }
@@ -224,8 +227,9 @@ fn done(
     seq: i64,
 ) -> Result<Vec<String>, RenderError> {
     let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
-    let mut of_this_call: Vec<_> = edited.into_iter().chain(last_attempt(run, site)).collect();
-    of_this_call.extend(repetition(run, &CallOfTurn::of(turn, at, &site.path), proposal, seq)?);
+    let call = CallOfTurn::of(turn, at, site);
+    let mut of_this_call: Vec<_> = edited.into_iter().chain(last_attempt(run, &call, site.tool)).collect();
+    of_this_call.extend(repetition(run, &call, proposal, seq)?);
     let mut lines: Vec<_> = earlier_calls(run, &site.path, seq).into_iter().chain(of_this_call).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
     Ok(lines)

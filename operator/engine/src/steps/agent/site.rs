@@ -92,14 +92,23 @@ pub(super) struct CallOfTurn {
     pub(super) agent: String,
     pub(super) path: String,
     pub(super) turn: String,
+    /// The number of the next attempt.
+    pub(super) attempt: i32,
     /// Its number among the equal calls of the turn, from 1, and their count.
     pub(super) place: (usize, usize),
 }
 
 impl CallOfTurn {
-    pub(super) fn of(turn: &TurnSite<'_, '_>, at: usize, path: &str) -> Self {
-        let place = turn.equal.get(at).copied().unwrap_or((1, 1));
-        Self { agent: turn.agent.to_owned(), path: path.to_owned(), turn: turn.path.clone(), place }
+    pub(super) fn of(turn: &TurnSite<'_, '_>, at: usize, site: &ToolCallSite<'_>) -> Self {
+        // With other arguments it is none of those.
+        let place = turn.equal.get(at).copied().filter(|_| site.edited.is_none()).unwrap_or((1, 1));
+        Self {
+            agent: turn.agent.to_owned(),
+            path: site.path.clone(),
+            turn: turn.path.clone(),
+            attempt: site.attempts.next,
+            place,
+        }
     }
 }
 

@@ -163,6 +163,10 @@ pub fn pending(session: &Snapshot) -> Vec<&Approval> {
     session.approvals.iter().filter(is_open).collect()
 }
 
+/// What stands below a text of which the request has only a part.
+const BEGINNING: &str =
+    "  That is the beginning of it, or of each field. On a terminal, `signoff run --resume` shows all of it.\n";
+
 /// That a run waits, for what, and how to go on.
 pub fn paused(report: &RunReport<'_>) -> String {
     let pending = pending(report.snapshot);
@@ -192,11 +196,19 @@ pub fn paused(report: &RunReport<'_>) -> String {
             }
             (_, None) => String::new(),
         };
+        if request.reviews.as_ref().is_some_and(|review| review.ref_.is_some()) {
+            text += BEGINNING;
+        }
+        if let Some(context) = &request.context {
+            text += &format!("  Context: {}\n", one_line(context, SHOWN));
+            if request.context_ref.is_some() {
+                text += BEGINNING;
+            }
+        }
         if let Some(sent) = &request.sends {
             text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, SHOWN));
             if sent.ref_.is_some() {
-                text +=
-                    "  That is the beginning of each field. On a terminal, `signoff run --resume` shows all of it.\n";
+                text += BEGINNING;
             }
         }
         for edit in request.reviews.iter().flat_map(|review| &review.by) {

@@ -199,6 +199,10 @@ fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
     run.take(vec![crate::Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
     run.later(600);
     assert_eq!(run.open(), ["handle/.turn-1/.call-1/pay/.start#2"], "the premise: {:?}", run.calls());
+    let context = run.asked("handle/.turn-1/.call-1/pay/.start#2").request.context.clone().unwrap();
+    let lines: Vec<_> = context.lines().collect();
+    assert_eq!(lines[3], signoff_api::approval::Action::BY_PEOPLE);
+    assert!(lines[4].starts_with("this call, attempt 1: Failed: Timeout: no answer"), "{context}");
     run.decide("handle/.turn-1/.call-1/pay/.start#2", by_timeout(Verdict::Approve));
     assert!(!run.calls().contains(&format!("{PAY}@2")), "nobody approved another attempt: {:?}", run.calls());
 }
@@ -235,4 +239,38 @@ fn defer_in_a_graph_does_not_pay_again() {
     run.reply("draft", 1, "x");
     run.defer("review", "again");
     assert_eq!(run.calls(), ["draft#2@1"]);
+}
+
+/// Three deadlines have asked again, and the first decision of a person still counts.
+#[test]
+fn deadlines_do_not_use_up_the_retries_of_people() {
+    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
+        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
+    let mut spec = chain_of(json!([pay_step()]));
+    spec["gates"] = json!([errors]);
+    let mut run = TestRun::of(spec);
+    run.fail("pay", 1, false, true);
+    for path in ["pay/.error", "pay/.error#2", "pay/.error#3"] {
+        run.decide(path, by_timeout(Verdict::Retry));
+    }
+    run.decide("pay/.error#4", decided(Verdict::Retry));
+    assert_eq!(run.calls(), ["pay@2"]);
+}
+
+/// Calls of a turn that people edit into the same call: a decision that stands is not taken back.
+#[test]
+fn edits_of_other_calls_of_a_turn_do_not_refuse_a_call_that_people_are_asked_about() {
+    let mut run = run(json!([money()]));
+    let call = |amount: i64| format!(r#"{{"amount":{amount},"to":"ACME"}}"#);
+    let calls = [call(420), call(430), call(440)];
+    turn(&mut run, "handle", &[("a", "refund", &calls[0]), ("b", "refund", &calls[1]), ("c", "refund", &calls[2])]);
+    let third = "handle/.turn-1/.call-3/.gate";
+    for number in [1, 2] {
+        let gate = format!("handle/.turn-1/.call-{number}/.gate");
+        run.modify(&gate, json!({"arguments": {"amount": 440, "to": "ACME"}}));
+        run.modify(&format!("{gate}#2"), json!({"arguments": {"amount": 500 + number, "to": "ACME"}}));
+    }
+    assert!(run.open().contains(&third.to_owned()), "{:?}", run.open());
+    run.approve(third);
+    assert!(run.calls().contains(&"handle/.turn-1/.call-3/pay@1".to_owned()), "{:?}", run.calls());
 }
