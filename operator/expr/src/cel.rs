@@ -2,7 +2,7 @@
 //! `skipIf`, gate conditions and grant matchers.
 //!
 //! A condition decides whether a person is asked, so it must not guess: an unknown name, a field of
-//! something that has none, or a comparison of unlike things is an error, never `false`. It may
+//! something that has none, or an order of unlike things is an error, never `false`. It may
 //! not panic, and it must not cost more than its fixed bounds, whatever the source or the scope.
 //!
 //! Why not the `cel` crate, which is part of the dependency tree: its interpreter answers where it

@@ -10,7 +10,7 @@ const fn e(words: &'static str, what: &'static str, example: &'static str) -> En
 
 pub(super) const INTRO: &str = "\
 [CEL](https://cel.dev), over the same names: `skipIf`, `condition` of gates, `choose[].when` of edges. A condition never guesses:
-an undefined name, a missing field, a comparison of unlike things is an error. What follows from an error is what is
+an undefined name, a missing field, an order of unlike things is an error. What follows from an error is what is
 safe: a gate asks, a step fails, an edge fails the run, an artifact is left out.
 ";
 
@@ -34,7 +34,7 @@ const OPERATORS: Section = Section {
     entries: &[
         e("a.b a['b']", "a field", "steps['my-review'].response == 'approved'"),
         e("a[0]", "an item, from 0; none from the end: `a[size(a) - 1]`", "order.items[0].name"),
-        e("== !=", "equal, different; `null` compares with everything", "inputs.note == null"),
+        e("== !=", "equal, different; values of different types are never equal", "inputs.note == null"),
         e("< <= > >=", "numbers with numbers, whole or not, and texts with texts", "inputs.rate < 2"),
         e(
             "&& ||",
@@ -108,7 +108,7 @@ const ERRORS: Section = Section {
     intro: "",
     entries: &[
         e("", "a name or field that is not there is an error", "inputs.missing == 'x'"),
-        e("", "a comparison of unlike things is an error", "inputs.customer < 5"),
+        e("", "an order of unlike things is an error", "inputs.customer < 5"),
         e("", "arithmetic with `null` is an error", "inputs.note + 1"),
         e("", "a number beyond 64 bits is an error", "9223372036854775807 + 1"),
         e("", "division by zero is an error", "1 / 0"),

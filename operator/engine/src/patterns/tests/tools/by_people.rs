@@ -197,8 +197,6 @@ fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
     };
     let at = run.clock;
     run.take(vec![crate::Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
-    run.later(600);
-    assert_eq!(run.open(), ["handle/.turn-1/.call-1/pay/.start#2"], "the premise: {:?}", run.calls());
     let context = run.asked("handle/.turn-1/.call-1/pay/.start#2").request.context.clone().unwrap();
     let lines: Vec<_> = context.lines().collect();
     assert_eq!(lines[3], signoff_api::approval::Action::BY_PEOPLE);
