@@ -32,11 +32,13 @@ const MOST_LINES: usize = 200;
 
 /// Returns who changed a reviewed text, as the end of its heading; empty where nobody did.
 pub fn heading(review: &Review) -> String {
-    let named: Vec<_> = review.by.iter().take(IN_HEADING).map(person_and_gate).collect();
+    let mut named: Vec<_> = review.by.iter().take(IN_HEADING).map(person_and_gate).collect();
+    // The same people at the same gate twice.
+    named.dedup();
     if named.is_empty() {
         return String::new();
     }
-    let more = match review.by.len() - named.len() {
+    let more = match review.by.len().saturating_sub(IN_HEADING) {
         0 => String::new(),
         more => format!(" and {more} more times before"),
     };

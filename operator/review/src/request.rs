@@ -33,7 +33,13 @@ pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
 
 /// Returns the heading of what a request is about, and who changed it.
 pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
-    subject(request, review) + &edits::heading(review)
+    let changed = edits::heading(review);
+    // People changed what was sent, and not how it ended.
+    let changed = match request.gate.type_ {
+        GateType::ErrorEscalation => changed.replacen(", changed by", ", after a request changed by", 1),
+        _ => changed,
+    };
+    subject(request, review) + &changed
 }
 
 /// Returns the heading of what is sent, or was sent.
@@ -195,9 +201,12 @@ mod tests {
         step.gate.type_ = GateType::StepStart;
         step.gate.path = "handle/.turn-1/.call-1/pay/.start".to_owned();
         let facts = "A call of the tool refund by the agent clerk\ntarget: POST http://x/\neffects, as the author declares: write";
-        for (made, is_repeated) in [("\nthis call was made at 2026-11-22T10:00:00Z: Succeeded", true), ("", false)] {
+        let by_people = format!("\n{}\nthis call, attempt 1: Unknown", signoff_api::approval::Action::BY_PEOPLE);
+        for (made, is_repeated) in
+            [(by_people.as_str(), true), ("\nthis call was made at noon: Succeeded", false), ("", false)]
+        {
             // The words of others follow the facts.
-            let words = "\narguments (2 bytes): {}\n\nthis call was made at noon";
+            let words = format!("\narguments (2 bytes): {{}}\n\n{}", signoff_api::approval::Action::BY_PEOPLE);
             step.context = Some(format!("{facts}{made}{words}"));
             let ends = then(&step, TimeoutAction::Approve, &[]).ends_with(ONLY_PEOPLE);
             assert_eq!(ends, is_repeated, "{made}");

@@ -90,7 +90,13 @@ impl<'r> Menu<'r> {
         let asks = self.request.is_some_and(action::is_question);
         let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
         let failed = self.request.is_some_and(|request| request.gate.type_ == GateType::ErrorEscalation);
+        let answered = self.request.is_some_and(|request| request.gate.type_ == GateType::OutputValidation);
         match verdict {
+            Verdict::Retry if answered => {
+                "run the step once more, also if it had its effect, and ask about its new answer"
+            }
+            Verdict::Defer if answered => "run the step once more with your guidance, also if it had its effect",
+            Verdict::Approve if answered => "go on with this answer, whether it fits the schema or not",
             Verdict::Retry if failed => "make one more attempt; gates in front of it ask first",
             Verdict::Skip if failed => "go on without its result",
             Verdict::Modify if failed => "make one more attempt, with what you make of the request, in your editor",
