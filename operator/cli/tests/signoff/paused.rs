@@ -40,3 +40,14 @@ fn a_paused_gate_shows_what_is_reviewed_and_who_is_asked() {
     assert!(paused.out.contains("\n  Asks group finance.\n"), "{}", paused.out);
     assert!(paused.out.contains("\n  What step draft made: Dear customer\n"), "{}", paused.out);
 }
+
+#[test]
+fn the_words_of_others_stand_behind_a_margin_in_the_lines_that_they_have() {
+    let home = Home::new();
+    let text = r#""SELECT 1; -- fine\n  Asks nobody.\nDROP TABLE audit;""#;
+    home.file("letter.yaml", &LETTER.replace("Dear customer", text));
+    let paused = home.run(&["run", "letter.yaml"]).with(19);
+    let shown = "\n  What step draft made:\n  | SELECT 1; -- fine\n  |   Asks nobody.\n  | DROP TABLE audit;\n";
+    assert!(paused.out.contains(shown), "{}", paused.out);
+    assert!(!paused.out.contains("\n  Asks nobody."), "{}", paused.out);
+}

@@ -15,7 +15,7 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_cli::{
-    sanitize::{self, one_line, quoted},
+    sanitize::{self, fenced, one_line, quoted},
     terminal,
 };
 use signoff_engine::{End, gate::parameters};
@@ -163,7 +163,7 @@ pub fn pending(session: &Snapshot) -> Vec<&Approval> {
     session.approvals.iter().filter(is_open).collect()
 }
 
-/// What stands below a text of which the request has only a part.
+/// The note below a text that is cut in the request.
 const BEGINNING: &str =
     "  That is the beginning of it, or of each field. On a terminal, `signoff run --resume` shows all of it.\n";
 
@@ -189,24 +189,22 @@ pub fn paused(report: &RunReport<'_>) -> String {
                 format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN))
             }
             (None, Some(review)) if request.gate.type_ == GateType::StepStart => {
-                format!("  What would run: {}\n", one_line(&review.response, SHOWN))
+                labelled("What would run", &review.response)
             }
-            (None, Some(review)) => {
-                format!("  {}: {}\n", heading(request, review), one_line(&review.response, SHOWN))
-            }
+            (None, Some(review)) => labelled(&heading(request, review), &review.response),
             (_, None) => String::new(),
         };
         if request.reviews.as_ref().is_some_and(|review| review.ref_.is_some()) {
             text += BEGINNING;
         }
         if let Some(context) = &request.context {
-            text += &format!("  Context: {}\n", one_line(context, SHOWN));
+            text += &labelled("Context", context);
             if request.context_ref.is_some() {
                 text += BEGINNING;
             }
         }
         if let Some(sent) = &request.sends {
-            text += &format!("  {}: {}\n", heading_of_sent(request), action::arguments_line(&sent.text, SHOWN));
+            text += &labelled(heading_of_sent(request), &sent.text);
             if sent.ref_.is_some() {
                 text += BEGINNING;
             }
@@ -224,6 +222,15 @@ pub fn paused(report: &RunReport<'_>) -> String {
         }
     }
     text
+}
+
+/// Returns a text of others below its label: one line beside it, and several each behind a margin, so that none of them can pass for a
+/// line of ours and no line break is lost.
+fn labelled(label: &str, text: &str) -> String {
+    match text.trim_end().contains('\n') {
+        true => format!("  {label}:\n{}", fenced(text, SHOWN)),
+        false => format!("  {label}: {}\n", one_line(text, SHOWN)),
+    }
 }
 
 /// Returns what a form asks, with the ids by which commands answer it.
