@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, rc::Rc};
 use serde_json::{Value, json};
 use signoff_api::{
     approval::SiblingCall,
-    journal::StepRecord,
+    journal::{StepPhase, StepRecord},
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
@@ -120,8 +120,8 @@ pub(crate) async fn perform_turn<'a>(
     Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results })))
 }
 
-/// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all arguments together
-/// are too long for a conversation, long ones are replaced by their length.
+/// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all
+/// arguments together are too long for a conversation, long ones are replaced by their length.
 fn as_told(calls: Vec<Call>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
     let text = |call: &Call| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
     let are_long = calls.iter().map(|call| text(call).len()).sum::<usize>() > ARGUMENTS;
@@ -414,7 +414,7 @@ async fn call_tool<'a>(
         }
         match ask(run, turn, at, &site, &proposal, &mut gating, &editors).await? {
             PeopleSaid::Approved => {}
-            PeopleSaid::Answered(answered) => return Ok(answered),
+            PeopleSaid::Answered(answered) => return Ok(answered.after(earlier_success(run, &path, tool, attempts))),
             PeopleSaid::Edited(new, outcome) => {
                 note = format!("A human changed the arguments. This ran: {}\n", new.text());
                 edited = Some(format!(
@@ -461,6 +461,14 @@ async fn call_tool<'a>(
             Performed::AskAgain(next) => attempts = next,
         }
     }
+}
+
+/// Returns what the model is told beside a decision about a further attempt: what people refuse then is not the attempt that succeeded.
+fn earlier_success(run: &Run<'_>, path: &str, tool: &PlannedTool, attempts: Attempts) -> Option<String> {
+    let state = run.state.borrow();
+    let earlier = state.journal.get(&step_path(path, tool), attempts.next - 1)?;
+    let succeeded = earlier.phase == StepPhase::Succeeded;
+    succeeded.then(|| format!("[attempt {} at this call succeeded; this is about a further one]", attempts.next - 1))
 }
 
 /// Returns why arguments do not fit the schema of their tool. Each call is validated once.

@@ -120,6 +120,17 @@ pub(super) enum Answered {
     OfAllEqual(String),
 }
 
+impl Answered {
+    /// The same, with a note below it.
+    pub(super) fn after(self, note: Option<String>) -> Self {
+        let noted = |text: String| note.map_or_else(|| text.clone(), |note| format!("{text}\n{note}"));
+        match self {
+            Self::Result(text) => Self::Result(noted(text)),
+            Self::OfAllEqual(text) => Self::OfAllEqual(noted(text)),
+        }
+    }
+}
+
 /// Cuts a result to the length that the model receives.
 pub(super) fn cut(result: &str) -> String {
     cut_at(&text::clean(result), RESULT)

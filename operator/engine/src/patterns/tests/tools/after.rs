@@ -119,6 +119,23 @@ fn a_deadline_that_asks_again_about_the_output_of_a_call_does_not_make_it_again(
     assert_eq!(follows(&run), Follows::Told("paid"));
 }
 
+/// The agent must not take the refusal of a further attempt for one of the attempt that paid.
+#[test]
+fn what_people_say_of_a_further_attempt_is_told_beside_the_one_that_succeeded() {
+    for verdict in [Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Respond] {
+        let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Skip", "Respond"]}));
+        let asks = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": hitl});
+        let mut run = TestRun::of(spec(gates(json!([asks, own("outputValidation", json!(["Approve", "Retry"]))]))));
+        turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+        run.approve(GATE);
+        run.reply(PAY, 1, "paid");
+        run.decide(&format!("{PAY}/.output"), decided(Verdict::Retry));
+        run.decide(&format!("{GATE}#2"), said(verdict));
+        let told = result(&run, "handle/.turn-2", "c1");
+        assert!(told.ends_with("[attempt 1 at this call succeeded; this is about a further one]"), "{verdict}: {told}");
+    }
+}
+
 #[test]
 fn what_people_discard_of_the_output_of_a_call_is_not_told() {
     let mut run = TestRun::of(spec(gates(json!([money(), own("outputValidation", json!(["Approve", "Reject"]))]))));
