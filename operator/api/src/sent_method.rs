@@ -91,8 +91,8 @@ fn is_fixed(value: &str) -> bool {
     value.len() <= 64 && value.chars().all(|c| c.is_ascii_alphabetic() || ", -".contains(c))
 }
 
-/// Whether servers read the method from a header of this name. Those that give headers to programs as variables, as CGI does, take every
-/// character that is no letter or digit for `_`.
+/// Whether servers read the method from a header of this name. Those that give headers to programs as variables, as CGI
+/// does, take every character that is no letter or digit for `_`.
 #[must_use]
 pub fn names_a_method(header: &str) -> bool {
     let name = header.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");

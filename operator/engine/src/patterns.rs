@@ -39,7 +39,8 @@ pub(crate) struct RunResult {
 /// The verdicts on a plan after which it is planned again, and people are asked about the new plan.
 const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
-/// A value that is made when it is asked for, from what was known at a number of the journal; its origins are noted then.
+/// A value that is made when it is asked for, from what was known at a number of the journal; its origins are noted
+/// then.
 type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, RenderError> + 'a>;
 
 /// A pattern that has come to its end: what can be seen from there, and its result.

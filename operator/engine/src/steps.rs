@@ -340,7 +340,8 @@ fn is_failure_certain(record: &StepRecord) -> bool {
     status.is_some_and(|status| status >= 400 && !is_gateway(status))
 }
 
-/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an error.
+/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an
+/// error.
 pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
     let was_sent = || {
         let class = record.error.as_ref().map_or("", |error| error.class.as_str());
@@ -353,8 +354,8 @@ pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
     }
 }
 
-/// Whether only people can say that an attempt is made once more: it had its effect, or may have had it, and it is never repeated by
-/// itself. A deadline is no such decision.
+/// Whether only people can say that an attempt is made once more: it had its effect, or may have had it, and it is
+/// never repeated by itself. A deadline is no such decision.
 fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord) -> bool {
     let is_safe = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
     matches!(record.kind, StepKind::Http | StepKind::Pod)

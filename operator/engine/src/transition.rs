@@ -149,7 +149,8 @@ pub struct Transition {
     pub pending: Vec<String>,
     /// The files of a run that succeeded: relative paths, and what stands in them.
     pub artifacts: Vec<(String, String)>,
-    /// The artifacts of a run that succeeded that were left out because their `skipIf` could not be evaluated: the path of each, and why.
+    /// The artifacts of a run that succeeded that were left out because their `skipIf` could not be evaluated: the path
+    /// of each, and why.
     pub left_out: Vec<String>,
 }
 

@@ -65,7 +65,8 @@ pub fn first_inexact(value: &Value) -> Option<(String, Inexact)> {
     .map(|why| (pointer(&path), why))
 }
 
-/// Returns the problem and the remedy of the first number in a value that cannot be read: `the number at /a/0 is beyond …`.
+/// Returns the problem and the remedy of the first number in a value that cannot be read: `the number at /a/0 is beyond
+/// …`.
 #[must_use]
 pub fn problem(value: &Value) -> Option<String> {
     first_inexact(value).map(|(pointer, why)| match pointer.as_str() {
@@ -103,7 +104,8 @@ pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -
     }
 }
 
-/// Returns the JSON pointer (RFC 6901) of a path, for a message: its beginning where it is long. Empty for the whole value.
+/// Returns the JSON pointer (RFC 6901) of a path, for a message: its beginning where it is long. Empty for the whole
+/// value.
 pub fn pointer<S: AsRef<str>>(path: &[S]) -> String {
     let mut pointer = String::new();
     for name in path {

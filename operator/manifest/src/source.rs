@@ -183,9 +183,8 @@ pub fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
     document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
 }
 
-/// Returns the one value of a text that a person typed for a decision, YAML or JSON. A number that no double holds is one that
-/// [`number::problem`] finds. `is_strict`: `yes` is a
-/// text, and only `true` and `false` are none.
+/// Returns the one value of a text that a person typed for a decision, YAML or JSON. A number that no double holds is
+/// one that [`number::problem`] finds. `is_strict`: `yes` is a text, and only `true` and `false` are none.
 ///
 /// # Errors
 /// What is wrong, in one sentence.

@@ -51,7 +51,8 @@ pub fn call(request: &ApprovalRequest) -> Option<&Action> {
     request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
 }
 
-/// Whether only people can let the call of a request be made, because it was made before: at a gate in front of a tool, or of its step.
+/// Whether only people can let the call of a request be made, because it was made before: at a gate in front of a tool,
+/// or of its step.
 pub fn is_repeated(request: &ApprovalRequest) -> bool {
     match &request.action {
         Some(action) => action.is_repeated(),

@@ -72,7 +72,8 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
     }
 }
 
-/// Returns the rule of an answer that takes the place of the answer of a step, or `None`: the JSON that the step must answer.
+/// Returns the rule of an answer that takes the place of the answer of a step, or `None`: the JSON that the step must
+/// answer.
 pub fn respond_rule(request: &ApprovalRequest) -> Option<String> {
     let schema = request.parameters.as_ref()?.0.get(Verdict::Respond.name())?;
     let (shape, schema) = (one_line(&shape(schema), 1000), one_line(&schema.to_string(), 4000));
@@ -131,7 +132,8 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
 /// The end of a sentence about a deadline that approves a call which was made before.
 const ONLY_PEOPLE: &str = ", but only people can let the call be made again";
 
-/// Returns the verdict that a passed deadline counts as, and that it lets no call be made again. `request`: if it is still there.
+/// Returns the verdict that a passed deadline counts as, and that it lets no call be made again. `request`: if it is
+/// still there.
 pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String {
     let is_idle = verdict == Verdict::Approve && request.is_some_and(is_repeated);
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })

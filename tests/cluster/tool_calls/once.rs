@@ -17,7 +17,8 @@ fn sum(amount: u32) -> Value {
     json!({"amount": amount, "customer": "ACME"})
 }
 
-/// A run of an agent that refunds 420 at each visit, without a gate in front of the refund, and a review that can send it back.
+/// A run of an agent that refunds 420 at each visit, without a gate in front of the refund, and a review that can send
+/// it back.
 fn reviewed(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = clerk(scene, run, json!({}), json!({}));
     spec["gates"].as_array_mut().unwrap().remove(0);

@@ -1,5 +1,5 @@
-//! A namespace on a cluster with an operator, and one server that is the models and everything that its runs call: the witness of what
-//! the models were told and of what was sent.
+//! A namespace on a cluster with an operator, and one server that is the models and everything that its runs call: the
+//! witness of what the models were told and of what was sent.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -55,7 +55,8 @@ pub(super) fn asks(group: &str, more: Value) -> Value {
 }
 
 impl Scene {
-    /// Opens a namespace. Requests to anything but a model are answered with the text for their method and path, else with `paid`.
+    /// Opens a namespace. Requests to anything but a model are answered with the text for their method and path, else
+    /// with `paid`.
     pub(super) async fn open(prefix: &str, models: Vec<Model<'_>>, answers: &[(&str, &str)]) -> Self {
         let models: BTreeMap<_, _> = models.into_iter().map(|(run, all)| (run.to_owned(), all.into())).collect();
         let left: Mutex<BTreeMap<String, VecDeque<Value>>> = Mutex::new(models);

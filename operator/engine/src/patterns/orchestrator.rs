@@ -38,7 +38,7 @@ struct Tasks {
 struct WorkerResult {
     response: Value,
     status: &'static str,
-    /// What the response was rendered from.
+    /// The origins of the response.
     origins: Origins,
 }
 

@@ -16,7 +16,8 @@ const MOST_NAMED: usize = 16;
 /// The parts of an input that hold a value.
 const OF_INPUT: [&str; 3] = ["value", "default", "enum"];
 
-/// Whether this is the name of an identifier, such as of a customer: its last word is `id`, in any way of writing names.
+/// Whether this is the name of an identifier, such as of a customer: its last word is `id`, in any way of writing
+/// names.
 pub(super) fn is_identifier_name(name: &str) -> bool {
     let Some((before, last)) = name.len().checked_sub(2).and_then(|at| name.split_at_checked(at)) else { return false };
     let is_after = |ends_word: fn(char) -> bool| before.chars().next_back().is_none_or(ends_word);

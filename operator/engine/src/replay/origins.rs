@@ -1,7 +1,8 @@
 //! The origins of rendered values: the edits of people, and the texts (`set`), that a template read.
 //!
-//! Every value of a run that a template sees comes from the view of a record or from a variable of a pattern, and both note their origins
-//! here while a scope is built. A text stands for what it was rendered from itself: `scope/editors.rs` follows it.
+//! Every value of a run that a template sees comes from the view of a record or from a variable of a pattern, and both
+//! note their origins here while a scope is built. A text stands for what it was rendered from itself:
+//! `scope/editors.rs` follows it.
 
 use std::{
     cell::RefCell,

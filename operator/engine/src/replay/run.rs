@@ -58,7 +58,7 @@ pub(crate) struct Run<'a> {
     pub(crate) invocations: RefCell<BTreeMap<RecordKey, Rc<StepInvocation<'a>>>>,
     /// The origins of what is rendered at the moment.
     pub(crate) origins: OriginNotes,
-    /// What each text was rendered from that was followed in this transition.
+    /// The origins of the texts that were followed in this transition.
     pub(crate) origins_of_texts: RefCell<BTreeMap<RecordKey, Rc<Origins>>>,
 }
 

@@ -35,8 +35,8 @@ pub(super) fn names(step: &PlannedStep, gate: &PlannedGate) -> String {
     std::iter::once(step.name.as_str()).chain(merged).collect::<Vec<_>>().join(",")
 }
 
-/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews. `path`: that of its
-/// record.
+/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews.
+/// `path`: that of its record.
 pub(super) fn exclusions(
     run: &Run<'_>,
     step: &PlannedStep,
@@ -100,15 +100,15 @@ pub(super) fn exclusions(
     Ok(one_each)
 }
 
-/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`. `path`: that of its
-/// record.
+/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`.
+/// `path`: that of its record.
 fn is_added_as(run: &Run<'_>, added: &str, gate: &str, path: &str) -> bool {
     let is_added = || run.plan.step_of(path).is_some_and(|step| step.added_by.is_some());
     gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-')) && is_added()
 }
 
-/// Returns the place of a gate that is a step, or that a policy adds before one: its path without the numbers of visits, turns, calls and
-/// workers. `None` for a gate of a list, which is one gate wherever it asks.
+/// Returns the place of a gate that is a step, or that a policy adds before one: its path without the numbers of
+/// visits, turns, calls and workers. `None` for a gate of a list, which is one gate wherever it asks.
 fn place(path: &str) -> Option<String> {
     (!scope::parts(path).0.starts_with('.')).then(|| without_visits(path))
 }

@@ -115,8 +115,8 @@ pub(crate) async fn decide<'a>(
     }
 }
 
-/// Asks at a gate after a step. `by_people`: the verdicts that only people can give there, because the step would run once more; by a
-/// deadline they ask people again. `again`: the verdicts by which the gate asks again.
+/// Asks at a gate after a step. `by_people`: the verdicts that only people can give there, because the step would run
+/// once more; by a deadline they ask people again. `again`: the verdicts by which the gate asks again.
 pub(super) async fn decide_after<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

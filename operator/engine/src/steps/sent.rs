@@ -43,8 +43,8 @@ pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     }
 }
 
-/// Returns what an attempt was given, and what that was rendered from; `None` where it was given nothing, or where that cannot be
-/// rendered as it was.
+/// Returns what an attempt was given, and what that was rendered from; `None` where it was given nothing, or where that
+/// cannot be rendered as it was.
 pub(super) async fn of_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

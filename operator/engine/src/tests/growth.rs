@@ -207,8 +207,8 @@ fn a_turn_that_adds_a_branch_does_not_look_at_the_others() {
     assert!(looks[1] <= 12 * looks[0], "{looks:?}");
 }
 
-/// Returns how many records the transition that asks at the last gate of a chain reads, by the records of its journal. Each text of the
-/// chain reads the one before it, and the first one was edited.
+/// Returns how many records the transition that asks at the last gate of a chain reads, by the records of its journal.
+/// Each text of the chain reads the one before it, and the first one was edited.
 fn looked_at_by_gate(steps: usize, reads: impl Fn(usize) -> String) -> (usize, usize) {
     let hitl =
         |reviews: &str| json!({"reviews": reviews, "prompt": "?", "approvers": [{"kind": "User", "name": "bob"}]});

@@ -41,7 +41,8 @@ pub struct OfferedTool {
     /// The effects of a call: `read`, `write`, `irreversible` or `unknown`. A question has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects: Option<&'static str>,
-    /// Whether policies, retries and repetitions take a call for a change although its effects are `read`: its request cannot only read.
+    /// Whether policies, retries and repetitions take a call for a change although its effects are `read`: its request
+    /// cannot only read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts_as_change: bool,
     /// The gates that would ask about a call.

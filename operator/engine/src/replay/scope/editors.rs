@@ -1,7 +1,7 @@
 //! The people who changed a value before a gate shows it: each Modify or Respond that replaced it, as the journal has it.
 //!
-//! A scope that is built notes the edits of each record that it reads, and each text (`set`) by its record. What a text was rendered from
-//! is found when a gate asks, by building the scope of the text without values.
+//! A scope that is built notes the edits of each record that it reads, and each text (`set`) by its record. What a text
+//! was rendered from is found when a gate asks, by building the scope of the text without values.
 //!
 //! Pure: reads only records that were done before a number of the journal, so that every replay finds the same edits.
 
@@ -46,8 +46,8 @@ pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original:
     }
 }
 
-/// Notes the origins of the response of a record: the edits at the gate about its answer and at the gates of its list that review it, the
-/// decision that it is, and the text that it is.
+/// Notes the origins of the response of a record: the edits at the gate about its answer and at the gates of its list
+/// that review it, the decision that it is, and the text that it is.
 pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -80,8 +80,8 @@ pub(super) fn note_response<'a>(
     Ok(())
 }
 
-/// Notes the edit that the decision at a gate is, if it has this verdict: the response of a Respond and the parameters of a Modify are
-/// texts of people.
+/// Notes the edit that the decision at a gate is, if it has this verdict: the response of a Respond and the parameters
+/// of a Modify are texts of people.
 pub(super) fn note_gate<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -110,8 +110,8 @@ fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) ->
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }
 
-/// Returns the edits of a value of these origins, newest first: of what it was rendered from, and of what the texts among that were
-/// rendered from. Each text is followed once.
+/// Returns the edits of a value of these origins, newest first: of what it was rendered from, and of what the texts
+/// among that were rendered from. Each text is followed once.
 pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<Vec<Edit>, RenderError> {
     let mut followed = BTreeSet::new();
     let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();

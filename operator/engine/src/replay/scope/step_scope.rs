@@ -33,7 +33,8 @@ pub(crate) enum RecordNamespace {
     Visited,
 }
 
-/// The number of the end of the first record of each step of a list, found once for each state of a journal, by its last number.
+/// The number of the end of the first record of each step of a list, found once for each state of a journal, by its
+/// last number.
 pub(crate) type FirstEnds = Rc<RefCell<Option<(i64, Rc<[Option<i64>]>)>>>;
 
 /// The scope of a list of steps in a run.
@@ -305,7 +306,8 @@ impl<'a> StepScope<'a> {
     }
 }
 
-/// Returns the last number, from 1, for which something holds that holds for every number before it; 1 if it holds for none.
+/// Returns the last number, from 1, for which something holds that holds for every number before it; 1 if it holds for
+/// none.
 fn last_where(holds: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     while holds(step * 2) {

@@ -144,9 +144,9 @@ impl<'a> StepScope<'a> {
 
 /// Returns the number at which the next visit of a record's step began.
 fn next_visit_of(run: &Run<'_>, path: &str) -> Option<i64> {
-    let (name, visit) = super::parts(path);
-    let before = path.strip_suffix(name).or_else(|| path.rsplit_once('#')?.0.strip_suffix(name)).unwrap_or_default();
-    run.state.borrow().journal.get(&format!("{before}{name}#{}", visit + 1), 1).map(|record| record.seq)
+    let (_, visit) = super::parts(path);
+    let place = path.strip_suffix(&format!("#{visit}")).unwrap_or(path);
+    run.state.borrow().journal.get(&format!("{place}#{}", visit + 1), 1).map(|record| record.seq)
 }
 
 /// The whole decision of a gate.

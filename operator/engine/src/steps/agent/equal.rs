@@ -38,8 +38,8 @@ pub(super) struct EqualCalls {
 }
 
 impl EqualCalls {
-    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks about it, or it
-    /// is an agent, whose calls are compared one by one.
+    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks
+    /// about it, or it is an agent, whose calls are compared one by one.
     pub(super) fn of(
         run: &Run<'_>,
         turn: &TurnSite<'_, '_>,

@@ -97,8 +97,8 @@ fn excerpt(arguments: &Arguments) -> Option<String> {
     Some(fields.excerpt("# the arguments, as YAML"))
 }
 
-/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before. `needs_people`: whether
-/// a deadline there does not let it run.
+/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
+/// `needs_people`: whether a deadline there does not let it run.
 pub(super) fn at_step(
     run: &Run<'_>,
     call: &CallOfTurn,

@@ -95,8 +95,8 @@ fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
     turns.len() - kept
 }
 
-/// Returns the paths of the calls that the model is told after these turns. It does not know what it did in a turn or by arguments that
-/// are left out.
+/// Returns the paths of the calls that the model is told after these turns. It does not know what it did in a turn or
+/// by arguments that are left out.
 pub(super) fn told(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
     turns.iter().skip(dropped(turns)).flat_map(|turn| turn.told.iter().cloned()).collect()
 }

@@ -123,7 +123,8 @@ fn title(request: &ApprovalRequest) -> String {
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
 
-/// Returns how many approvers agree so far, where one quorum needs several: `1 of 2 agree`. Several quorums say it themselves.
+/// Returns how many approvers agree so far, where one quorum needs several: `1 of 2 agree`. Several quorums say it
+/// themselves.
 pub fn progress(approval: &Approval) -> Option<String> {
     let request = &approval.spec.request;
     let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;

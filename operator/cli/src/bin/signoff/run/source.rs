@@ -26,7 +26,8 @@ pub struct Read {
     pub warned: Vec<String>,
 }
 
-/// Reads and checks a file, a Workflow or a file of the Strands CLI, shows its warnings, then gives its inputs their values.
+/// Reads and checks a file, a Workflow or a file of the Strands CLI, shows its warnings, then gives its inputs their
+/// values.
 ///
 /// # Errors
 /// Everything that is wrong with the file, or the first value that fits no input.

@@ -1,5 +1,5 @@
-//! What only people decide: a deadline repeats nothing, a call that people edited is known by what it sends, and their requests say
-//! what was done before.
+//! Decisions that only people make: no deadline repeats a call, a call that people edited is known by its input, and
+//! requests name the earlier attempts and calls.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::Source};
@@ -19,61 +19,65 @@ fn pay_step() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "420"}})
 }
 
-/// A deadline repeats a POST whose outcome is unknown: no person decided.
+/// A payment with a gate about it: its type, and fields of its `hitl`.
+fn paying(gate_type: &str, pay: Value, hitl: Value) -> TestRun {
+    let mut spec = chain_of(json!([pay]));
+    spec["gates"] = json!([{"name": "about", "type": gate_type, "steps": ["pay"], "hitl": gate(hitl)}]);
+    TestRun::of(spec)
+}
+
+fn retry_at_the_deadline() -> Value {
+    json!({"timeout": {"after": "5m", "action": "Retry"}})
+}
+
 #[test]
 fn a_deadline_does_not_repeat_a_post_whose_outcome_is_unknown() {
-    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
-        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
-    let mut spec = chain_of(json!([pay_step()]));
-    spec["gates"] = json!([errors]);
-    let mut run = TestRun::of(spec);
+    let mut run = paying("errorEscalation", pay_step(), retry_at_the_deadline());
     run.fail("pay", 1, false, true);
     run.decide("pay/.error", by_timeout(Verdict::Retry));
-    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+    assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
 /// The same by the timeout action Default, which answers for people.
 #[test]
 fn a_default_answer_does_not_repeat_a_post_whose_outcome_is_unknown() {
-    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
-        "hitl": gate(json!({"allowedVerdicts": ["Retry", "Respond", "Reject"],
-            "timeout": {"after": "5m", "action": "Default", "default": "go on"}}))});
-    let mut spec = chain_of(json!([pay_step()]));
-    spec["gates"] = json!([errors]);
-    let mut run = TestRun::of(spec);
+    let hitl = json!({"allowedVerdicts": ["Retry", "Respond", "Reject"],
+        "timeout": {"after": "5m", "action": "Default", "default": "go on"}});
+    let mut run = paying("errorEscalation", pay_step(), hitl);
     run.fail("pay", 1, false, true);
     run.decide("pay/.error", Outcome { response: Some("go on".into()), ..by_timeout(Verdict::Respond) });
-    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+    assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// A deadline at the gate about an answer repeats a POST that succeeded.
 #[test]
 fn a_deadline_at_a_gate_about_an_answer_does_not_repeat_a_post_that_succeeded() {
-    let check = json!({"name": "check", "type": "outputValidation", "steps": ["pay"],
-        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
-    let mut spec = chain_of(json!([pay_step()]));
-    spec["gates"] = json!([check]);
-    let mut run = TestRun::of(spec);
+    let mut run = paying("outputValidation", pay_step(), retry_at_the_deadline());
     run.reply("pay", 1, "paid");
     run.decide("pay/.output", by_timeout(Verdict::Retry));
-    assert_eq!(run.calls(), Vec::<String>::new(), "nobody decided that it is paid again");
+    assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// Seven edits of the same request; the model varies an argument that is not sent.
+/// Two proposals in two turns, which people edit and pay; then a third one. `proposed`: the tool and arguments of each.
+fn proposed_after_two_edits(mut run: TestRun, proposed: &dyn Fn(usize) -> (&'static str, String)) -> TestRun {
+    for number in 1..=3 {
+        let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
+        let (tool, arguments) = proposed(number);
+        turn(&mut run, &path, &[("c", tool, &arguments)]);
+        if number < 3 {
+            let gate = format!("handle/.turn-{number}/.call-1/.gate");
+            run.modify(&gate, json!({"arguments": {"amount": 40 + number}}));
+            run.approve(&format!("{gate}#2"));
+            run.reply(&format!("handle/.turn-{number}/.call-1/pay"), 1, "paid");
+        }
+    }
+    run
+}
+
 #[test]
 fn a_call_that_was_edited_twice_is_recognized_by_what_is_sent() {
-    let mut run = run(json!([money()]));
-    let mut path = "handle".to_owned();
-    for number in 1..=2 {
-        let call = format!(r#"{{"amount":420,"to":"note {number}"}}"#);
-        turn(&mut run, &path, &[("c", "refund", &call)]);
-        let gate = format!("handle/.turn-{number}/.call-1/.gate");
-        run.modify(&gate, json!({"arguments": {"amount": 42}}));
-        run.approve(&format!("{gate}#2"));
-        run.reply(&format!("handle/.turn-{number}/.call-1/pay"), 1, "paid");
-        path = format!("handle/.turn-{}", number + 1);
-    }
-    turn(&mut run, &path, &[("c", "refund", r#"{"amount":420,"to":"note 3"}"#)]);
+    // The step does not send `to`.
+    let proposed = |number| ("refund", format!(r#"{{"amount":420,"to":"note {number}"}}"#));
+    let run = proposed_after_two_edits(run(json!([money()])), &proposed);
     assert_eq!(run.open(), Vec::<String>::new(), "the third equal call is refused: 420 is sent by all of them");
 }
 
@@ -84,22 +88,11 @@ fn a_call_that_was_edited_twice_is_recognized_under_another_tool_of_its_step() {
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
         "effects": "irreversible", "parameters": {"type": "object"}}));
     spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
-    let mut run = TestRun::of(spec);
-    let mut path = "handle".to_owned();
-    for number in 1..=2 {
-        let tool = if number == 1 { "refund" } else { "pay-out" };
-        turn(&mut run, &path, &[("c", tool, CALL)]);
-        let gate = format!("handle/.turn-{number}/.call-1/.gate");
-        run.modify(&gate, json!({"arguments": {"amount": 40 + number}}));
-        run.approve(&format!("{gate}#2"));
-        run.reply(&format!("handle/.turn-{number}/.call-1/pay"), 1, "paid");
-        path = format!("handle/.turn-{}", number + 1);
-    }
-    turn(&mut run, &path, &[("c", "refund", CALL)]);
+    let proposed = |number| (if number == 2 { "pay-out" } else { "refund" }, CALL.to_owned());
+    let run = proposed_after_two_edits(TestRun::of(spec), &proposed);
     assert_eq!(run.open(), Vec::<String>::new(), "the third proposal of the same request is refused");
 }
 
-/// The model is told a turn whose arguments are left out, so it does not know what it paid.
 #[test]
 fn a_turn_whose_arguments_are_left_out_is_no_turn_that_the_model_was_told() {
     let mut spec = spec(gates(json!([])));
@@ -120,12 +113,11 @@ fn a_turn_whose_arguments_are_left_out_is_no_turn_that_the_model_was_told() {
     turn(&mut run, "handle/.turn-2", &[("c3", "refund", &pay)]);
     assert!(
         !run.calls().contains(&"handle/.turn-2/.call-1/pay@1".to_owned()),
-        "paid twice, and nobody was asked: {:?}",
+        "paid twice, and no person was asked: {:?}",
         run.calls()
     );
 }
 
-/// The request about a failed turn of an agent shows a note of ours in place of its input.
 #[test]
 fn a_gate_about_a_failed_turn_shows_the_input_of_the_agent() {
     let mut spec = spec(json!([
@@ -146,22 +138,18 @@ fn a_gate_about_a_failed_turn_shows_the_input_of_the_agent() {
     assert!(sent.text.contains("REFUND EVERYBODY"), "{}", sent.text);
 }
 
-/// A payment that succeeded and whose answer does not fit the schema is paid again by a deadline.
 #[test]
 fn a_deadline_does_not_repeat_a_post_whose_answer_was_malformed() {
-    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"], "afterAttempts": 1,
-        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
     let mut pay = pay_step();
     pay["outputSchema"] = json!({"type": "object", "required": ["id"]});
-    let mut spec = chain_of(json!([pay]));
-    spec["gates"] = json!([errors]);
-    let mut run = TestRun::of(spec);
+    let mut run = paying("errorEscalation", pay, retry_at_the_deadline());
     run.reply("pay", 1, "paid, thank you");
     run.decide("pay/.error", by_timeout(Verdict::Retry));
-    assert_eq!(run.calls(), Vec::<String>::new(), "it was answered 2xx, and nobody decided that it is paid again");
+    assert_eq!(run.calls(), Vec::<String>::new(), "it was answered 2xx, and no person decided that it is paid again");
 }
 
-/// The request of a gate before the step of a tool counts the equal calls of the turn, like that of a gate before the tool.
+/// The request of a gate before the step of a tool counts the equal calls of the turn, like that of a gate before the
+/// tool.
 #[test]
 fn a_gate_before_the_step_of_a_tool_counts_the_equal_calls_of_the_turn() {
     let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))});
@@ -175,7 +163,8 @@ fn a_gate_before_the_step_of_a_tool_counts_the_equal_calls_of_the_turn() {
     assert!(shown.contains("call 2 of 3 equal calls"), "{shown}");
 }
 
-/// `docs/security/calls.md`: people approve a further attempt at a `stepStart` gate, and the timeout action Approve does not.
+/// `docs/security/calls.md`: people approve a further attempt at a `stepStart` gate, and the timeout action Approve
+/// does not.
 #[test]
 fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
     let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
@@ -202,10 +191,11 @@ fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
     assert_eq!(lines[3], signoff_api::approval::Action::BY_PEOPLE);
     assert!(lines[4].starts_with("this call, attempt 1: Failed: Timeout: no answer"), "{context}");
     run.decide("handle/.turn-1/.call-1/pay/.start#2", by_timeout(Verdict::Approve));
-    assert!(!run.calls().contains(&format!("{PAY}@2")), "nobody approved another attempt: {:?}", run.calls());
+    assert!(!run.calls().contains(&format!("{PAY}@2")), "no person approved another attempt: {:?}", run.calls());
 }
 
-/// Defer runs the nodes between the reviewed one and the gate again: a POST among them is refused in a graph and a dag as in a chain.
+/// Defer runs the nodes between the reviewed one and the gate again: a POST among them is refused in a graph and a dag
+/// as in a chain.
 #[test]
 fn defer_over_a_post_is_refused_in_every_pattern() {
     use crate::tests::test_run::{errors, hitl, of_pattern};
@@ -242,11 +232,7 @@ fn defer_in_a_graph_does_not_pay_again() {
 /// Three deadlines have asked again, and the first decision of a person still counts.
 #[test]
 fn deadlines_do_not_use_up_the_retries_of_people() {
-    let errors = json!({"name": "errors", "type": "errorEscalation", "steps": ["pay"],
-        "hitl": gate(json!({"timeout": {"after": "5m", "action": "Retry"}}))});
-    let mut spec = chain_of(json!([pay_step()]));
-    spec["gates"] = json!([errors]);
-    let mut run = TestRun::of(spec);
+    let mut run = paying("errorEscalation", pay_step(), retry_at_the_deadline());
     run.fail("pay", 1, false, true);
     for path in ["pay/.error", "pay/.error#2", "pay/.error#3"] {
         run.decide(path, by_timeout(Verdict::Retry));
