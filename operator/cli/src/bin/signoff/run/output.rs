@@ -189,7 +189,9 @@ pub fn paused(report: &RunReport<'_>) -> String {
                 format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN))
             }
             (None, Some(review)) if request.gate.type_ == GateType::StepStart => {
-                labelled("What would run", &review.response)
+                // The first line is the operator's own.
+                let (attempts, what) = review.response.split_once('\n').unwrap_or((&review.response, ""));
+                format!("  What would run: {} of this:\n{}", one_line(attempts, 200), fenced(what, SHOWN))
             }
             (None, Some(review)) => labelled(&heading(request, review), &review.response),
             (_, None) => String::new(),
