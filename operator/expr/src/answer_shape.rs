@@ -1,4 +1,4 @@
-//! The shape of an answer, as far as a schema tells it before the run.
+//! The shape of an answer, an input or an argument, as far as its schema or type tells it before the run.
 //!
 //! What a schema does not say plainly is [`AnswerShape::Any`]: of that nothing is said.
 
@@ -21,7 +21,7 @@ const BESIDE: [&str; 11] = [
     "patternProperties",
 ];
 
-/// The shape of an answer, or of a part of one.
+/// The shape of a value, or of a part of one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerShape {
     /// The step has no schema: its answer is a text.
@@ -99,6 +99,20 @@ impl Kind {
 }
 
 impl AnswerShape {
+    /// Returns the shape of values of these kinds, which have no parts.
+    #[must_use]
+    pub fn scalar(kinds: &[Kind]) -> Self {
+        let (fields, items) = (BTreeMap::new(), Box::new(Self::Any));
+        Self::Value { kinds: kinds.to_vec(), fields, is_closed: false, items }
+    }
+
+    /// Whether the values of this shape have no parts.
+    #[must_use]
+    pub fn is_scalar(&self) -> bool {
+        let has_parts = |kind: &Kind| matches!(kind, Kind::List | Kind::Object);
+        matches!(self, Self::Value { kinds, .. } if !kinds.iter().any(has_parts))
+    }
+
     /// Returns the shape of the values that fit a schema.
     #[must_use]
     pub fn of_schema(schema: &Map<String, Value>) -> Self {

@@ -37,7 +37,7 @@ pub mod scope;
 pub mod template;
 pub mod text;
 
-pub use answer_shape::AnswerShape;
+pub use answer_shape::{AnswerShape, Kind};
 pub use cel::{Condition, ReadProblem};
 pub use nearest::nearest;
 pub use reference::{Known, Member, Members, Reference, check, is_identifier};

@@ -68,7 +68,7 @@ pub enum Members {
     Fields(Arc<BTreeMap<String, Members>>),
     /// These records, by name and by position.
     Records(Arc<[(String, Members)]>),
-    /// The answer of a step: names do not tell what it has, and a schema may.
+    /// The answer of a step, an input or an argument: names do not tell what it has, and a schema or type may.
     Answer(Arc<AnswerShape>),
 }
 

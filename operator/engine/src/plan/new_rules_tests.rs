@@ -127,6 +127,21 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}], "excludeDeciders": [gate]});
         json!({"requestedBy": "dana", "steps": [{"name": "prod", "hitl": hitl}]})
     };
+    let typed_input = |type_: &str, skip_if: &str| {
+        let pay = json!({"name": "pay", "skipIf": skip_if, "http": {"method": "POST", "url": "https://bank.example"}});
+        json!({"requestedBy": "dana", "inputs": [{"name": "of", "type": type_}], "steps": [pay]})
+    };
+    let tool_that_skips = |skip_if: &str| {
+        let parameters =
+            json!({"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer"}}});
+        let pay = json!({"name": "pay", "skipIf": skip_if, "http": {"method": "POST", "url": "https://bank.example"}});
+        json!({
+            "requestedBy": "dana", "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}],
+            "agents": [{"name": "clerk", "tools": ["refund"]}],
+            "tools": [{"name": "refund", "step": "pay", "description": "Pays.", "parameters": parameters}],
+            "steps": [{"name": "handle", "agent": {"name": "clerk", "input": "x"}}, pay],
+        })
+    };
     // (the spec, the field, a part of the message, the honest twin)
     let table = [
         (
@@ -172,6 +187,30 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             "spec.steps[1].skipIf",
             "and is compared with a text",
             looked_up(closed(), "steps.look.response.score == 7"),
+        ),
+        (
+            looked_up(None, "steps.look.statusCode == '200'"),
+            "spec.steps[1].skipIf",
+            "`steps.look.statusCode` is a number, and is compared with a text",
+            looked_up(None, "steps.look.statusCode == 200"),
+        ),
+        (
+            typed_input("integer", "inputs.of == '5'"),
+            "spec.steps[0].skipIf",
+            "`inputs.of` is a number, and is compared with a text",
+            typed_input("string", "inputs.of == '5'"),
+        ),
+        (
+            typed_input("boolean", "of in ['yes', 'no']"),
+            "spec.steps[0].skipIf",
+            "`of` is true or false, and is compared with a text",
+            typed_input("object", "of.x == 'yes'"),
+        ),
+        (
+            tool_that_skips("args.amount == '420'"),
+            "spec.steps[1].skipIf",
+            "`args.amount` is a number, and is compared with a text",
+            tool_that_skips("args.amount == 420"),
         ),
         (
             edge("steps.look.response.status == 'paid'"),

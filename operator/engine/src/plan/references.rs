@@ -5,8 +5,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
-use signoff_expr::{AnswerShape, Known, Members, Reference, check};
+use signoff_api::{
+    Verdict,
+    step::Step,
+    workflow::{InputType, WorkflowSpec},
+};
+use signoff_expr::{AnswerShape, Kind, Known, Members, Reference, check};
 
 use super::{Validator, spec_steps::SpecStep};
 
@@ -48,7 +52,13 @@ pub(super) fn members(schema: &Map<String, Value>) -> Members {
     if !is_closed || BESIDE_PROPERTIES.iter().any(|key| schema.contains_key(*key)) {
         return Members::Open;
     }
-    let shape = |property: &Value| property.as_object().map_or(Members::Open, members);
+    let shape = |property: &Value| {
+        let Some(property) = property.as_object() else { return Members::Open };
+        match AnswerShape::of_schema(property) {
+            scalar if scalar.is_scalar() => Members::answer(scalar),
+            _ => members(property),
+        }
+    };
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let required = required.map(|name| (name.to_owned(), Members::Open));
     Members::shapes(required.chain(properties.iter().map(|(name, property)| (name.clone(), shape(property)))))
@@ -57,10 +67,10 @@ pub(super) fn members(schema: &Map<String, Value>) -> Members {
 impl Validator<'_> {
     /// The names that exist everywhere.
     pub(super) fn known_everywhere(spec: &WorkflowSpec) -> Known {
-        let inputs = || spec.inputs.iter().map(|input| input.name.clone());
+        let inputs = || spec.inputs.iter().map(|input| (input.name.clone(), of_input(input.type_)));
         inputs()
-            .fold(Known::new(), |known, name| known.with(name, Members::Open))
-            .with("inputs", Members::fields(inputs()))
+            .fold(Known::new(), |known, (name, shape)| known.with(name, shape))
+            .with("inputs", Members::shapes(inputs()))
             .with("run", Members::fields(["name", "namespace", "uid", "startedAt"]))
     }
 
@@ -90,6 +100,17 @@ impl Validator<'_> {
             self.error(field, unknown.problem());
         }
     }
+}
+
+/// Returns the shape of an input: that of a scalar is known.
+fn of_input(type_: Option<InputType>) -> Members {
+    let kind = match type_.unwrap_or_default() {
+        InputType::String => Kind::Text,
+        InputType::Number | InputType::Integer => Kind::Number,
+        InputType::Boolean => Kind::Bool,
+        InputType::Object | InputType::Array => return Members::Open,
+    };
+    Members::answer(AnswerShape::scalar(&[kind]))
 }
 
 /// Whether a gate may send its list back.
@@ -123,5 +144,7 @@ pub(super) fn record(step: &Step, further: &[&'static str]) -> Members {
         None => Members::answer(AnswerShape::Unchecked),
     };
     let fields = RECORD.iter().chain(further).map(|name| ((*name).to_owned(), Members::Open));
-    Members::shapes(fields.chain([("response".to_owned(), response)]))
+    let code = || Members::answer(AnswerShape::scalar(&[Kind::Number]));
+    let typed = [("response", response), ("statusCode", code()), ("exitCode", code())];
+    Members::shapes(fields.chain(typed.map(|(name, shape)| (name.to_owned(), shape))))
 }

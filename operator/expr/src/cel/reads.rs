@@ -1,4 +1,5 @@
-//! The parts of answers that a condition reads, compared with what the schemas of the answers say.
+//! The parts of answers that a condition reads, compared with what the schemas of the answers say; and the inputs, arguments and status
+//! codes, compared with their types.
 //!
 //! A part that the condition itself provides for, by `has(…)` or `in`, is no problem where it may be missing.
 
@@ -100,11 +101,21 @@ impl Reads<'_> {
             (given.first(), given.iter().any(|kind| *kind == Kind::Null || kinds.contains(kind)))
         {
             let problem = format!(
-                "`{read}` is {0} by its outputSchema, and is compared with {1}: compare it with {0}, or correct the type",
+                "`{read}` is {0}{2}, and is compared with {1}: compare it with {0}, or correct the type",
                 either(&kinds),
-                first.name()
+                first.name(),
+                self.by(&read)
             );
             self.found.insert(ReadProblem { is_certain: true, problem });
+        }
+    }
+
+    /// Returns what says the shape of what a path reads: the schema of an answer, or nothing for a type that everybody knows.
+    fn by(&self, read: &Reference) -> &'static str {
+        let at = self.known.answer(read).and_then(|(_, at)| at.checked_sub(1));
+        match at.and_then(|at| read.members.get(at)) {
+            Some(Member::Name(name)) if name == "response" => " by its outputSchema",
+            _ => "",
         }
     }
 
@@ -138,15 +149,17 @@ impl Reads<'_> {
                 (AnswerShape::Value { kinds, .. }, Member::Name(_)) if !kinds.contains(&Kind::Object) => (
                     true,
                     format!(
-                        "`{holder}` is {} by its outputSchema, and has no fields: read `{holder}` itself, or correct the schema",
-                        either(kinds)
+                        "`{holder}` is {}{}, and has no fields: read `{holder}` itself, or correct the schema",
+                        either(kinds),
+                        self.by(read)
                     ),
                 ),
                 (AnswerShape::Value { kinds, .. }, Member::Position(_)) if !kinds.contains(&Kind::List) => (
                     true,
                     format!(
-                        "`{holder}` is {} by its outputSchema, and has no positions: read `{holder}` itself, or correct the schema",
-                        either(kinds)
+                        "`{holder}` is {}{}, and has no positions: read `{holder}` itself, or correct the schema",
+                        either(kinds),
+                        self.by(read)
                     ),
                 ),
                 (AnswerShape::Value { items, .. }, Member::Position(_)) => {
