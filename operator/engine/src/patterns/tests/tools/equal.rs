@@ -340,12 +340,33 @@ fn a_retry_at_a_gate_about_failures_of_the_agent_does_not_pay_again() {
     run.reply(PAY, 1, "paid");
     run.fail("handle/.turn-2", 1, false, false);
     run.decide("handle/.turn-2/.error", decided(Verdict::Retry));
+    proposes_again_in_its_second_attempt(&mut run);
+    assert!(marked(&result(&run, "handle/.turn-3", "c2")));
+}
+
+#[test]
+fn a_retry_of_the_agents_step_does_not_pay_again() {
+    let mut spec = spec(gates(json!([])));
+    spec["tools"][1]["effects"] = json!("irreversible");
+    spec["steps"][0]["retry"] = json!({"limit": 2});
+    let mut run = TestRun::of(spec);
+    pays_again(&mut run, "handle", "c1");
+    run.reply(PAY, 1, "paid");
+    run.fail("handle/.turn-2", 1, true, false);
+    run.later(600);
+    assert_eq!(run.calls(), ["handle/.turn-2@2"], "the turn is made once more");
+    proposes_again_in_its_second_attempt(&mut run);
+    assert!(marked(&result(&run, "handle/.turn-3", "c2")));
+    assert_eq!(run.calls(), ["handle/.turn-3@1"], "nothing is paid");
+}
+
+/// The second attempt at the second turn proposes the same refund.
+fn proposes_again_in_its_second_attempt(run: &mut TestRun) {
     let calls = json!([{"id": "c2", "tool": "refund", "arguments": CALL}]);
     let facts = std::collections::BTreeMap::from([("calls".to_owned(), "1".to_owned())]);
     let reply = crate::transition::Reply { response: json!({"text": "", "calls": calls}), facts, ..Default::default() };
     let at = run.clock;
     run.take(vec![crate::Fact::CallFinished { path: "handle/.turn-2".into(), attempt: 2, result: Ok(reply), at }]);
-    assert!(marked(&result(&run, "handle/.turn-3", "c2")));
 }
 
 #[test]
