@@ -140,7 +140,7 @@ impl Place {
                 if approval.spec.decisions.is_empty() {
                     continue;
                 }
-                let now = Now { at: jiff::Timestamp::now().into(), guard_epoch: approval.guard_epoch().to_owned() };
+                let now = Now::new(jiff::Timestamp::now().into(), approval.guard_epoch().to_owned());
                 let counted = tally(&approval, OwnerState::Live, &now);
                 if counted.changed {
                     approval.status = Some(counted.status);

@@ -156,7 +156,7 @@ fn asked(file: &str, policies: Policies) -> ApprovalRequest {
     let (name, text) = examples().into_iter().find(|(name, _)| name == file).unwrap();
     let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(policies));
     let plan = plan.unwrap_or_else(|why| panic!("{name}: {why:?}"));
-    let now = Now { at: jiff::Timestamp::UNIX_EPOCH.into(), guard_epoch: "epoch".to_owned() };
+    let now = Now::new(jiff::Timestamp::UNIX_EPOCH.into(), "epoch");
     let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
     let ask = turn.commands.into_iter().find_map(|command| match command {
         Command::Ask(ask) => Some(ask.request),

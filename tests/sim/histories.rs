@@ -65,7 +65,7 @@ fn plan(name: &str, workflow: &Workflow) -> Plan {
 fn a_finished_history_is_replayed_to_its_end_and_issues_no_command() {
     for (name, workflow) in histories() {
         let status = workflow.status.clone().unwrap();
-        let now = Now { at: status.finished_at.unwrap(), guard_epoch: "local".into() };
+        let now = Now::new(status.finished_at.unwrap(), "local");
         let journal = Journal::new(status.seq, status.steps.clone());
         let turn = advance(&plan(&name, &workflow), Control::default(), journal, Vec::new(), &Blobs::new(), &now);
         assert!(turn.missing.is_empty(), "{name}: the examples' values are short");
@@ -84,7 +84,7 @@ fn a_run_in_flight_at_any_moment_of_a_history_goes_on_as_it_did() {
             status.steps.iter().map(|r| ((r.path.clone(), r.attempt), r.input_digest.clone())).collect();
         for (number, calls) in (0..=status.seq).flat_map(|n| [(n, StepPhase::Pending), (n, StepPhase::Started)]) {
             let at = status.steps.iter().filter(|r| r.seq <= number + 1).map(|r| r.at).max();
-            let now = Now { at: at.unwrap_or(status.started_at.unwrap()), guard_epoch: "local".into() };
+            let now = Now::new(at.unwrap_or(status.started_at.unwrap()), "local");
             let journal = as_of(&status.steps, number, calls);
             let turn = advance(&plan, Control::default(), journal, Vec::new(), &Blobs::new(), &now);
             assert!(turn.missing.is_empty(), "{name} as of {number}: the examples' values are short");

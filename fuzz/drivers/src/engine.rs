@@ -9,7 +9,7 @@ use signoff_engine::{
 };
 
 fn now() -> Now {
-    Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }
+    Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e")
 }
 
 /// Decodes a Workflow from JSON, plans it, and computes its first transition.

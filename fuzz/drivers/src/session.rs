@@ -12,7 +12,7 @@ pub fn session(data: &[u8]) {
     let _ = object::decode::<Workflow>(data);
     let signed = object::with_digest(data);
     if let Ok(approval) = object::decode::<Approval>(&signed) {
-        let now = signoff_engine::Now { at: approval.spec.request.deadline, guard_epoch: "local".to_owned() };
+        let now = signoff_engine::Now::new(approval.spec.request.deadline, "local");
         let _ = signoff_engine::approval::tally(&approval, signoff_engine::approval::OwnerState::Live, &now);
     }
     if let Ok(workflow) = object::decode::<Workflow>(&signed) {

@@ -54,7 +54,7 @@ fn plan() -> Plan {
 }
 
 fn now() -> Now {
-    Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }
+    Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e")
 }
 
 fn step(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &mut Blobs) -> Transition {

@@ -101,7 +101,7 @@ struct Measured {
 
 /// Runs to the end: one result a turn, as they come in, and the journal settled after each.
 fn run(plan: &Plan) -> Measured {
-    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
+    let now = Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e");
     let (mut journal, mut facts, mut answered) = (Journal::default(), Vec::new(), BTreeSet::new());
     let (mut turns, mut settling, mut object) = (Vec::new(), Duration::ZERO, 0);
     let mut blobs = Blobs::new();

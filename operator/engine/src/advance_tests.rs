@@ -274,7 +274,7 @@ fn a_large_value_is_kept_outside_and_fetched_before_anything_is_rendered_with_it
     let Some(Command::Ask(ask)) = run2.transition.commands.first() else { panic!() };
     assert_eq!(ask.request.context.as_ref().unwrap().len(), 4096);
     assert_eq!(ask.request.context_ref.as_ref().unwrap().size, 5000);
-    let now = Now { at: run2.clock, guard_epoch: "epoch".into() };
+    let now = Now::new(run2.clock, "epoch");
     let fact = || vec![Fact::ApprovalDecided { path: "ask".into(), outcome: Box::new(decided(Verdict::Approve)) }];
     let starved = advance(&run2.plan, run2.control, run2.journal.clone(), fact(), &Blobs::new(), &now);
     assert_eq!(starved.missing.len(), 1);

@@ -194,7 +194,7 @@ fn the_tally_counts_no_decision_of_a_shape_that_admission_refuses() {
                 "spec": {"request": request, "decisions": {"alice": decision}},
             }))
             .unwrap();
-            let now = crate::Now { at: crate::tests::test_run::start(), guard_epoch: "e".into() };
+            let now = crate::Now::new(crate::tests::test_run::start(), "e");
             tally(&approval, OwnerState::Live, &now).status
         };
         let broken = outcome(&row["decision"]);

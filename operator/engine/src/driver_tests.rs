@@ -19,7 +19,7 @@ fn started() -> TestRun {
 }
 
 fn driven(run: &TestRun, values: Blobs) -> TransitionLoop {
-    let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+    let now = Now::new(run.clock, "epoch");
     TransitionLoop::new(Arc::new(run.plan.clone()), run.control, run.journal.clone(), Vec::new(), Arc::new(values), now)
 }
 
@@ -143,7 +143,7 @@ fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> 
         let path = format!("handle/.turn-1/{call}");
         Fact::CallFinished { path, attempt: 1, result: Ok(reply), at: run.clock }
     };
-    let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+    let now = Now::new(run.clock, "epoch");
     let facts = calls.iter().map(end).collect();
     advance(&run.plan, run.control, run.journal.clone(), facts, &run.blobs, &now)
         .repeatable_ends(&run.journal, &run.plan)
@@ -186,7 +186,7 @@ fn the_end_of_a_step_that_is_no_call_of_an_agent_cannot_wait() {
     start_all(&mut run);
     let reply = Reply { response: json!("found"), ..Reply::default() };
     let end = Fact::CallFinished { path: "one/get".into(), attempt: 1, result: Ok(reply), at: run.clock };
-    let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+    let now = Now::new(run.clock, "epoch");
     let transition = advance(&run.plan, run.control, run.journal.clone(), vec![end], &run.blobs, &now);
     assert_eq!(transition.journal.get("one/get", 1).unwrap().phase, StepPhase::Succeeded);
     assert_eq!(transition.repeatable_ends(&run.journal, &run.plan), None);

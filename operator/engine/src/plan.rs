@@ -62,11 +62,18 @@ pub(crate) use pod::is_quantity;
 pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
+/// The usual timeout of a gate.
+const GATE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// The usual longest timeout of a gate.
+pub(crate) const MAX_GATE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// The administrator's settings for all runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The default timeout of a gate.
     pub default_gate_timeout: Duration,
+    /// The default timeout of a gate in front of a call of a tool.
+    pub default_call_gate_timeout: Duration,
     /// The longest time a gate may give.
     pub max_gate_timeout: Duration,
     /// The longest `timeout` of an http step and of a turn of an agent.
@@ -78,8 +85,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            default_gate_timeout: Duration::from_secs(24 * 3600),
-            max_gate_timeout: Duration::from_secs(7 * 24 * 3600),
+            default_gate_timeout: GATE_TIMEOUT,
+            default_call_gate_timeout: GATE_TIMEOUT,
+            max_gate_timeout: MAX_GATE_TIMEOUT,
             max_call_timeout: Duration::from_secs(3600),
             max_spec_bytes: 512 * 1024,
         }

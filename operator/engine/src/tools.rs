@@ -9,7 +9,6 @@ pub(crate) mod presets;
 pub(crate) mod question;
 pub(crate) mod rule;
 
-use std::time::Duration;
 
 use signoff_api::{
     WorkflowSpec,
@@ -25,9 +24,6 @@ pub use question::NOTICE as QUESTION_NOTICE;
 
 /// The most calls of one turn that are made; each further one is an error result.
 pub const MOST_CALLS: usize = 32;
-
-/// The timeout of a gate in front of tools that has none, where the operator's default is not shorter.
-pub const GATE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Reads one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double does not hold.
 ///

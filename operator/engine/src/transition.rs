@@ -2,7 +2,10 @@
 //!
 //! Facts are what has happened, commands are wishes. Nothing here does anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 use signoff_api::{
@@ -13,7 +16,7 @@ use signoff_api::{
     workflow::{Provider, WorkflowPhase},
 };
 
-use crate::{field_error::FieldError, journal::Journal};
+use crate::{field_error::FieldError, journal::Journal, plan::MAX_GATE_TIMEOUT};
 
 /// The error class of a call that the policies do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";
@@ -34,6 +37,16 @@ pub struct Now {
     pub at: Moment,
     /// The guard's epoch, written into new requests.
     pub guard_epoch: String,
+    /// The longest time from the creation of an Approval to a deadline that a person's Escalate gives it.
+    pub max_gate_timeout: Duration,
+}
+
+impl Now {
+    /// Returns a moment in an epoch of the guard, with the usual longest time of gates.
+    #[must_use]
+    pub fn new(at: Moment, guard_epoch: impl Into<String>) -> Self {
+        Self { at, guard_epoch: guard_epoch.into(), max_gate_timeout: MAX_GATE_TIMEOUT }
+    }
 }
 
 /// A fact from outside: the result of a call, or the outcome of an Approval.
@@ -188,7 +201,7 @@ pub struct Call {
     /// Whether it may be repeated with identical input when its result was lost.
     pub idempotent: bool,
     /// The timeout.
-    pub timeout: std::time::Duration,
+    pub timeout: Duration,
     /// The content.
     pub content: CallContent,
 }

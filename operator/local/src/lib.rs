@@ -82,7 +82,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
@@ -195,6 +195,13 @@ impl Local {
     #[must_use]
     pub fn limits(mut self, settings: Settings, max_calls: usize) -> Self {
         (self.settings, self.max_calls) = (settings, max_calls.max(1));
+        self
+    }
+
+    /// Sets the timeout of gates in front of calls of tools that set none.
+    #[must_use]
+    pub fn call_gate_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.default_call_gate_timeout = timeout;
         self
     }
 

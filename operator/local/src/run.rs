@@ -190,7 +190,7 @@ impl Run {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { at: self.local.clock.now().into(), guard_epoch: EPOCH.to_owned() }
+        Now::new(self.local.clock.now().into(), EPOCH.to_owned())
     }
 
     /// Counts the votes of an Approval. A vote that costs too much is invalid.

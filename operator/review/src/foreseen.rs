@@ -80,7 +80,7 @@ impl Counter {
 }
 
 fn work(approval: &Approval, now: Moment) -> impl FnOnce() -> ApprovalStatus + Send + 'static {
-    let now = Now { at: now, guard_epoch: approval.spec.request.guard_epoch.clone() };
+    let now = Now::new(now, approval.spec.request.guard_epoch.clone());
     let approval = approval.clone();
     move || tally(&approval, OwnerState::Live, &now).status
 }

@@ -120,7 +120,7 @@ pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
 
 /// The status that the votes of an Approval come to at the moment.
 pub(crate) fn counted(approval: &Approval) -> ApprovalStatus {
-    let now = Now { at: jiff::Timestamp::now().into(), guard_epoch: approval.guard_epoch().to_owned() };
+    let now = Now::new(jiff::Timestamp::now().into(), approval.guard_epoch().to_owned());
     tally(approval, OwnerState::Live, &now).status
 }
 

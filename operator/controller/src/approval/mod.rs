@@ -29,7 +29,8 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
             return Ok(None);
         }
     };
-    let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
+    let max_gate_timeout = context.settings.max_gate_timeout;
+    let now = Now { max_gate_timeout, ..Now::new(context.now(), guard_epoch.to_string()) };
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // What was done to it or to its run meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),

@@ -52,7 +52,7 @@ impl Tally<'_> {
             TimeoutAction::Escalate => {
                 let next = usize::try_from(self.level()).ok().and_then(|at| self.request.timeout.escalation.get(at));
                 match next.map(|level| level.to.clone()) {
-                    Some(to) if self.level() < MAX_LEVEL => self.escalate(&to, why),
+                    Some(to) if self.level() < MAX_LEVEL => self.escalate(&to, self.deadline_of_next_level(), why),
                     _ => self.expire(Verdict::Reject, &format!("{why}, and there are no further approvers")),
                 }
             }
@@ -99,7 +99,11 @@ impl Tally<'_> {
         }
         to.retain(|subject| self.request.escalate_to.contains(subject) || self.next_level().contains(subject));
         if self.level() < MAX_LEVEL && !to.is_empty() {
-            self.escalate(&to, &format!("Escalate by {}", who.join(", ")));
+            // More people get no less time than those before, and never more than a gate can have.
+            let asked = self.approval.metadata.creation_timestamp.as_ref().map_or(self.now.at, |at| at.0.into());
+            let longest = asked.after(self.now.max_gate_timeout).ceil_to_second();
+            let deadline = self.deadline_of_next_level().min(longest).max(self.deadline());
+            self.escalate(&to, deadline, &format!("Escalate by {}", who.join(", ")));
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
             self.report(
@@ -119,8 +123,12 @@ impl Tally<'_> {
         }
     }
 
+    fn deadline_of_next_level(&self) -> Moment {
+        self.now.at.after(self.timeout_of_level(self.level() + 1)).ceil_to_second()
+    }
+
     /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
-    fn escalate(&mut self, to: &[Subject], why: &str) {
+    fn escalate(&mut self, to: &[Subject], deadline: Moment, why: &str) {
         let own = self.request.quorums.first().map(|quorum| quorum.approvers.clone()).unwrap_or_default();
         let mut approvers = if self.status.approvers.is_empty() { own } else { self.status.approvers.clone() };
         for subject in to {
@@ -129,7 +137,6 @@ impl Tally<'_> {
             }
         }
         let level = self.level() + 1;
-        let deadline = self.now.at.after(self.timeout_of_level(level)).ceil_to_second();
         let chain_goes_on = usize::try_from(level).is_ok_and(|at| at < self.request.timeout.escalation.len());
         let closes = match self.action() {
             TimeoutAction::Escalate => !chain_goes_on || level >= MAX_LEVEL,

@@ -19,7 +19,7 @@ fn start() -> Moment {
 }
 
 fn at(seconds: u64) -> Now {
-    Now { at: start().after(Duration::from_secs(seconds)), guard_epoch: "e1".into() }
+    Now::new(start().after(Duration::from_secs(seconds)), "e1")
 }
 
 /// A quorum of one of these users.
@@ -345,6 +345,30 @@ fn escalate_adds_people_and_time_and_takes_nothing_away() {
     says(&mut open, "olga", "Approve");
     count(&mut open, 55);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "earlier votes stand");
+}
+
+#[test]
+fn escalate_by_a_person_never_shortens_the_time() {
+    let further_levels = json!([{"after": "10s", "to": users(&["olga"])}]);
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": further_levels}}));
+    vote(&mut open, "carol", json!({"verdict": "Escalate"}));
+    let result = count(&mut open, 5);
+    assert_eq!((result.status.level, result.status.deadline), (Some(1), Some(at(60).at)), "not after 15 s");
+    assert_eq!(result.status.closes_at, Some(at(60).at));
+}
+
+#[test]
+fn escalate_by_a_person_gives_no_more_time_than_a_gate_can_have() {
+    let escalated = |max: u64| {
+        let mut open = approval(json!({"escalateTo": users(&["olga"])}));
+        open.metadata.creation_timestamp = Some(serde_json::from_value(json!(start())).unwrap());
+        vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": users(&["olga"])}));
+        let now = Now { max_gate_timeout: Duration::from_secs(max), ..at(50) };
+        tally(&open, OwnerState::Live, &now).status.deadline
+    };
+    assert_eq!(escalated(600), Some(at(110).at), "60 s from now");
+    assert_eq!(escalated(100), Some(at(100).at), "100 s from the request");
+    assert_eq!(escalated(30), Some(at(60).at), "the deadline that it had");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn two_people_agree_by_the_canonical_form() {
 }
 
 fn counted(approval: &Approval) -> signoff_api::ApprovalStatus {
-    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e1".into() };
+    let now = Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e1");
     tally(approval, OwnerState::Live, &now).status
 }
 

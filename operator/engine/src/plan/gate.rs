@@ -27,7 +27,7 @@ use crate::{
     },
     policy::{Contradiction, EVERY_GATE, EffectiveGate, Requester},
     schema::Schema,
-    tools::{GATE_TIMEOUT, presets},
+    tools::presets,
 };
 
 /// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something by its tools.
@@ -404,10 +404,12 @@ impl Validator<'_> {
         }
     }
 
-    /// The timeout of a gate without one. An agent that waits for a call is in the middle of its work, so people have less time there.
+    /// The timeout of a gate without one.
     fn usual_timeout(&self, subject: &GateSubject) -> Duration {
-        let usual = self.settings.default_gate_timeout;
-        if matches!(subject, GateSubject::Call(_)) { usual.min(GATE_TIMEOUT) } else { usual }
+        match subject {
+            GateSubject::Call(_) => self.settings.default_call_gate_timeout,
+            _ => self.settings.default_gate_timeout,
+        }
     }
 
     fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {

@@ -36,7 +36,7 @@ fn is_approved_without_finance(request: &ApprovalRequest) -> bool {
         "spec": {"request": request},
     }))
     .unwrap();
-    let mut now = Now { at: moment(), guard_epoch: "epoch".into() };
+    let mut now = Now::new(moment(), "epoch");
     for _ in 0..32 {
         for (user, groups, verdict) in VOTERS {
             let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();

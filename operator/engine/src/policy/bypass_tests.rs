@@ -226,7 +226,7 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
     run.fails(&policies, 1, true, false);
     let (pause, now) = (run.transition.wake_at.unwrap(), moment());
     assert!(pause > now);
-    let later = crate::Now { at: pause, guard_epoch: "epoch".into() };
+    let later = crate::Now::new(pause, "epoch");
     let plan = run_tests::plan(&run.workflow, &policies);
     run.transition =
         crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);

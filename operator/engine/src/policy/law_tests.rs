@@ -231,7 +231,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
             });
         }
         at = at.after(std::time::Duration::from_secs(600));
-        let now = Now { at, guard_epoch: "epoch".into() };
+        let now = Now::new(at, "epoch");
         let plan = run_tests::plan(&run.workflow, &policies);
         run.transition = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
         // A crash between the transition and its commit: nothing of it happened.

@@ -118,7 +118,7 @@ pub(super) fn plan(workflow: &Workflow, policies: &Policies) -> Plan {
 }
 
 pub(super) fn transition(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Transition {
-    let now = Now { at: moment(), guard_epoch: "epoch".into() };
+    let now = Now::new(moment(), "epoch");
     advance(plan, Control::default(), journal, facts, blobs, &now)
 }
 

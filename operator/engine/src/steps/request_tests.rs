@@ -26,7 +26,7 @@ fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
     let plan =
         Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"));
     let at = Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap());
-    let now = Now { at, guard_epoch: "epoch".into() };
+    let now = Now::new(at, "epoch");
     let transition = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
     let Some(Command::Ask(ask)) = transition.commands.into_iter().next() else { panic!("nobody is asked") };
     (ask.name, ask.request)

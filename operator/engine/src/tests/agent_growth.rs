@@ -37,7 +37,7 @@ fn plan() -> Plan {
 }
 
 fn step(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &mut Blobs) -> Transition {
-    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
+    let now = Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e");
     let transition = advance(plan, Control::default(), journal, facts, blobs, &now);
     assert!(transition.missing.is_empty(), "all that was stored is at hand");
     blobs.extend(transition.blobs.iter().cloned());

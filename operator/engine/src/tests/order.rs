@@ -127,7 +127,7 @@ proptest! {
         println!("tried: 1 property cases");
         let plan = plan();
         let mut control = Control::default();
-        let mut now = Now { at: Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), guard_epoch: "e".into() };
+        let mut now = Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
         let (mut seq, mut records, mut blobs) = (0, Vec::<StepRecord>::new(), Blobs::new());
         for event in std::iter::once(&Event::Wait(0)).chain(&events) {
             match event {

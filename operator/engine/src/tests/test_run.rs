@@ -78,7 +78,7 @@ impl TestRun {
     pub(crate) fn under(spec: Value, control: Control) -> Self {
         let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
             .unwrap_or_else(|why| panic!("{why:?}"));
-        let now = Now { at: start(), guard_epoch: "epoch".into() };
+        let now = Now::new(start(), "epoch");
         let transition = advance(&plan, control, Journal::default(), Vec::new(), &Blobs::new(), &now);
         let mut run =
             Self { plan, journal: Journal::default(), blobs: Blobs::new(), control, clock: start(), transition };
@@ -95,7 +95,7 @@ impl TestRun {
     }
 
     pub(crate) fn take(&mut self, facts: Vec<Fact>) -> &Transition {
-        let now = Now { at: self.clock, guard_epoch: "epoch".into() };
+        let now = Now::new(self.clock, "epoch");
         self.transition = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
         assert!(self.transition.missing.is_empty(), "everything is stored here: {:?}", self.transition.missing);
         self.commit();

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use signoff_api::{
-    Span, WorkflowSpec,
+    WorkflowSpec,
     sent_method::SentMethod,
     tool::{Effects, Tool},
     workflow::{Agent, Gate, SpecGateType},
@@ -117,11 +117,7 @@ fn shown(gate: &Gate) -> AskingGate {
         Some(preset) => format!("preset {}", name(serde_json::to_value(preset)).unwrap_or_default()),
         None => name(serde_json::to_value(gate.type_)).unwrap_or_default(),
     };
-    let mut asks = super::Gate::of(&gate.hitl);
-    if !matches!(gate.type_, Some(SpecGateType::Question | SpecGateType::StepStart)) {
-        asks.after.get_or_insert_with(|| Span::from(tools::GATE_TIMEOUT).to_string());
-    }
-    AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone(), gate: asks }
+    AskingGate { name: gate.name.clone(), sort, only_if: gate.condition.clone(), gate: super::Gate::of(&gate.hitl) }
 }
 
 #[cfg(test)]
@@ -255,10 +251,10 @@ Tools of agent clerk (at most 5 turns)
 Gates of tools
   guard
     1 of group g
-    after 5m: Reject
+    after the operator's default: Reject
   money
     1 of group g
-    after 5m: Reject
+    after the operator's default: Reject
 ";
         assert!(flow.to_text().contains(expected), "{}", flow.to_text());
     }

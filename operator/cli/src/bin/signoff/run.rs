@@ -10,6 +10,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -29,6 +30,9 @@ use terminal_handler::TerminalHandler;
 
 /// Where `--help` lists what is about answers.
 const ANSWERS: &str = "Answers";
+
+/// The timeout of a gate in front of a call that sets none, where a person sits at the terminal.
+const AT_THE_TERMINAL: Duration = Duration::from_secs(300);
 
 /// The variable that says where sessions are.
 const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
@@ -159,7 +163,10 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let terminal_handler =
         TerminalHandler::new(&decider, answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
     let evaluator = Evaluator::start(EvaluatorSettings::default()).context("starting threads")?;
-    let local = local.handler(Arc::clone(&terminal_handler)).evaluator(evaluator);
+    let mut local = local.handler(Arc::clone(&terminal_handler)).evaluator(evaluator);
+    if asks {
+        local = local.call_gate_timeout(AT_THE_TERMINAL);
+    }
 
     let mut run = match (workflow, &options.resume) {
         (Some(workflow), _) => local.begin(workflow).map_err(failure)?,

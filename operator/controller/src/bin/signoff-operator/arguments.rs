@@ -179,6 +179,7 @@ impl Arguments {
     pub fn settings(&self) -> Settings {
         Settings {
             default_gate_timeout: self.default_gate_timeout.duration(),
+            default_call_gate_timeout: self.default_gate_timeout.duration(),
             max_gate_timeout: self.max_gate_timeout.duration(),
             max_call_timeout: self.max_call_timeout.duration(),
             max_spec_bytes: usize::try_from(self.max_workflow_bytes).unwrap_or(usize::MAX),

@@ -28,7 +28,7 @@ fn accepted(spec: Value) -> TestRun {
     let digest = spec_digest(&workflow.spec).unwrap();
     workflow.status = Some(WorkflowStatus { spec_digest: Some(digest), ..WorkflowStatus::default() });
     let plan = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap();
-    let now = Now { at: start(), guard_epoch: "epoch".into() };
+    let now = Now::new(start(), "epoch");
     let transition = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
     let (journal, blobs, control) = (Journal::default(), Blobs::new(), Control::default());
     let mut run = TestRun { plan, journal, blobs, control, clock: start(), transition };

@@ -59,7 +59,7 @@ fn after_votes(run: &TestRun, votes: &[(&str, Value)]) -> Approval {
     .unwrap();
     for (user, decision) in votes {
         approval.spec.decisions.insert((*user).to_owned(), serde_json::from_value(decision.clone()).unwrap());
-        let now = Now { at: run.clock, guard_epoch: "epoch".into() };
+        let now = Now::new(run.clock, "epoch");
         approval.status = Some(tally(&approval, OwnerState::Live, &now).status);
     }
     approval
