@@ -15,7 +15,7 @@ pub type Disturbance = (&'static str, fn(&ApiServer));
 pub const NONE: Disturbance = ("nothing else", |_| {});
 
 /// Everything else that can.
-pub const ALL: [Disturbance; 12] = [
+pub const ALL: [Disturbance; 13] = [
     ("dropped watches", |server| server.close_watches_after(EVERYONE, 1)),
     ("forgotten history", |server| {
         server.fault(writes_of(|_| true).every(2), Fault::before(|server| server.expire_resource_versions()));
@@ -37,7 +37,18 @@ pub const ALL: [Disturbance; 12] = [
     ("an overloaded server", |server| {
         server.fault(On::requests_of(EVERYONE).only(now_and_then()), Fault::Refuse(Refusal::unavailable(1)))
     }),
+    ("a clock that jumps by days", |server| {
+        let jumps = AtomicU64::new(0);
+        let jump = move |server: &ApiServer| {
+            let at = usize::try_from(jumps.fetch_add(1, Ordering::Relaxed)).unwrap_or_default();
+            server.set_machines_ahead(JUMPS[at % JUMPS.len()]);
+        };
+        server.fault(On::requests_of(EVERYONE), Fault::before(jump));
+    }),
 ];
+
+/// By how many seconds the clock of an operator's machine is wrong, one after the other.
+const JUMPS: [i64; 5] = [25 * 3600, -600, 7 * 24 * 3600, 4, -365 * 24 * 3600];
 
 /// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its end.
 fn now_and_then() -> impl Fn(&Request) -> bool + Send + Sync + 'static {

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names, turn::TurnCalls};
+use signoff_cluster::ServerClock;
 use signoff_controller::{
     Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
 };
@@ -147,9 +148,9 @@ impl Harness {
 
     /// The operator of one life, not started yet.
     pub fn operator_of(&self, life: &Incarnation) -> Operator {
-        let clock = self.server.clock();
+        let clock = ServerClock::new(self.server.machine_clock());
         let caller = Arc::new(Hand(self.world.seat(life)));
-        let client = signoff_cluster::connect_service(self.server.connection(life), "default");
+        let client = signoff_cluster::connect_service_with_clock(self.server.connection(life), "default", &clock);
         let config = Config {
             guard: self.guard.clone(),
             journal_limits: self.room,
@@ -158,7 +159,7 @@ impl Harness {
             values: self.values,
             evaluator: self.evaluator.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
-            ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
+            ..Config::new(client, clock, caller, &life.to_string())
         };
         let operator = Operator::new(config);
         *self.probe.lock().unwrap() = Some(operator.probe());

@@ -6,6 +6,7 @@ mod agent_costs;
 mod agents;
 mod approval_policies;
 mod calls;
+mod clocks;
 mod costly;
 mod crash_at_every_step;
 mod dice;

@@ -15,7 +15,13 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{plain, status_code};
+use crate::{
+    error::{plain, status_code},
+    server_clock::ServerClock,
+};
+
+/// The annotation of a Lease with the time of its holder's own machine at the last renewal; the Lease has the time of the API server.
+pub const MACHINE_CLOCK: &str = "signoff.dev/machine-clock";
 
 /// The Lease and its duration.
 #[derive(Clone, Debug)]
@@ -68,15 +74,12 @@ impl LeaseGuard {
     }
 }
 
-/// The clock whose time is written into a Lease.
-pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
-
 /// The client of one Lease.
 pub struct Lease {
     api: Api<Object>,
     settings: LeaseSettings,
     holder: String,
-    clock: WallClock,
+    clock: ServerClock,
 }
 
 /// A Lease that is held.
@@ -89,7 +92,7 @@ pub struct HeldLease {
 impl Lease {
     /// Returns the client by which `holder` takes a Lease.
     #[must_use]
-    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: WallClock) -> Self {
+    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: ServerClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self { api, settings, holder: holder.to_owned(), clock }
     }
@@ -150,7 +153,7 @@ impl Lease {
 
     async fn take(&self, old: Option<Object>, asked: Instant) -> Result<HeldLease, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
-        let now = MicroTime((self.clock)());
+        let now = MicroTime(self.clock.now());
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone()),
             lease_duration_seconds: i32::try_from(self.settings.ttl.as_secs()).ok(),
@@ -163,11 +166,14 @@ impl Lease {
         let object = match old {
             None => {
                 let metadata = ObjectMeta { name: Some(self.settings.name.clone()), ..ObjectMeta::default() };
-                self.ask(self.api.create(&params, &Object { metadata, spec: Some(spec) })).await?
+                let mut object = Object { metadata, spec: Some(spec) };
+                self.tell_machine_clock(&mut object);
+                self.ask(self.api.create(&params, &object)).await?
             }
             Some(mut object) => {
                 // The version in its metadata makes this a compare-and-swap.
                 object.spec = Some(spec);
+                self.tell_machine_clock(&mut object);
                 self.ask(self.api.replace(&self.settings.name, &params, &object)).await?
             }
         };
@@ -176,9 +182,15 @@ impl Lease {
             api: self.api.clone(),
             settings: self.settings.clone(),
             holder: self.holder.clone(),
-            clock: Arc::clone(&self.clock),
+            clock: self.clock.clone(),
         };
         Ok(HeldLease { lease, object, lease_guard })
+    }
+
+    /// Writes the time of this machine into a Lease, so that people see where it differs.
+    fn tell_machine_clock(&self, object: &mut Object) {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(MACHINE_CLOCK.to_owned(), self.clock.machine_now().to_string());
     }
 
     /// Returns the time between the holder's stop and the first moment at which another may act.
@@ -267,8 +279,9 @@ impl HeldLease {
     async fn renew(&self) -> Result<Object, kube::Error> {
         let mut object = self.object.clone();
         if let Some(spec) = &mut object.spec {
-            spec.renew_time = Some(MicroTime((self.lease.clock)()));
+            spec.renew_time = Some(MicroTime(self.lease.clock.now()));
         }
+        self.lease.tell_machine_clock(&mut object);
         let Lease { api, settings, .. } = &self.lease;
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
@@ -335,8 +348,12 @@ mod tests {
             }
         });
         let settings = LeaseSettings::in_namespace("signoff-system");
-        let lease =
-            Lease::new(crate::connect_service(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let lease = Lease::new(
+            crate::connect_service(service, "n"),
+            settings,
+            "me",
+            ServerClock::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH)),
+        );
         let held = lease.acquire(|_| {}).await;
         (stored, held)
     }

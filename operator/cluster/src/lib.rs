@@ -13,6 +13,7 @@
 //! * [`workqueue`]: the objects to be reconciled
 //! * [`requests`], [`status_writer`]: requests, and fenced writes of a status
 //! * [`lease`]: which operator acts
+//! * [`server_clock`]: the time, which is the API server's
 //! * [`events`], [`write_priority`]: Kubernetes Events, which give way to writes of a status
 //! * [`logging`]: the log of a program
 //! * [`error`], [`metrics`]: the errors and the counters of all of these
@@ -25,11 +26,16 @@ pub mod lease;
 pub mod logging;
 pub mod metrics;
 pub mod requests;
+pub mod server_clock;
 pub mod status_writer;
 pub mod store;
 pub mod watch;
 pub mod workqueue;
 pub mod write_priority;
 
-pub use client::{DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_as, connect_service, connect_with_observer};
+pub use client::{
+    DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_as, connect_service, connect_service_with_clock,
+    connect_with_observer,
+};
 pub use error::Error;
+pub use server_clock::ServerClock;

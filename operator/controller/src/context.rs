@@ -8,6 +8,7 @@ use std::sync::{
 use serde_json::Value;
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_cluster::{
+    ServerClock,
     events::Reporter,
     kinds::{DecodedKind as _, Name, ReconciledKind},
     lease::LeaseGuard,
@@ -17,8 +18,11 @@ use signoff_cluster::{
     workqueue::{Key, Queue},
 };
 use signoff_engine::{JournalLimits, Settings, transition::Call};
-use signoff_executor::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
-use tokio::sync::{mpsc, watch};
+use signoff_executor::{BlobStore, Evaluator, Owner, RunRef, Stopped, Subject};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use crate::{
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
@@ -54,7 +58,7 @@ pub(crate) enum StartSlot {
 /// The clients, caches and queues that every reconcile shares.
 pub(crate) struct Context {
     pub(crate) requests: ApiRequests,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: ServerClock,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) settings: Settings,
     pub(crate) incarnation: String,
@@ -216,6 +220,15 @@ impl Context {
             .is_in_force(epoch, what)
             .await
             .map_err(Error::of("asking whether the admission policies are still in force"))
+    }
+
+    /// Whether an answer of the API server since an instant says that a moment has come. Asks for one where no answer does.
+    pub(crate) async fn has_come(&self, moment: Moment, since: Instant) -> Result<bool, Error> {
+        let says_so = || self.clock.date_since(since).is_some_and(|date| Moment::from(date) >= moment);
+        if !says_so() {
+            self.requests.ask_time().await?;
+        }
+        Ok(says_so())
     }
 
     /// Returns how much the answer to a write must hold. It is the whole object unless the policies are in force and

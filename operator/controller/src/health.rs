@@ -69,6 +69,7 @@ impl Probe {
             let (free, waiting) = context.call_slots.levels();
             let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
             self.metrics.set_stalled(context.stalls.count());
+            self.metrics.set_machine_ahead(context.clock.machine_ahead());
             self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);
             self.metrics.set_queue_levels(context.approvals.count_open(), free, waiting, context.queue.depth());
         }

@@ -38,6 +38,7 @@ pub struct Metrics {
     quarantined: Gauge,
     stopped: Family<Labels, Counter>,
     incarnation_seconds: Gauge<f64, AtomicU64>,
+    machine_ahead_seconds: Gauge<f64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -65,6 +66,7 @@ impl Default for Metrics {
             quarantined: Gauge::default(),
             stopped: Family::default(),
             incarnation_seconds: Gauge::default(),
+            machine_ahead_seconds: Gauge::default(),
         };
         let mut registry = Registry::with_prefix("signoff");
         registry.register("reconcile_seconds", "Reconciles, by kind and result", all.reconciles.clone());
@@ -108,6 +110,11 @@ impl Default for Metrics {
             "start_time_seconds",
             "When this operator started, in Unix time",
             all.incarnation_seconds.clone(),
+        );
+        registry.register(
+            "machine_clock_ahead_seconds",
+            "By how much the clock of the operator's machine is ahead of the API server's, to a second",
+            all.machine_ahead_seconds.clone(),
         );
         all.requests.register(&mut registry);
         all.registry = Mutex::new(registry);
@@ -186,6 +193,10 @@ impl Metrics {
 
     pub(crate) fn set_leading(&self, leading: bool) {
         self.leading.set(leading.into());
+    }
+
+    pub(crate) fn set_machine_ahead(&self, by: jiff::SignedDuration) {
+        self.machine_ahead_seconds.set(by.as_secs_f64());
     }
 
     pub(crate) fn set_started(&self, at: jiff::Timestamp) {

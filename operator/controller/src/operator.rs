@@ -10,9 +10,12 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_cluster::lease::{HeldLease, Lease, LeaseGuard, LeaseSettings};
+use signoff_cluster::{
+    ServerClock,
+    lease::{HeldLease, Lease, LeaseGuard, LeaseSettings},
+};
 use signoff_engine::{JournalLimits, Settings};
-use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
+use signoff_executor::{BlobStore, Caller, Evaluator};
 use tokio::{
     sync::{oneshot, watch},
     task::{JoinError, JoinSet},
@@ -39,8 +42,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub struct Config {
     /// The client of the API server, made by `signoff_cluster::connect`, so that no object can block it.
     pub client: Client,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
+    /// The API server's clock, which the client sets.
+    pub clock: ServerClock,
     /// The caller of models and addresses.
     pub caller: Arc<dyn Caller>,
     /// The store of long values; `None`: Blobs.
@@ -77,7 +80,7 @@ impl Config {
     /// The usual operator: a checked guard, no Lease, 64 calls and 128 reconciles at once, 10 seconds of grace; it evaluates
     /// text of users without threads for that, and so without bounds.
     #[must_use]
-    pub fn new(client: Client, clock: Arc<dyn Clock>, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
+    pub fn new(client: Client, clock: ServerClock, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
         Self {
             client,
             clock,
@@ -146,9 +149,7 @@ impl Operator {
         let held = match &self.config.lease {
             None => None,
             Some(settings) => {
-                let clock = Arc::clone(clock);
-                let now = Arc::new(move || clock.now());
-                let lease = Lease::new(client.clone(), settings.clone(), incarnation, now);
+                let lease = Lease::new(client.clone(), settings.clone(), incarnation, clock.clone());
                 let acquired = lease.acquire(|why| self.enter(OperatorPhase::StandingBy(why)));
                 tokio::select! {
                     biased;

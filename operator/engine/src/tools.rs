@@ -9,7 +9,6 @@ pub(crate) mod presets;
 pub(crate) mod question;
 pub(crate) mod rule;
 
-
 use signoff_api::{
     WorkflowSpec,
     tool::Effects,

@@ -54,8 +54,12 @@ pub use watch::Ending;
 pub use world::{Answer, Effect, EffectCrash, EffectKey, Failure, Seat, World};
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
 
+use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -69,6 +73,8 @@ struct Inner {
     state: Mutex<State>,
     news: Arc<watch_feed::News>,
     clock: Clock,
+    /// The seconds by which the clocks of the operators' machines are ahead of the server's.
+    machines_ahead: AtomicI64,
 }
 
 pub(crate) struct State {
@@ -106,12 +112,33 @@ impl ApiServer {
             log: log::Log::default(),
             lives: BTreeMap::new(),
         };
-        Self { inner: Arc::new(Inner { state: Mutex::new(state), news: Arc::default(), clock }) }
+        Self {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                news: Arc::default(),
+                clock,
+                machines_ahead: AtomicI64::new(0),
+            }),
+        }
     }
 
-    /// The simulation's clock.
+    /// The simulation's clock, which is the server's.
     pub fn clock(&self) -> Clock {
         self.inner.clock
+    }
+
+    /// The clock of an operator's machine, which can be wrong.
+    pub fn machine_clock(&self) -> NowFn {
+        let server = self.clone();
+        Arc::new(move || {
+            let ahead = SignedDuration::from_secs(server.inner.machines_ahead.load(Ordering::Relaxed));
+            server.clock().now() + ahead
+        })
+    }
+
+    /// Somebody sets the clocks of all machines but the server's.
+    pub fn set_machines_ahead(&self, seconds: i64) {
+        self.inner.machines_ahead.store(seconds, Ordering::Relaxed);
     }
 
     /// Begins an actor's next life. Whoever lived as this actor before lives on until killed: two operators may run at once.

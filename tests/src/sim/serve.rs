@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -49,7 +49,12 @@ impl Service<http::Request<Body>> for Connection {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let Self { server, life } = self.clone();
-        Box::pin(async move { server.serve(&life, request).await })
+        Box::pin(async move {
+            let mut response = server.serve(&life, request).await?;
+            let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&server.clock().now())?;
+            response.headers_mut().insert(DATE, date.parse()?);
+            Ok(response)
+        })
     }
 }
 

@@ -25,6 +25,8 @@ use tower::{
     util::{MapRequestLayer, MapResponseLayer},
 };
 
+use crate::server_clock::ServerClock;
+
 pub use depth::{DepthFilter, MAX_DEPTH};
 pub use read_request::ReadRequest;
 
@@ -36,12 +38,13 @@ pub fn connect(config: Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
 }
 
-/// As [`connect`], with a client that tells of everything it reads before it asks for it.
+/// As [`connect`], with a client that tells of everything it reads before it asks for it, and sets a clock by every answer.
 ///
 /// # Errors
 /// As [`connect`].
 pub fn connect_with_observer(
     config: Config,
+    clock: &ServerClock,
     tell: impl Fn(ReadRequest) + Clone + Send + Sync + 'static,
 ) -> Result<Client, kube::Error> {
     let told = MapRequestLayer::new(move |request: Request<RequestBody>| {
@@ -50,7 +53,8 @@ pub fn connect_with_observer(
         }
         request
     });
-    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).with_layer(&told).build())
+    let builder = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow));
+    Ok(builder.with_layer(&reads_clock(clock)).with_layer(&told).build())
 }
 
 /// A client over the connections of another one, which sends these headers with every request: the identity of somebody
@@ -79,6 +83,28 @@ where
     B::Error: Into<BoxError>,
 {
     ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(shallow)).build()
+}
+
+/// As [`connect_service`], with a client that sets a clock by every answer.
+pub fn connect_service_with_clock<S, B>(service: S, namespace: &str, clock: &ServerClock) -> Client
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let builder = ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(shallow));
+    builder.with_layer(&reads_clock(clock)).build()
+}
+
+/// The same answer, after a clock was set by it.
+fn reads_clock<B>(clock: &ServerClock) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone + use<B>> {
+    let clock = clock.clone();
+    MapResponseLayer::new(move |answer: Response<B>| {
+        clock.read(answer.headers());
+        answer
+    })
 }
 
 /// The same answer, as it arrives; where it is JSON, what nests too deep in it is `null`.

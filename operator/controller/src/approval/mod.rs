@@ -1,4 +1,4 @@
-//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck *(I/O)* -> commit *(I/O)* -> report. The fenced write *is* the
+//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard and time *(I/O)* -> commit *(I/O)* -> report. The fenced write *is* the
 //! decision.
 //!
 //! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
@@ -6,13 +6,20 @@
 mod evaluate;
 mod observe;
 
+use std::time::Duration;
+
 use signoff_api::{Approval, Moment};
 use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 
+use tokio::time::Instant;
+
 use crate::{context::Context, error::Error, guard::ConfirmScope};
 use observe::{ApprovalObservation, ObservedApproval};
+
+/// The time after which a deadline is looked at again that the API server has not reached.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
@@ -22,6 +29,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
 }
 
 async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let began = Instant::now();
     let ObservedApproval { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
         ApprovalObservation::Open(seen) => *seen,
         ApprovalObservation::Nothing => {
@@ -55,6 +63,12 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     if honoured && !context.confirms(rests_on, &guard_epoch).await? {
         // The guard looks again, and so does this then.
         return Ok(None);
+    }
+    // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
+    if let Some(due) = result.due
+        && !context.has_come(due, began).await?
+    {
+        return Ok(Some(now.at.max(due).after(A_SECOND)));
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;

@@ -257,7 +257,7 @@ impl EventLoop {
         let key = call.key();
         let uid = run.uid.clone();
         let (caller, clock, metrics) =
-            (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
+            (Arc::clone(&self.caller), self.context.clock.clone(), Arc::clone(&self.context.metrics));
         let place = (name.clone(), uid.clone(), key.clone());
         let pod_runner = Arc::clone(&self.pod_runner);
         let task = self.calls.spawn(async move {

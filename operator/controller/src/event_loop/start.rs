@@ -57,7 +57,7 @@ impl EventLoop {
         let pods = Arc::new(PodIndex::default());
         let context = Arc::new(Context {
             requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
-            clock: Arc::clone(&config.clock),
+            clock: config.clock.clone(),
             blobs: config.blobs.clone().unwrap_or_else(default_blobs),
             settings: config.settings.clone(),
             incarnation: config.incarnation.clone(),
@@ -98,7 +98,7 @@ impl EventLoop {
             mode: config.guard.clone(),
             status: operator.guard.clone(),
             doubt,
-            clock: Arc::clone(&config.clock),
+            clock: config.clock.clone(),
             metrics: Arc::clone(metrics),
         };
         background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
@@ -113,7 +113,7 @@ impl EventLoop {
             context: Arc::clone(&context),
             requests: context.requests.clone(),
             index: Arc::clone(&context.pods),
-            clock: Arc::clone(&config.clock),
+            clock: config.clock.clone(),
         };
         let event_loop = Self {
             context,

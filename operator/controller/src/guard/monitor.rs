@@ -22,8 +22,10 @@ use kube::{
 };
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, inspect, probe, serves_mutating_policies};
-use signoff_cluster::error::{plain, status_code};
-use signoff_executor::Clock;
+use signoff_cluster::{
+    ServerClock,
+    error::{plain, status_code},
+};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
@@ -48,7 +50,7 @@ pub(crate) struct GuardMonitor {
     pub(crate) mode: GuardMode,
     pub(crate) status: watch::Sender<GuardStatus>,
     pub(crate) doubt: Arc<Notify>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: ServerClock,
     pub(crate) metrics: SharedMetrics,
 }
 

@@ -43,6 +43,7 @@ impl Tally<'_> {
     }
 
     pub(super) fn on_deadline(&mut self) {
+        self.due = Some(self.deadline());
         self.apply_timeout(self.action(), DEADLINE_PASSED);
     }
 

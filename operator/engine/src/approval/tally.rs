@@ -39,6 +39,8 @@ pub struct TallyResult {
     pub changed: bool,
     /// When to reconcile again without an event.
     pub wake_at: Option<Moment>,
+    /// The deadline whose passing decided, if one did: to be compared with the API server's own time before this is written.
+    pub due: Option<Moment>,
     /// The Events to be reported.
     pub events: Vec<ApprovalEvent>,
 }
@@ -79,14 +81,14 @@ pub fn tally(approval: &Approval, owner: OwnerState, now: &Now) -> TallyResult {
 pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter: &VoteFilter) -> TallyResult {
     let before = approval.status.clone().unwrap_or_default();
     if before.phase.is_end() || before.outcome.is_some() {
-        return TallyResult { status: before, changed: false, wake_at: None, events: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at: None, due: None, events: Vec::new() };
     }
     let request = &approval.spec.request;
     // Without a quorum no vote counts, and no timeout decides in place of people. The Approval ends with its run.
     if request.quorums.is_empty() && owner == OwnerState::Live {
-        return TallyResult { status: before, changed: false, wake_at: None, events: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at: None, due: None, events: Vec::new() };
     }
-    let mut tally = Tally { approval, request, now, status: before.clone(), events: Vec::new(), filter };
+    let mut tally = Tally { approval, request, now, status: before.clone(), due: None, events: Vec::new(), filter };
     tally.status.observed_generation = approval.metadata.generation;
     match owner {
         OwnerState::Live if tally.is_current_epoch() => match filter {
@@ -98,14 +100,14 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         OwnerState::Missing => tally.cancel("its Workflow was deleted"),
     }
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
-    let Tally { mut status, events, .. } = tally;
+    let Tally { mut status, due, events, .. } = tally;
     // A tally without a change writes nothing: the generation alone is no change.
     let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
     if !news {
-        return TallyResult { status: before, changed: false, wake_at, events: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at, due: None, events: Vec::new() };
     }
     status.seq = before.seq + 1;
-    TallyResult { status, changed: true, wake_at, events }
+    TallyResult { status, changed: true, wake_at, due, events }
 }
 
 /// A tally in progress.
@@ -114,6 +116,8 @@ pub(super) struct Tally<'a> {
     pub(super) request: &'a ApprovalRequest,
     pub(super) now: &'a Now,
     pub(super) status: ApprovalStatus,
+    /// The deadline that has passed, if that decided.
+    pub(super) due: Option<Moment>,
     events: Vec<ApprovalEvent>,
     pub(super) filter: &'a VoteFilter,
 }

@@ -192,8 +192,7 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
         chance ^= chance << 17;
         usize::try_from(chance % (below.max(1) as u64)).unwrap()
     };
-    let mut now =
-        Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
+    let mut now = Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
     let (mut seq, mut records, mut blobs) = (0, Vec::<StepRecord>::new(), Blobs::new());
     let mut allowed: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
     for _ in 0..2000 {

@@ -84,6 +84,9 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     if state.is_gone() {
         problems.insert(0, format!("{state}: no run continues and no vote is counted; start the operator"));
     }
+    if state.has_wrong_clock() {
+        problems.push(state.to_string());
+    }
     let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
     Found { page, problem }
 }

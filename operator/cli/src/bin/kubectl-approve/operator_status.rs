@@ -5,8 +5,8 @@
 //!                 -> where it looks stale: the same after a renewal period (I/O) -> judge_again (pure)
 //! ```
 //!
-//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clock of the operator's node
-//! may be wrong as well, so only a Lease that is not renewed between two readings is stale.
+//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clocks of two API servers can
+//! differ, so only a Lease that is not renewed between two readings is stale.
 
 use std::{fmt, time::Duration};
 
@@ -18,12 +18,14 @@ use kube::{
 };
 use signoff_admission::{installed_for, policies::Identity};
 use signoff_api::Moment;
-use signoff_cluster::lease::LeaseSettings;
+use signoff_cluster::lease::{LeaseSettings, MACHINE_CLOCK};
 
 use crate::{client::Session, clock, error::Failure, sanitize::one_line};
 
 /// The longest pause between two readings of a Lease, whatever its duration.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The largest difference of a machine's clock that is not worth a word: a `Date` has whole seconds.
+const LARGEST_SKEW: Duration = Duration::from_secs(5);
 /// The time that a renewal may take beyond the renewal period.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -46,9 +48,8 @@ pub enum OperatorState {
         holder: Holder,
         /// The time since the last renewal, by the API server's clock.
         age: Duration,
-        /// The least difference by which the clock of the holder is behind that of the API server, if it makes the Lease look
-        /// stale.
-        skew: Option<Duration>,
+        /// The difference of the clock of the holder's machine, if it is more than [`LARGEST_SKEW`].
+        skew: Option<Skew>,
     },
     /// No operator renews the Lease: nothing moves until one does.
     Stale {
@@ -66,12 +67,29 @@ pub enum OperatorState {
     Unknown(String),
 }
 
+/// The difference of the clock of a machine from that of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    by: Duration,
+    is_ahead: bool,
+}
+
+impl Skew {
+    /// Returns the difference of two readings of the same moment, if it is more than [`LARGEST_SKEW`].
+    fn between(machine: Moment, server: Moment) -> Option<Self> {
+        let by = machine.since(server).max(server.since(machine));
+        (by > LARGEST_SKEW).then_some(Self { by, is_ahead: machine > server })
+    }
+}
+
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq)]
 struct Reading {
     holder: String,
-    /// The time of the last renewal, by the holder's clock.
+    /// The time of the last renewal, by the API server's clock as the holder knows it.
     renewed_at: Moment,
+    /// The time of the last renewal, by the clock of the holder's machine.
+    machine_at: Option<Moment>,
     /// The time for which it is valid without a renewal.
     duration: Duration,
     /// The time of the reading, by the API server's clock.
@@ -83,7 +101,9 @@ impl Reading {
     fn new(lease: &Lease, read_at: Moment, default: Duration) -> Option<Self> {
         let spec = lease.spec.as_ref()?;
         let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let machine_at = lease.metadata.annotations.as_ref().and_then(|all| all.get(MACHINE_CLOCK)?.parse().ok());
         Some(Self {
+            machine_at: machine_at.map(|at: jiff::Timestamp| at.into()),
             holder: spec.holder_identity.clone().unwrap_or_default(),
             renewed_at: Moment::from(spec.renew_time.as_ref()?.0),
             duration: duration.map_or(default, Duration::from_secs),
@@ -105,16 +125,19 @@ impl Reading {
         if self.is_released() || age > self.duration {
             OperatorState::Stale { holder, age }
         } else {
-            OperatorState::Alive { holder, age, skew: None }
+            let skew = self.machine_at.and_then(|machine| Skew::between(machine, self.renewed_at));
+            OperatorState::Alive { holder, age, skew }
         }
     }
 
-    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks differ.
+    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks of two API
+    /// servers differ, or the operator is of a version that writes the time of its machine.
     fn judge_again(&self, later: &Self) -> OperatorState {
         match later.judge() {
             OperatorState::Stale { holder, age } if !later.is_released() && later.renewed_at != self.renewed_at => {
                 // It was renewed after this reading.
-                OperatorState::Alive { holder, age, skew: Some(self.read_at.since(later.renewed_at)) }
+                let skew = Skew { by: self.read_at.since(later.renewed_at), is_ahead: false };
+                OperatorState::Alive { holder, age, skew: Some(skew) }
             }
             state => state,
         }
@@ -127,6 +150,11 @@ impl Reading {
 }
 
 impl OperatorState {
+    /// Whether the clock of the operator's machine is wrong, or that of the API server.
+    pub fn has_wrong_clock(&self) -> bool {
+        matches!(self, Self::Alive { skew: Some(_), .. })
+    }
+
     /// Whether it is certain that no operator acts.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Stale { .. } | Self::Absent { .. })
@@ -181,11 +209,12 @@ impl fmt::Display for OperatorState {
             Self::Alive { holder, age, skew: None } => {
                 write!(f, "the operator {holder} renewed its Lease {} ago", seconds(*age))
             }
-            Self::Alive { holder, skew: Some(skew), .. } => write!(
+            Self::Alive { holder, skew: Some(Skew { by, is_ahead }), .. } => write!(
                 f,
-                "the operator {holder} renews its Lease; its clock is at least {} behind that of the API server, correct the \
-                 clocks",
-                seconds(*skew)
+                "the operator {holder} renews its Lease; the clock of its machine is {} {} that of the API server: correct it. \
+                 Deadlines go by the API server's clock",
+                seconds(*by),
+                if *is_ahead { "ahead of" } else { "behind" }
             ),
             Self::Stale { holder, age } if holder.identity.is_empty() => {
                 write!(f, "no operator holds the Lease for {} (the last one released it)", seconds(*age))

@@ -2,17 +2,20 @@
 //!
 //! It must not change anything, and needs no rights but to read the rules.
 
-use std::{io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use signoff_admission::policies::Identity;
 use signoff_admission::{READER_ROLE, inspect_as, serves_mutating_policies};
+use signoff_cluster::ServerClock;
 use signoff_controller::metrics::SharedMetrics;
 
 use crate::{arguments::Arguments, cluster};
 
 pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Result<ExitCode> {
-    let connection = cluster::client(arguments, &SharedMetrics::default()).await?;
+    let connection =
+        cluster::client(arguments, &SharedMetrics::default(), &ServerClock::new(Arc::new(jiff::Timestamp::now)))
+            .await?;
     let need = || format!("reading the admission policies (the ClusterRole {READER_ROLE} suffices)");
     let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
     let operator = Identity::new(&connection.namespace, service_account);

@@ -9,6 +9,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use signoff_cluster::ServerClock;
 use signoff_controller::metrics::SharedMetrics;
 use signoff_executor::ProtectedSet;
 
@@ -22,8 +23,8 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// Returns a client that counts its reads, and the operator's namespace.
-pub async fn client(arguments: &Arguments, metrics: &SharedMetrics) -> anyhow::Result<Connection> {
+/// Returns a client that counts its reads and sets a clock, and the operator's namespace.
+pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &ServerClock) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
@@ -37,8 +38,9 @@ pub async fn client(arguments: &Arguments, metrics: &SharedMetrics) -> anyhow::R
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let counts = metrics.requests();
-    let client =
-        signoff_cluster::connect_with_observer(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
+    let client = signoff_cluster::connect_with_observer(config.clone(), clock, move |asked| {
+        counts.read(asked.verb, asked.resource);
+    });
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }

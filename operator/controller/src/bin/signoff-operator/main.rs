@@ -11,6 +11,7 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
+use signoff_cluster::ServerClock;
 use signoff_controller::{
     Config, DefaultCaller, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator,
     ProtectedAddresses, metrics::SharedMetrics, secrets::ClusterSecrets,
@@ -42,11 +43,11 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
     let started = signoff_cluster::logging::start(arguments.log_format == LogFormat::Json);
     started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
-    let clock = Arc::new(jiff::Timestamp::now);
+    let clock = ServerClock::new(Arc::new(jiff::Timestamp::now));
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
     let metrics = SharedMetrics::default();
-    let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics).await?;
+    let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics, &clock).await?;
     let protected = cluster::protected_set(&way).await;
     let http = HttpClient::new(HttpSettings {
         addresses: AddressSettings { allow: arguments.allow_address.clone(), protected: protected.clone() },
@@ -54,8 +55,9 @@ async fn main() -> anyhow::Result<ExitCode> {
     });
     let http = http.context("preparing calls to models and addresses")?;
     let secrets = ClusterSecrets::new(client.clone());
-    let outside =
-        DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
+    let times = clock.clone();
+    let times = Arc::new(move || times.now());
+    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times);
 
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;

@@ -10,9 +10,10 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use signoff_api::{Digest, Moment};
+use signoff_cluster::ServerClock;
 use signoff_cluster::{kinds::Name, requests::ApiRequests};
 use signoff_engine::transition::{Call, Failure, PodCall, Reply};
-use signoff_executor::{Clock, RunRef, clock::wake_up};
+use signoff_executor::{RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
 
 use self::outcome::{failure, unknown_outcome};
@@ -40,7 +41,7 @@ pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
     pub(crate) requests: ApiRequests,
     pub(crate) index: Arc<PodIndex>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: ServerClock,
 }
 
 /// The run of one Pod.

@@ -42,11 +42,11 @@ fn a_lease_is_stale_only_if_it_was_not_renewed_between_two_readings() {
     assert!(gone.is_gone());
     assert!(gone.to_string().starts_with("no operator has renewed its Lease for 48 s"), "{gone}");
 
-    // The clock of the holder is 40 s behind: a renewal at 10:00:45 has the time 10:00:05.
+    // An older operator, whose clock is 40 s behind: a renewal at 10:00:45 has the time 10:00:05.
     let behind = first.judge_again(&of(48, "2026-11-22T10:00:05.000000Z"));
     assert!(!behind.is_gone());
-    let words = "its clock is at least 37 s behind that of the API server, correct the clocks";
-    assert!(behind.to_string().ends_with(words), "{behind}");
+    let words = "the clock of its machine is 37 s behind that of the API server: correct it";
+    assert!(behind.to_string().contains(words), "{behind}");
 
     // Another operator has started.
     let started = first.judge_again(&of(48, "2026-11-22T10:00:46.000000Z"));
@@ -54,6 +54,29 @@ fn a_lease_is_stale_only_if_it_was_not_renewed_between_two_readings() {
     // It was released in between.
     let released = reading(48, json!({"leaseDurationSeconds": 1, "renewTime": "2026-11-22T10:00:05.000000Z"})).unwrap();
     assert!(first.judge_again(&released).is_gone());
+}
+
+#[test]
+fn a_wrong_clock_of_the_operators_machine_is_told_in_both_directions() {
+    for (machine, words) in [
+        ("2026-11-23T11:00:40Z", "the clock of its machine is 25h ahead of that of the API server"),
+        ("2026-11-22T09:50:40Z", "the clock of its machine is 10m behind that of the API server"),
+        ("2026-11-22T10:00:46Z", "the clock of its machine is 6 s ahead of that of the API server"),
+        ("2026-11-22T10:00:44.9Z", ""),
+        ("2026-11-22T10:00:35.1Z", ""),
+        ("soon", ""),
+    ] {
+        let now = server_time("Sun, 22 Nov 2026 10:00:42 GMT").unwrap();
+        let lease = json!({
+            "metadata": {"name": "signoff-operator", "annotations": {"signoff.dev/machine-clock": machine}},
+            "spec": renewed("2026-11-22T10:00:40.000000Z"),
+        });
+        let lease = serde_json::from_value(lease).unwrap();
+        let state = Reading::new(&lease, now, Duration::from_secs(15)).unwrap().judge();
+        assert!(!state.is_gone());
+        assert_eq!(state.has_wrong_clock(), !words.is_empty(), "{machine}: {state}");
+        assert!(state.to_string().contains(words), "{machine}: {state}");
+    }
 }
 
 #[test]

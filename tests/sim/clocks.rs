@@ -1,0 +1,81 @@
+//! The clock of the operator's machine decides nothing: deadlines, timers and recorded times are those of the API server.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_tests::sim::{Fault, On};
+
+use crate::{
+    harness::{Harness, OPERATOR},
+    people::{name, verdict},
+    scenarios::{RUN, chain, gate, set},
+};
+
+const DAY: i64 = 24 * 3600;
+/// By how many seconds the machine is ahead.
+const AHEAD: [i64; 5] = [0, DAY + 3600, -600, 30 * DAY, -30 * DAY];
+
+/// A gate that a deadline approves after an hour, on a machine whose clock is wrong.
+fn begun(ahead: i64) -> Harness {
+    let harness = Harness::new();
+    harness.server.set_machines_ahead(ahead);
+    let timeout = json!({"after": "1h", "action": "Approve"});
+    harness.apply(RUN, &chain(json!([gate("review", json!({"timeout": timeout})), set("send", "sent")])));
+    harness
+}
+
+fn moment(value: &Value) -> jiff::Timestamp {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_has_its_whole_time_and_no_more_whatever_the_machine_says() {
+    for ahead in AHEAD {
+        let harness = begun(ahead);
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        let asked = harness.server.clock().now();
+        let deadline = moment(&harness.approval()["spec"]["request"]["deadline"]);
+        let time = deadline.duration_since(asked).as_secs();
+        assert!((3598..=3601).contains(&time), "{ahead}: a gate of an hour has {time} s");
+        harness.pass(3500).await;
+        assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}: ended early");
+        harness.pass(110).await;
+        let ended = harness.approval()["status"]["outcome"].clone();
+        assert_eq!(ended["source"], "Timeout", "{ahead}");
+        assert!(moment(&ended["decidedAt"]) >= deadline, "{ahead}: {ended}");
+        assert_eq!(harness.workflow(RUN)["status"]["phase"], "Succeeded", "{ahead}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
+    for ahead in AHEAD {
+        let harness = begun(0);
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        harness.pass(60).await;
+        harness.server.set_machines_ahead(ahead);
+        harness.pass(1800).await;
+        assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}");
+        // The honest twin: a person decides meanwhile, and the recorded time is that of the API server.
+        harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
+        harness.pass(5).await;
+        let outcome = harness.approval()["status"]["outcome"].clone();
+        assert_eq!(outcome["source"], "Human", "{ahead}");
+        let apart = moment(&outcome["decidedAt"]).duration_since(harness.server.clock().now()).abs();
+        assert!(apart.as_secs() <= 6, "{ahead}: {outcome}");
+    }
+}
+
+/// A new process knows no better time than its machine's until it has an answer, and it decides nothing before.
+#[tokio::test(start_paused = true)]
+async fn a_new_process_on_a_wrong_machine_ends_no_open_gate() {
+    for ahead in AHEAD {
+        let harness = begun(0);
+        harness.begin_and_settle(OPERATOR).await.crash().await;
+        harness.server.set_machines_ahead(ahead);
+        harness.server.fault(On::requests_of(OPERATOR).nth(1), Fault::Reset);
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        harness.server.clock().pass(Duration::from_secs(600)).await;
+        assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}");
+    }
+}
