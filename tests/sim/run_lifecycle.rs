@@ -6,7 +6,7 @@ use signoff_tests::sim::{Garbage, Verb};
 
 use crate::{
     harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
-    people::verdict,
+    people::{name, verdict, was_asked_late},
     scenarios::{RUN, chain, gate, post, set},
 };
 
@@ -107,15 +107,25 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
             life = harness.begin(OPERATOR);
         }
         harness.pass(600).await;
-        let again = harness.approval();
+        // Made again as it was, it is too late for its own deadline: the question is asked with its whole time.
+        let (late, again): (Vec<_>, Vec<_>) = harness.approvals().into_iter().partition(was_asked_late);
+        let ([late], [again]) = (&late[..], &again[..]) else { panic!("{late:#?} {again:#?}") };
         assert_eq!(
-            again["spec"]["request"], asked["spec"]["request"],
+            late["spec"]["request"], asked["spec"]["request"],
             "exactly the same question, the deadline included"
         );
+        let question = |approval: &Value| {
+            let mut request = approval["spec"]["request"].clone();
+            for field in ["gate", "deadline", "closesAt", "digest"] {
+                request[field] = Value::Null;
+            }
+            request
+        };
+        assert_eq!(question(again), question(&asked), "the same question");
         assert_ne!(again["metadata"]["uid"], asked["metadata"]["uid"]);
         assert_eq!(again["spec"]["decisions"].as_object().map_or(0, serde_json::Map::len), 0);
         assert_eq!(harness.world.effects().len(), 0);
-        harness.people().votes("bob", &approval, verdict("Approve"));
+        harness.people().votes("bob", &name(again), verdict("Approve"));
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
         life.crash().await;
     }

@@ -306,9 +306,8 @@ pub const PODS: Scenario = Scenario {
     people: |people| {
         async move {
             // A run that does not know how its first container ended asks nobody.
-            if let Some(approval) = people.asked_before_the_end(RUN, "review").await {
-                people.pass(60).await;
-                people.votes("alice", &approval, json!({"verdict": "Approve", "reason": "checked"}));
+            if people.asked_before_the_end(RUN, "review").await.is_some() {
+                people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await;
             }
         }
         .boxed()

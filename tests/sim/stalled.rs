@@ -59,8 +59,7 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
     harness.server.heal();
     harness.pass(61).await;
     assert_eq!(harness.condition("Stalled"), Default::default());
-    let approval = harness.people().asked("review").await;
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 

@@ -255,8 +255,7 @@ impl Choice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeout {
-    /// The time until the deadline. Default: the operator's `--default-gate-timeout`, at a gate in front of calls of tools at most 5
-    /// minutes. At most its `--max-gate-timeout`.
+    /// The time until the deadline. Default: the operator's `--default-gate-timeout`. At most its `--max-gate-timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Span>,
     /// The action when the deadline has passed. Default: Reject.

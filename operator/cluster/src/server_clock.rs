@@ -3,7 +3,10 @@
 //! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has passed since that answer
 //! is measured here, by a clock that nobody sets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use http::{HeaderMap, header::DATE};
 use jiff::{SignedDuration, Timestamp};
@@ -12,12 +15,28 @@ use tokio::time::Instant;
 /// The clock of a machine, which may be wrong and may jump.
 pub type MachineClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
+/// The largest difference of a machine's clock from the API server's that nobody is told of.
+pub const LARGEST_SKEW: Duration = Duration::from_secs(5);
+
 /// The API server's clock. Clones are one clock.
 #[derive(Clone)]
 pub struct ServerClock {
     machine: MachineClock,
     reading: Arc<Mutex<Option<Reading>>>,
+    outages: Arc<Mutex<Outages>>,
 }
+
+/// The times in which the API server did not answer.
+#[derive(Default)]
+struct Outages {
+    /// Since when it does not, if it does not.
+    since: Option<Timestamp>,
+    /// The ended ones, the newest last: from, to.
+    ended: Vec<(Timestamp, Timestamp)>,
+}
+
+/// The largest number of outages that are remembered.
+const OUTAGES: usize = 64;
 
 /// What the last answer told.
 #[derive(Clone, Copy)]
@@ -41,7 +60,7 @@ impl ServerClock {
     /// Returns a clock that has the time of this machine until the first answer.
     #[must_use]
     pub fn new(machine: MachineClock) -> Self {
-        Self { machine, reading: Arc::default() }
+        Self { machine, reading: Arc::default(), outages: Arc::default() }
     }
 
     /// Returns the time: the newest `Date` and the time that has passed since, at most a second early.
@@ -62,14 +81,53 @@ impl ServerClock {
         self.reading().map_or(SignedDuration::ZERO, |reading| (self.machine)().duration_since(reading.now()))
     }
 
+    /// Returns whether the clock of this machine is ahead of the API server's, where it differs by more than [`LARGEST_SKEW`].
+    #[must_use]
+    pub fn is_machine_ahead(&self) -> Option<bool> {
+        let ahead = self.machine_ahead();
+        (ahead.unsigned_abs() > LARGEST_SKEW).then(|| ahead.is_positive())
+    }
+
     /// Returns the time of this machine's own clock.
     #[must_use]
     pub fn machine_now(&self) -> Timestamp {
         (self.machine)()
     }
 
+    /// Returns the times in which the API server did not answer, the newest last: from, to.
+    #[must_use]
+    pub fn outages(&self) -> Vec<(Timestamp, Timestamp)> {
+        let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        outages.ended.clone()
+    }
+
+    /// Notes that a request has no answer.
+    pub(crate) fn note_no_answer(&self) {
+        let now = self.now();
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(now);
+    }
+
+    fn note_answer(&self) {
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = outages.since.take() {
+            outages.ended.push((since, self.now()));
+            if outages.ended.len() > OUTAGES {
+                // Many short ones must not hide a long one.
+                let shortest = outages.ended.iter().enumerate().min_by_key(|(_, (from, to))| to.duration_since(*from));
+                if let Some(shortest) = shortest.map(|(at, _)| at) {
+                    outages.ended.remove(shortest);
+                }
+            }
+        }
+    }
+
     /// Reads the `Date` of an answer, if it has one.
     pub(crate) fn read(&self, headers: &HeaderMap) {
+        self.read_date(headers);
+        self.note_answer();
+    }
+
+    fn read_date(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let Some(date) = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
         let (date, read) = (date.timestamp(), Instant::now());
@@ -91,8 +149,6 @@ impl ServerClock {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;
@@ -138,6 +194,20 @@ mod tests {
         answer(&clock, "yesterday");
         clock.read(&HeaderMap::new());
         assert_eq!(time(&clock), "2026-11-22T11:00:00Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_outage_is_remembered_whatever_short_ones_follow() {
+        let clock = clock();
+        answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
+        for seconds in [3600].into_iter().chain([1; 200]) {
+            clock.note_no_answer();
+            advance(Duration::from_secs(seconds)).await;
+            clock.read(&HeaderMap::new());
+        }
+        let outages = clock.outages();
+        assert_eq!(outages.len(), OUTAGES);
+        assert_eq!(outages[0].1.duration_since(outages[0].0).as_secs(), 3600);
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,13 +39,15 @@ pub struct Now {
     pub guard_epoch: String,
     /// The longest time from the creation of an Approval to a deadline that a person's Escalate gives it.
     pub max_gate_timeout: Duration,
+    /// The times in which the API server could not be reached: from, to.
+    pub outages: Vec<(Moment, Moment)>,
 }
 
 impl Now {
     /// Returns a moment in an epoch of the guard, with the usual longest time of gates.
     #[must_use]
     pub fn new(at: Moment, guard_epoch: impl Into<String>) -> Self {
-        Self { at, guard_epoch: guard_epoch.into(), max_gate_timeout: MAX_GATE_TIMEOUT }
+        Self { at, guard_epoch: guard_epoch.into(), max_gate_timeout: MAX_GATE_TIMEOUT, outages: Vec::new() }
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) async fn through_every_death(
 fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<String> {
     let Told { harness, ending, .. } = told;
     laws::hold(harness, RUN).unwrap_or_else(|broken| panic!("{what}: {broken}\n{}", harness.server.story()));
+    let calm = &ending.as_asked_in_time(calm);
     if ending == calm {
         return None;
     }

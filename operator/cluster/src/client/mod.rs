@@ -22,7 +22,7 @@ use kube::{
 };
 use tower::{
     BoxError, Service,
-    util::{MapRequestLayer, MapResponseLayer},
+    util::{MapRequestLayer, MapResponseLayer, MapResultLayer},
 };
 
 use crate::server_clock::ServerClock;
@@ -98,11 +98,16 @@ where
     builder.with_layer(&reads_clock(clock)).build()
 }
 
-/// The same answer, after a clock was set by it.
-fn reads_clock<B>(clock: &ServerClock) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone + use<B>> {
+/// The same answer, or the same failure, after a clock was told of it.
+fn reads_clock<B, E>(
+    clock: &ServerClock,
+) -> MapResultLayer<impl Fn(Result<Response<B>, E>) -> Result<Response<B>, E> + Clone + use<B, E>> {
     let clock = clock.clone();
-    MapResponseLayer::new(move |answer: Response<B>| {
-        clock.read(answer.headers());
+    MapResultLayer::new(move |answer: Result<Response<B>, E>| {
+        match &answer {
+            Ok(answer) => clock.read(answer.headers()),
+            Err(_) => clock.note_no_answer(),
+        }
         answer
     })
 }

@@ -38,7 +38,8 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         }
     };
     let max_gate_timeout = context.settings.max_gate_timeout;
-    let now = Now { max_gate_timeout, ..Now::new(context.now(), guard_epoch.to_string()) };
+    let outages = context.clock.outages().into_iter().map(|(from, to)| (from.into(), to.into())).collect();
+    let now = Now { max_gate_timeout, outages, ..Now::new(context.now(), guard_epoch.to_string()) };
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // What was done to it or to its run meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),

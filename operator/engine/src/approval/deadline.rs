@@ -21,6 +21,14 @@ use crate::gate::decision;
 /// The reason of an outcome after its deadline; another one says why no decision could be reached before it.
 pub const DEADLINE_PASSED: &str = "the deadline passed";
 
+/// The time after which a request that is created counts as asked late.
+const LATE: Duration = Duration::from_secs(5);
+/// The reason of the end of a request that was created late.
+pub(super) const ASKED_LATE: &str =
+    "people were asked after the time of this request had begun: the gate is asked again, with its whole time";
+/// The reason of the end of a request whose decisions could not be seen.
+const OUT_OF_REACH: &str = "the operator could not reach the API server for more than half of the time of this request: the gate is asked again, with its whole time";
+
 impl Tally<'_> {
     /// The deadline in force.
     pub(super) fn deadline(&self) -> Moment {
@@ -44,7 +52,42 @@ impl Tally<'_> {
 
     pub(super) fn on_deadline(&mut self) {
         self.due = Some(self.deadline());
+        if self.was_asked_late() {
+            return self.ask_again(ASKED_LATE);
+        }
+        let lets_through =
+            matches!(self.action(), TimeoutAction::Approve | TimeoutAction::Default | TimeoutAction::Skip);
+        if lets_through && self.was_out_of_reach() {
+            return self.ask_again(OUT_OF_REACH);
+        }
         self.apply_timeout(self.action(), DEADLINE_PASSED);
+    }
+
+    /// Whether people were asked when much of their time, or all of it, had passed.
+    pub(super) fn was_asked_late(&self) -> bool {
+        let created = self.approval.metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
+        let (Some(created), Some(after)) = (created, self.request.timeout.after.map(Span::duration)) else {
+            return false;
+        };
+        let lost = created.after(after).since(self.request.deadline);
+        self.level() == 0 && (lost > LATE || lost >= after)
+    }
+
+    /// Whether decisions could not be seen in more than half of the time that people had.
+    fn was_out_of_reach(&self) -> bool {
+        let (given, until) = (self.timeout_of_level(self.level()), self.deadline());
+        let away = |(from, to): &(Moment, Moment)| {
+            // Only what lies within the time of this level.
+            let before = until.since(*from).min(given);
+            before.saturating_sub(until.since(*to))
+        };
+        self.now.outages.iter().map(away).sum::<Duration>() > given / 2
+    }
+
+    /// Ends this request without a decision: the gate is asked again, with its whole time.
+    pub(super) fn ask_again(&mut self, why: &str) {
+        let outcome = Outcome { reason: Some(why.to_owned()), ..Outcome::default() };
+        self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
     }
 
     /// Applies the timeout action, because the deadline has passed or no quorum can be reached any more.

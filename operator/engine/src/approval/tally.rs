@@ -14,6 +14,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
+    deadline::ASKED_LATE,
     quorum::{QuorumProgress, Quorums},
     votes::{self, Ballot},
 };
@@ -91,6 +92,9 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     let mut tally = Tally { approval, request, now, status: before.clone(), due: None, events: Vec::new(), filter };
     tally.status.observed_generation = approval.metadata.generation;
     match owner {
+        OwnerState::Live if request_is_untouched(approval, &before) && tally.was_asked_late() => {
+            tally.ask_again(ASKED_LATE)
+        }
         OwnerState::Live if tally.is_current_epoch() => match filter {
             VoteFilter::AllBut(costly) => tally.evaluate_votes(costly),
             VoteFilter::Nothing => tally.evaluate_deadline(),
@@ -108,6 +112,11 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     }
     status.seq = before.seq + 1;
     TallyResult { status, changed: true, wake_at, due, events }
+}
+
+/// Whether nobody has decided anything yet.
+fn request_is_untouched(approval: &Approval, status: &ApprovalStatus) -> bool {
+    approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty()
 }
 
 /// A tally in progress.

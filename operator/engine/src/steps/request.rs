@@ -221,7 +221,9 @@ pub(crate) fn ask(
     let review_ref = whole_review.map(|text| state.store_blob(text));
     let sent_ref = whole_sent.map(|text| state.store_blob(text));
     drop(state);
-    let timeout = spec.timeout.clone().unwrap_or_default();
+    let mut timeout = spec.timeout.clone().unwrap_or_default();
+    // What people are promised stands in the request, whatever the operator's default is later.
+    timeout.after.get_or_insert(gate.after.into());
     let action = timeout.action.unwrap_or_default();
     let mut request = ApprovalRequest {
         workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
