@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_tests::sim::{Fault, On};
+use signoff_tests::sim::{Fault, On, Refusal, Verb};
 
 use crate::{
     harness::{Harness, OPERATOR},
@@ -34,6 +34,12 @@ async fn a_gate_has_its_whole_time_and_no_more_whatever_the_machine_says() {
         let harness = begun(ahead);
         let _life = harness.begin_and_settle(OPERATOR).await;
         let asked = harness.server.clock().now();
+        let expected = match ahead {
+            0 => ("", ""),
+            1.. => ("True", "MachineAhead"),
+            ..0 => ("True", "MachineBehind"),
+        };
+        assert_eq!(harness.condition("ClockSkewed"), (expected.0.into(), expected.1.into()), "{ahead}");
         let deadline = moment(&harness.approval()["spec"]["request"]["deadline"]);
         let time = deadline.duration_since(asked).as_secs();
         assert!((3598..=3601).contains(&time), "{ahead}: a gate of an hour has {time} s");
@@ -77,5 +83,46 @@ async fn a_new_process_on_a_wrong_machine_ends_no_open_gate() {
         let _life = harness.begin_and_settle(OPERATOR).await;
         harness.server.clock().pass(Duration::from_secs(600)).await;
         assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}");
+    }
+}
+
+fn approvals_of(operator: &str) -> On {
+    On::writes_of(operator).only(|request| request.resource.plural == "approvals" && request.verb == Verb::Create)
+}
+
+/// A gate that nobody was asked at: a quota refused its Approval until its time had passed.
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_was_never_asked_does_not_approve_itself() {
+    let harness = begun(0);
+    harness.server.fault(approvals_of(OPERATOR), Fault::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: q")));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(2 * 3600).await;
+    assert!(harness.approvals().is_empty(), "the premise");
+    harness.server.heal();
+    harness.pass(300).await;
+    let asked = harness.approvals();
+    let phases: Vec<_> = asked.iter().map(|approval| approval["status"]["phase"].to_string()).collect();
+    assert_eq!(phases, [r#""Superseded""#, r#""Pending""#], "{}", harness.server.story());
+    let left = moment(&asked[1]["spec"]["request"]["deadline"]).duration_since(harness.server.clock().now());
+    assert!(left.as_secs() > 3000, "it has its whole time: {left}");
+    assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
+}
+
+/// While nobody's decision could be seen for more than half of the time, a deadline lets nothing through, and the process lives.
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
+    for (away, is_approved) in [(2400, false), (600, true)] {
+        let mut harness = begun(0);
+        harness.lease = true;
+        let life = harness.begin_and_settle(OPERATOR).await;
+        assert_eq!(harness.approvals().len(), 1, "the premise");
+        harness.server.fault(On::requests_of(OPERATOR), Fault::Reset);
+        harness.server.drop_watches(OPERATOR);
+        harness.pass(away).await;
+        assert!(life.is_alive(), "{away} s: the process must not end");
+        harness.server.heal();
+        harness.pass(3700 - away).await;
+        let phase = harness.workflow(RUN)["status"]["phase"].clone();
+        assert_eq!(phase, if is_approved { "Succeeded" } else { "Waiting" }, "{away} s:\n{}", harness.server.story());
     }
 }

@@ -284,6 +284,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// Whether its process runs.
+    pub fn is_alive(&self) -> bool {
+        !self.process.is_finished()
+    }
+
     /// It dies: no last words, nothing given up.
     pub async fn crash(self) {
         self.life.kill();

@@ -3,19 +3,20 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use signoff_tests::sim::{ApiServer, Crash, EffectCrash, Fault, On};
+use serde_json::json;
+use signoff_tests::sim::{Answer, ApiServer, Crash, EffectCrash, Fault, On, Request};
 
 use crate::{
     disturbances,
     harness::Harness,
     scenario_runner::{ALONE, Endings, Telling},
-    scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, Scenario},
+    scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, RUN, Scenario},
 };
 
 /// Two that share a Lease.
@@ -79,6 +80,72 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
                 tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
             }
         }
+    }
+}
+
+/// From its n-th write on, an operator reaches nothing for so many seconds.
+fn is_away(harness: &Harness, operator: &'static str, n: u64, seconds: u64) {
+    let from = Arc::new(Mutex::new(None));
+    let (clock, begins, away) = (harness.server.clock(), Arc::clone(&from), from);
+    let begin = move |server: &ApiServer| {
+        begins.lock().unwrap().get_or_insert_with(|| server.clock().now());
+        server.drop_watches(operator);
+    };
+    harness.server.fault(writes(operator).nth(n), Fault::before(begin));
+    let is_away = move |_: &Request| {
+        let from = *away.lock().unwrap();
+        from.is_some_and(|from| clock.now().duration_since(from).as_secs() < seconds.cast_signed())
+    };
+    harness.server.fault(On::requests_of(operator).only(is_away), Fault::Reset);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outages_of_every_length_at_every_write_end_the_same_whichever_operator_sees_them() {
+    for scenario in [&ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT] {
+        let endings = Endings::of(scenario).await;
+        for n in 1..=8 {
+            for (first, second) in [(2, 0), (8, 0), (12, 30), (17, 0), (17, 17), (120, 0), (120, 40), (1000, 300)] {
+                let set = |harness: &Harness| {
+                    is_away(harness, FIRST, n, first);
+                    is_away(harness, SECOND, 1, second);
+                };
+                let what = format!("away for {first} s from write {n}, the other one for {second} s");
+                tell_of_both(scenario, &endings, &what, set).await;
+            }
+        }
+    }
+}
+
+/// An outage of the API server itself: both see it, and whoever held the Lease still does.
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_both_see_costs_no_call_that_is_in_flight() {
+    for seconds in [8, 17, 120, 1000] {
+        let harness = Harness { lease: true, ..Harness::new() };
+        (PAYMENT.world)(&harness.world);
+        harness.world.answers("refund/pay", Answer::value("receipt 7").after(Duration::from_secs(seconds.min(40) / 2)));
+        harness.apply(RUN, &(PAYMENT.spec)());
+        let is_away = Arc::new(AtomicBool::new(false));
+        let away = Arc::clone(&is_away);
+        let people = async {
+            harness.people().decides("alice", "review", 30, json!({"verdict": "Approve"})).await;
+            harness.world.until(|world| world.times("refund/pay") == 1).await;
+            is_away.store(true, Ordering::Relaxed);
+            BOTH.actors.iter().for_each(|actor| harness.server.drop_watches(actor));
+            harness.pass(seconds).await;
+            is_away.store(false, Ordering::Relaxed);
+            harness.ended(RUN).await
+        };
+        for actor in BOTH.actors {
+            let away = Arc::clone(&away);
+            harness.server.fault(On::requests_of(actor).only(move |_| away.load(Ordering::Relaxed)), Fault::Reset);
+        }
+        let (run, deaths) = harness.keep_alive(BOTH.actors, people).await;
+        assert_eq!(
+            (&run["status"]["phase"], deaths),
+            (&json!("Succeeded"), 0),
+            "{seconds}: {}",
+            harness.server.story()
+        );
     }
 }
 

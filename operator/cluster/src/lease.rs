@@ -1,7 +1,7 @@
 //! Leader election by a Lease, taken by compare-and-swap on its resourceVersion.
 //!
 //! **Invariant:** trusts no clock but its own monotonic one: a holder is gone when its Lease, watched from here, did not change for
-//! its duration.
+//! its duration. Time in which the API server did not answer does not count: the holder could not renew it either.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -62,11 +62,6 @@ impl LeaseGuard {
         Instant::now() < *until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remaining(&self) -> Duration {
-        let Some(until) = &self.until else { return Duration::MAX };
-        until.lock().unwrap_or_else(PoisonError::into_inner).saturating_duration_since(Instant::now())
-    }
-
     fn extend(&self, to: Instant) {
         if let Some(until) = &self.until {
             *until.lock().unwrap_or_else(PoisonError::into_inner) = to;
@@ -101,13 +96,16 @@ impl Lease {
     pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> HeldLease {
         // What was seen last, and since when it has been so, by this operator's own clock.
         let mut seen: Option<(Option<String>, Instant)> = None;
+        // Since when there is no answer.
+        let mut unanswered: Option<Instant> = None;
         loop {
             let asked = Instant::now();
             let pause = match self.ask(self.api.get_opt(&self.settings.name)).await {
                 Ok(Some(object)) => {
                     let version = object.metadata.resource_version.clone();
+                    let away = unanswered.take().map_or(Duration::ZERO, |since| since.elapsed());
                     let since = match &seen {
-                        Some((known, since)) if *known == version => *since,
+                        Some((known, since)) if *known == version => *since + away,
                         _ => asked,
                     };
                     seen = Some((version, since));
@@ -127,7 +125,10 @@ impl Lease {
                     Ok(held) => return held,
                     Err(error) => self.beaten(error, &mut standing_by),
                 },
-                Err(error) => self.beaten(error, &mut standing_by),
+                Err(error) => {
+                    unanswered.get_or_insert(asked);
+                    self.beaten(error, &mut standing_by)
+                }
             };
             sleep(pause).await;
         }
@@ -204,7 +205,10 @@ impl Lease {
 
     async fn ask<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
         let answer = timeout(self.settings.ttl / 3, request).await;
-        answer.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into())))
+        answer.unwrap_or_else(|_| {
+            self.clock.note_no_answer();
+            Err(kube::Error::Service("no answer in time".into()))
+        })
     }
 }
 
@@ -227,8 +231,8 @@ impl HeldLease {
         }
     }
 
-    /// Renews the Lease until that fails. Returns why. A late renewal is tried all the same: compare-and-swap proves that no other
-    /// operator held the Lease in between.
+    /// Renews the Lease until another operator has taken it. Returns that. While the API server does not answer, nothing may act
+    /// ([`LeaseGuard`]), and the renewal is tried again: compare-and-swap proves that no other operator held the Lease in between.
     pub async fn renew_forever(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;
@@ -244,17 +248,17 @@ impl HeldLease {
                     third
                 }
                 Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.read_holder().await {
-                    Some(why) => return why,
-                    None => Duration::ZERO,
+                    Ok(Some(why)) => return why,
+                    Ok(None) => Duration::ZERO,
+                    Err(_) => third / 5,
                 },
-                Err(error) if !self.lease_guard.is_valid() => return self.overdue_message(&error),
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     // The attempts are a second apart: the log has the first, the second, the fourth, the eighth.
                     if failures.is_power_of_two() {
                         tracing::warn!("the Lease {} was not renewed: {}", self.lease.name(), plain(&error));
                     }
-                    self.lease_guard.remaining().min(third / 5).max(Duration::from_millis(1))
+                    third / 5
                 }
             };
         }
@@ -286,25 +290,17 @@ impl HeldLease {
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
 
-    /// Reads a Lease that another client changed. Returns the error where another operator holds it, and caches it otherwise.
-    async fn read_holder(&mut self) -> Option<String> {
-        match self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await {
-            Ok(Some(object)) => {
-                let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-                if holder.as_ref() == Some(&self.lease.holder) {
-                    self.object = object;
-                    return None;
-                }
-                Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default()))
-            }
-            Ok(None) => Some(format!("the Lease {} was deleted", self.lease.name())),
-            Err(error) if !self.lease_guard.is_valid() => Some(self.overdue_message(&error)),
-            Err(_) => None,
+    /// Reads a Lease that another client changed, and keeps it where it is still held. Returns who took it, or that it was deleted.
+    async fn read_holder(&mut self) -> Result<Option<String>, kube::Error> {
+        let Some(object) = self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await? else {
+            return Ok(Some(format!("the Lease {} was deleted", self.lease.name())));
+        };
+        let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        if holder.as_ref() == Some(&self.lease.holder) {
+            self.object = object;
+            return Ok(None);
         }
-    }
-
-    fn overdue_message(&self, error: &kube::Error) -> String {
-        format!("the Lease {} could not be renewed in time: {}", self.lease.name(), plain(error))
+        Ok(Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default())))
     }
 }
 
@@ -321,6 +317,11 @@ mod tests {
 
     type Stored = Arc<Mutex<Option<Value>>>;
 
+    tokio::task_local! {
+        /// While it is set, the API server does not answer.
+        static AWAY: ();
+    }
+
     /// An API server with one Lease, and the lease_guard and renewals of an operator that holds it.
     async fn held() -> (Stored, HeldLease) {
         let stored = Stored::default();
@@ -328,6 +329,9 @@ mod tests {
         let service = tower::service_fn(move |request: Request<Body>| {
             let stored = Arc::clone(&theirs);
             async move {
+                if AWAY.try_with(|()| ()).is_ok() {
+                    return Err("connection refused".into());
+                }
                 let (parts, body) = request.into_parts();
                 let sent: Option<Value> = serde_json::from_slice(&body.collect_bytes().await?).ok();
                 let mut stored = stored.lock().unwrap();
@@ -388,5 +392,19 @@ mod tests {
             lease["metadata"]["resourceVersion"] = json!("theirs");
         }
         assert_eq!(renewal.await, "the Lease signoff-system/signoff-operator was taken by another");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_keeps_its_lease_through_every_outage_in_which_nobody_takes_it() {
+        for seconds in [9, 17, 120, 3600] {
+            let (_, mut held) = held().await;
+            let lease_guard = held.lease_guard();
+            let mut renewal = std::pin::pin!(held.renew_forever());
+            let outage = AWAY.scope((), timeout(Duration::from_secs(seconds), renewal.as_mut()));
+            assert!(outage.await.is_err(), "{seconds} s: the process must not end");
+            assert_eq!(lease_guard.is_valid(), seconds < 10, "{seconds} s: nothing may act");
+            assert!(timeout(Duration::from_secs(10), renewal).await.is_err());
+            assert!(lease_guard.is_valid(), "{seconds} s: renewed late");
+        }
     }
 }

@@ -47,6 +47,12 @@ impl Probe {
     pub fn ready(&self) -> Result<String, String> {
         let phase = self.phase.borrow().clone();
         let guard = self.guard.borrow().clone();
+        let context = self.context.borrow().upgrade();
+        if context.is_some_and(|context| !context.lease_guard.is_valid()) {
+            return Err(format!(
+                "{phase}; the Lease was not renewed: the API server cannot be reached, and nothing new begins"
+            ));
+        }
         match (&phase, &guard) {
             (OperatorPhase::StandingBy(_), _) => Ok(phase.to_string()),
             (OperatorPhase::Working, GuardStatus::InForce(_)) => Ok(format!("{phase}; {guard}")),

@@ -28,6 +28,10 @@ pub(super) async fn dispatch(
     transition: &Transition,
     claims: SlotClaims,
 ) -> Result<Vec<Arc<Approval>>, Error> {
+    // While another operator may act, nothing begins: what waits is dispatched again.
+    if !context.lease_guard.is_valid() && !(claims.begin.is_empty() && transition.asks().next().is_none()) {
+        return Err(Error::conflict(format!("the Lease for what {} begins", seen.name.as_a::<Workflow>())));
+    }
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
     for claim in claims.begin {
         start_call(context, seen, claim);
