@@ -17,6 +17,9 @@ pub const GUARDED: &str = "Guarded";
 /// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored.
 /// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
+/// Workflow: the clock of the operator's machine differs from the API server's, which decides. Reasons: [`reason::MACHINE_AHEAD`],
+/// [`reason::MACHINE_BEHIND`].
+pub const CLOCK_SKEWED: &str = "ClockSkewed";
 /// Workflow: an approval policy, or other rules of Signoff, keep the run from starting anything new. Reasons:
 /// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`],
 /// [`reason::TOO_MANY_EXCLUDED`].
@@ -84,6 +87,10 @@ pub mod reason {
     pub const POLICIES_DIFFER: &str = "PoliciesDiffer";
     /// `ForeignMutation` is True: a webhook or a mutating admission policy of others matches Approvals.
     pub const EXTERNAL_MUTATOR_FOUND: &str = "ExternalMutatorFound";
+    /// `ClockSkewed` is True: the machine's clock is more than 5 s ahead.
+    pub const MACHINE_AHEAD: &str = "MachineAhead";
+    /// `ClockSkewed` is True: the machine's clock is more than 5 s behind.
+    pub const MACHINE_BEHIND: &str = "MachineBehind";
     /// `Quarantined` is True: the evaluation took more CPU time than the limit.
     pub const TOO_COSTLY: &str = "TooCostly";
     /// `Quarantined` is True: the evaluation exceeded the limit and did not stop when it was cancelled.

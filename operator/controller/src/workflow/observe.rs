@@ -49,6 +49,8 @@ pub(super) struct ObservedRun {
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
     pub(super) guarded: GuardEpoch,
+    /// Whether the clock of this machine is ahead of the API server's, where people are told of the difference.
+    pub(super) is_machine_ahead: Option<bool>,
     /// The limits of its long values.
     pub(super) values: ValueLimits,
     /// The moment of the transition.
@@ -95,6 +97,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         journal,
         facts: Vec::new(),
         guarded,
+        is_machine_ahead: context.clock.is_machine_ahead(),
         values: context.value_quota.limits(&context.workflows, name),
         now: context.now(),
         overdue: false,

@@ -27,6 +27,7 @@ pub(super) fn after_transition(
     remove_quarantine_condition(&mut status);
     conditions::remove(&mut status.conditions, conditions::GUARDED);
     set_external_mutator_condition(&mut status, workflow, &seen.guarded.external_mutators, now);
+    set_clock_condition(&mut status, workflow, seen.is_machine_ahead, now);
     set_policy_conditions(&mut status, workflow, plan, transition, now);
     set_waiting_condition(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
     set_waiting_condition(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
@@ -37,10 +38,11 @@ pub(super) fn after_transition(
     status
 }
 
-/// Removes the conditions about waiting and blocked steps.
+/// Removes the conditions that only a run has which goes on.
 pub(super) fn remove_waiting_conditions(status: &mut WorkflowStatus) {
     for kind in [
         conditions::GUARDED,
+        conditions::CLOCK_SKEWED,
         conditions::HELD,
         conditions::QUARANTINED,
         conditions::PODS_PENDING,
@@ -148,6 +150,23 @@ pub(super) fn blocked_by_guard(workflow: &Workflow, why: &str, now: Moment) -> W
     let mut status = workflow.status.clone().unwrap_or_default();
     say(&mut status, workflow, now, conditions::GUARDED, false, reason::POLICIES_DIFFER, why);
     status
+}
+
+/// Sets the condition that the clock of the operator's machine is wrong, or removes it.
+fn set_clock_condition(status: &mut WorkflowStatus, workflow: &Workflow, is_ahead: Option<bool>, now: Moment) {
+    let Some(is_ahead) = is_ahead else {
+        conditions::remove(&mut status.conditions, conditions::CLOCK_SKEWED);
+        return;
+    };
+    let (reason, word) = match is_ahead {
+        true => (reason::MACHINE_AHEAD, "ahead of"),
+        false => (reason::MACHINE_BEHIND, "behind"),
+    };
+    let message = format!(
+        "the clock of the operator's machine is more than 5 s {word} that of the API server. Deadlines and times are the API server's, so \
+         no gate ends early or late. Correct the clock of the operator's node, or of the API server's"
+    );
+    say(status, workflow, now, conditions::CLOCK_SKEWED, true, reason, &message);
 }
 
 /// Sets the condition that others can change a vote on its way, or removes it.

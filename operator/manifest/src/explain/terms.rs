@@ -185,6 +185,11 @@ pub const TERMS: &[Term] = &[
     ),
     term(
         CONDITION,
+        "ClockSkewed",
+        "Whether the clock of the operator's machine differs from the API server's by more than 5 seconds. Deadlines and times are the API server's.",
+    ),
+    term(
+        CONDITION,
         "Held",
         "Whether an approval policy, or other rules of this version of Signoff, keep the run from starting anything new.",
     ),
@@ -333,6 +338,16 @@ pub const TERMS: &[Term] = &[
         REASON,
         "ExternalMutatorFound",
         "A webhook or a mutating admission policy that Signoff did not install matches Approvals. The message names it: exclude signoff.dev from it, or remove it.",
+    ),
+    term(
+        REASON,
+        "MachineAhead",
+        "The clock of the operator's machine is more than 5 seconds ahead of the API server's. No gate ends early; correct the clock of the node.",
+    ),
+    term(
+        REASON,
+        "MachineBehind",
+        "The clock of the operator's machine is more than 5 seconds behind the API server's. No gate ends late; correct the clock of the node.",
     ),
     term(REASON, "ApprovalPending", "At least one Approval is open: status.pending names them."),
     term(

@@ -121,6 +121,7 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::ACCEPTED,
         conditions::GUARDED,
         conditions::FOREIGN_MUTATION,
+        conditions::CLOCK_SKEWED,
         conditions::HELD,
         conditions::WAITING,
         conditions::PODS_PENDING,

@@ -18,14 +18,15 @@ use kube::{
 };
 use signoff_admission::{installed_for, policies::Identity};
 use signoff_api::Moment;
-use signoff_cluster::lease::{LeaseSettings, MACHINE_CLOCK};
+use signoff_cluster::{
+    lease::{LeaseSettings, MACHINE_CLOCK},
+    server_clock::LARGEST_SKEW,
+};
 
 use crate::{client::Session, clock, error::Failure, sanitize::one_line};
 
 /// The longest pause between two readings of a Lease, whatever its duration.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The largest difference of a machine's clock that is not worth a word: a `Date` has whole seconds.
-const LARGEST_SKEW: Duration = Duration::from_secs(5);
 /// The time that a renewal may take beyond the renewal period.
 const SLACK: Duration = Duration::from_secs(1);
 
