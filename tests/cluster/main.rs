@@ -7,6 +7,7 @@ mod attacks;
 mod bytes;
 mod chart;
 mod chart_web;
+mod clocks;
 mod columns;
 mod control_plane;
 mod deciding_guide;

@@ -51,7 +51,11 @@ struct Reading {
 
 impl Reading {
     fn now(&self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.at.elapsed()).unwrap_or(SignedDuration::ZERO);
+        self.now_at(Instant::now())
+    }
+
+    fn now_at(&self, instant: Instant) -> Timestamp {
+        let passed = SignedDuration::try_from(instant.duration_since(self.at)).unwrap_or(SignedDuration::ZERO);
         self.time.checked_add(passed).unwrap_or(self.time)
     }
 }
@@ -101,10 +105,10 @@ impl ServerClock {
         outages.ended.clone()
     }
 
-    /// Notes that a request has no answer.
+    /// Notes that a request has no answer: there is none since the newest that was read, as far as anybody knows.
     pub(crate) fn note_no_answer(&self) {
-        let now = self.now();
-        self.outages.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(now);
+        let since = self.reading().map_or_else(|| self.now(), |reading| reading.now_at(reading.read));
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(since);
     }
 
     fn note_answer(&self) {
@@ -200,14 +204,16 @@ mod tests {
     async fn a_long_outage_is_remembered_whatever_short_ones_follow() {
         let clock = clock();
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
+        advance(Duration::from_secs(5)).await;
         for seconds in [3600].into_iter().chain([1; 200]) {
             clock.note_no_answer();
             advance(Duration::from_secs(seconds)).await;
             clock.read(&HeaderMap::new());
+            answer(&clock, &jiff::fmt::rfc2822::to_string(&clock.now().to_zoned(jiff::tz::TimeZone::UTC)).unwrap());
         }
         let outages = clock.outages();
         assert_eq!(outages.len(), OUTAGES);
-        assert_eq!(outages[0].1.duration_since(outages[0].0).as_secs(), 3600);
+        assert_eq!(outages[0].1.duration_since(outages[0].0).as_secs(), 3605, "since the last answer");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,147 @@
+//! The real operator on a machine whose clock is wrong, and while the API server does not answer.
+//! It must not use the suite's operator or its cluster: their clocks are right, and their API server answers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use serde_json::json;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Moment, Workflow};
+use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorProcess};
+
+use crate::runs::Runs;
+
+/// A library that makes the wall clock of a process wrong by `SIGNOFF_TEST_AHEAD` seconds; the other clocks stay as they are.
+const WRONG_CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(clock, time);
+    const char *ahead = getenv("SIGNOFF_TEST_AHEAD");
+    if (result == 0 && clock == CLOCK_REALTIME && ahead) time->tv_sec += atol(ahead);
+    return result;
+}
+"#;
+
+/// Compiles it; whoever compiles Rust has a C compiler, which links.
+fn wrong_clock(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("wrong_clock.c"), folder.join("wrong_clock.so"));
+    std::fs::write(&source, WRONG_CLOCK).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status();
+    assert!(compiled.unwrap().success(), "cc cannot compile {}", source.display());
+    library
+}
+
+async fn operator(cluster: &Cluster, clock: &Path, ahead: i64) -> OperatorProcess {
+    let environment = vec![
+        ("LD_PRELOAD".to_owned(), clock.display().to_string()),
+        ("SIGNOFF_TEST_AHEAD".to_owned(), ahead.to_string()),
+    ];
+    OperatorProcess::start(cluster, OperatorOptions { environment, ..OperatorOptions::default() }).await.unwrap()
+}
+
+async fn doctor(cluster: &Cluster) -> Finished {
+    let plugin = crate::asked::plugin();
+    cluster.kubectl(["approve", "doctor"]).search(plugin.parent().unwrap()).person("admin").run().await.unwrap()
+}
+
+/// The seconds from the creation of an Approval to its deadline.
+fn time_of(approval: &Approval) -> u64 {
+    let created = Moment::from(approval.metadata.creation_timestamp.as_ref().unwrap().0);
+    approval.spec.request.deadline.since(created).as_secs()
+}
+
+fn is_open(approval: &Approval) -> bool {
+    approval.status.as_ref().is_none_or(|status| status.outcome.is_none())
+}
+
+#[tokio::test]
+async fn an_operator_whose_clock_is_wrong_ends_no_gate_early_or_late_and_doctor_says_so() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = wrong_clock(folder.path());
+    let runs = Runs::on(cluster, "clocks").await;
+
+    let approve = |after: &str| json!({"timeout": {"after": after, "action": "Approve"}});
+    let mut open = Vec::new();
+    for (ahead, reason, word) in [(25 * 3600, "MachineAhead", "ahead of"), (-600, "MachineBehind", "behind")] {
+        let running = operator(&runs.cluster, &clock, ahead).await;
+        // Whatever waited for people when this process began still does.
+        for run in [format!("long{ahead}"), format!("short{ahead}")] {
+            let after = if run.starts_with("long") { "10m" } else { "6s" };
+            runs.request(&run, approve(after)).await;
+        }
+        let (long, short) = (runs.asked(&format!("long{ahead}")).await, runs.asked(&format!("short{ahead}")).await);
+        assert!((599..=602).contains(&time_of(&long)), "{ahead}: {} s", time_of(&long));
+        open.push(long.name_any());
+
+        // The honest twin ends by itself, after its deadline by the API server's clock, and with its time.
+        let ended = runs.ended(&format!("short{ahead}")).await;
+        assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
+        let ended = runs.see::<Approval>().get(&short.name_any()).await.unwrap();
+        let decided: Moment = ended.status.unwrap().outcome.unwrap().decided_at.unwrap();
+        let deadline = short.spec.request.deadline;
+        assert!(decided >= deadline && decided.since(deadline).as_secs() < 30, "{ahead}: {decided:?}, {deadline:?}");
+
+        for name in &open {
+            assert!(is_open(&runs.see::<Approval>().get(name).await.unwrap()), "{ahead}: {name} ended");
+        }
+        let skewed = |run: Option<&Workflow>| {
+            let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions[..]);
+            conditions.unwrap_or_default().iter().any(|said| said.type_ == "ClockSkewed" && said.reason == reason)
+        };
+        runs.until(runs.see(), &format!("long{ahead}"), "says that the clock is wrong", skewed).await;
+        let told = doctor(&runs.cluster).await;
+        assert_eq!(told.code, 1, "{told:?}");
+        let page = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("the clock of its machine is") && page.contains(word), "{told:?}");
+        running.stop().await.unwrap();
+    }
+    let running = operator(&runs.cluster, &clock, 0).await;
+    let told = doctor(&runs.cluster).await;
+    assert_eq!(told.code, 0, "{told:?}");
+    running.stop().await.unwrap();
+}
+
+/// Stops or continues the API server of this cluster.
+fn signal(cluster: &Cluster, signal: &str) {
+    let pids = cluster.plane().unwrap().pids();
+    let (_, pid) = pids.iter().find(|(name, _)| *name == "kube-apiserver").unwrap();
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_flight() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let running = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
+    let runs = Runs::on(cluster, "outage").await;
+    runs.request("open", json!({"timeout": {"after": "20s", "action": "Approve"}})).await;
+    let gate = runs.asked("open").await;
+    let pid = running.pid();
+
+    signal(&runs.cluster, "-STOP");
+    tokio::time::sleep(Duration::from_secs(17)).await;
+    assert!(running.get("/healthz").await.is_ok(), "the process lives");
+    let error = running.get("/readyz").await.expect_err("it reaches nothing");
+    signal(&runs.cluster, "-CONT");
+
+    // It goes on, and the gate whose time people could not use is asked again.
+    runs.another_gate_is_decided_in_time("after").await;
+    assert_eq!(running.pid(), pid, "{error:#}");
+    let again = |run: Option<&Workflow>| {
+        run.and_then(|run| run.status.as_ref()).is_some_and(|s| s.steps.iter().any(|step| step.path == "review#2"))
+    };
+    runs.until(runs.see(), "open", "asks again", again).await;
+    let first = runs.see::<Approval>().get(&gate.name_any()).await.unwrap();
+    let outcome = first.status.unwrap().outcome.unwrap();
+    assert!(outcome.verdict.is_none() && outcome.reason.is_some(), "{outcome:?}");
+    running.stop().await.unwrap();
+}
