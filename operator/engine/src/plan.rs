@@ -40,7 +40,7 @@ use crate::{
     field_error::FieldError,
     gate::subject::GateSubject,
     policy::{CallFacts, Policies},
-    transition::{Call, CallContent},
+    transition::{Call, CallContent, MAX_GATE_TIMEOUT},
 };
 
 use gates::Gates;
@@ -64,8 +64,6 @@ pub(crate) use validator::Validator;
 
 /// The usual timeout of a gate.
 const GATE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// The usual longest timeout of a gate.
-pub(crate) const MAX_GATE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The administrator's settings for all runs.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use signoff_api::{
     workflow::{Provider, WorkflowPhase},
 };
 
-use crate::{field_error::FieldError, journal::Journal, plan::MAX_GATE_TIMEOUT};
+use crate::{field_error::FieldError, journal::Journal};
 
 /// The error class of a call that the policies do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";
@@ -29,6 +29,9 @@ pub const TOO_LARGE: &str = "TooLarge";
 
 /// Long values by digest, as far as the caller has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
+
+/// The usual longest timeout of a gate.
+pub(crate) const MAX_GATE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The moment of a transition: the engine's only clock.
 #[derive(Clone, Debug)]

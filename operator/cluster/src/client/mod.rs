@@ -98,12 +98,12 @@ where
     builder.with_layer(&reads_clock(clock)).build()
 }
 
+type Answer<B, E> = Result<Response<B>, E>;
+
 /// The same answer, or the same failure, after a clock was told of it.
-fn reads_clock<B, E>(
-    clock: &ServerClock,
-) -> MapResultLayer<impl Fn(Result<Response<B>, E>) -> Result<Response<B>, E> + Clone + use<B, E>> {
+fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>) -> Answer<B, E> + Clone + use<B, E>> {
     let clock = clock.clone();
-    MapResultLayer::new(move |answer: Result<Response<B>, E>| {
+    MapResultLayer::new(move |answer: Answer<B, E>| {
         match &answer {
             Ok(answer) => clock.read(answer.headers()),
             Err(_) => clock.note_no_answer(),

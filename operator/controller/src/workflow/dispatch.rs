@@ -29,8 +29,9 @@ pub(super) async fn dispatch(
     claims: SlotClaims,
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // While another operator may act, nothing begins: what waits is dispatched again.
-    if !context.lease_guard.is_valid() && !(claims.begin.is_empty() && transition.asks().next().is_none()) {
-        return Err(Error::conflict(format!("the Lease for what {} begins", seen.name.as_a::<Workflow>())));
+    let begins = !claims.begin.is_empty() || transition.asks().next().is_some();
+    if begins && !context.lease_guard.is_valid() {
+        return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));
     }
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
     for claim in claims.begin {

@@ -1,0 +1,163 @@
+//! The time that people have: deadlines, what a person's Escalate makes of them, and requests that came late or could not be seen.
+
+use super::*;
+
+#[test]
+fn escalate_by_a_person_never_shortens_the_time() {
+    let further_levels = json!([{"after": "10s", "to": users(&["olga"])}]);
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": further_levels}}));
+    vote(&mut open, "carol", json!({"verdict": "Escalate"}));
+    let result = count(&mut open, 5);
+    assert_eq!((result.status.level, result.status.deadline), (Some(1), Some(at(60).at)), "not after 15 s");
+    assert_eq!(result.status.closes_at, Some(at(60).at));
+}
+
+#[test]
+fn escalate_by_a_person_gives_no_more_time_than_a_gate_can_have() {
+    let escalated = |max: u64| {
+        let mut open = approval(json!({"escalateTo": users(&["olga"])}));
+        open.metadata.creation_timestamp = Some(serde_json::from_value(json!(start())).unwrap());
+        vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": users(&["olga"])}));
+        let now = Now { max_gate_timeout: Duration::from_secs(max), ..at(50) };
+        tally(&open, OwnerState::Live, &now).status.deadline
+    };
+    assert_eq!(escalated(600), Some(at(110).at), "60 s from now");
+    assert_eq!(escalated(100), Some(at(100).at), "100 s from the request");
+    assert_eq!(escalated(30), Some(at(60).at), "the deadline that it had");
+}
+
+fn superseded(status: &signoff_api::ApprovalStatus) -> Option<&str> {
+    let outcome = status.outcome.as_ref()?;
+    assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
+    outcome.reason.as_deref()
+}
+
+/// The time of this Approval began at the start, and it was created so many seconds later.
+fn created(seconds: u64, action: &str) -> Approval {
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": action}}));
+    open.metadata.creation_timestamp = Some(serde_json::from_value(json!(at(seconds).at)).unwrap());
+    open
+}
+
+#[test]
+fn a_request_that_was_created_late_is_asked_again_with_its_whole_time() {
+    for action in ["Approve", "Reject", "Escalate", "Expire"] {
+        for (seconds, is_late) in [(0, false), (5, false), (6, true), (59, true), (90, true)] {
+            let open = created(seconds, action);
+            let result = tally(&open, OwnerState::Live, &at(seconds));
+            assert_eq!(superseded(&result.status).is_some(), is_late, "{action} after {seconds} s");
+        }
+    }
+    // Short gates: whatever is created at its deadline was never asked.
+    let mut short = approval(json!({"timeout": {"after": "2s", "action": "Approve"}, "deadline": at(2).at}));
+    short.metadata.creation_timestamp = Some(serde_json::from_value(json!(at(2).at)).unwrap());
+    assert!(superseded(&tally(&short, OwnerState::Live, &at(2)).status).is_some());
+}
+
+#[test]
+fn a_request_that_was_created_late_and_has_a_decision_is_counted_and_never_times_out() {
+    let mut open = created(30, "Approve");
+    open.spec.request.quorums[0].threshold = 2;
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 31);
+    assert_eq!(verdict(&open), None, "it waits for another one");
+    let mut decided = open.clone();
+    says(&mut decided, "bob", "Approve");
+    count(&mut decided, 32);
+    assert_eq!(verdict(&decided), Some(Verdict::Approve));
+    count(&mut open, 60);
+    assert!(superseded(open.status.as_ref().unwrap()).is_some());
+}
+
+#[test]
+fn a_deadline_lets_nothing_through_if_decisions_could_not_be_seen_for_half_the_time() {
+    let ends = |action: &str, outages: &[(u64, u64)]| {
+        let open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
+        let outages = outages.iter().map(|(from, to)| (at(*from).at, at(*to).at)).collect();
+        let result = tally(&open, OwnerState::Live, &Now { outages, ..at(70) });
+        superseded_or_verdict(&result.status)
+    };
+    for action in ["Approve", "Default", "Skip"] {
+        assert_eq!(ends(action, &[(10, 41)]), None, "{action}: 31 of 60 s");
+        assert_eq!(ends(action, &[(0, 16), (40, 56)]), None, "{action}: 32 of 60 s in two");
+        assert!(ends(action, &[(10, 40)]).is_some(), "{action}: half of it");
+        assert!(ends(action, &[(60, 70)]).is_some(), "{action}: after its time");
+    }
+    for action in ["Reject", "Abort", "Retry"] {
+        assert!(ends(action, &[(0, 60)]).is_some(), "{action} lets nothing through");
+    }
+}
+
+fn superseded_or_verdict(status: &signoff_api::ApprovalStatus) -> Option<Verdict> {
+    let outcome = status.outcome.as_ref().unwrap();
+    if outcome.verdict.is_none() {
+        assert_eq!(outcome.phase, ApprovalPhase::Superseded);
+    }
+    outcome.verdict
+}
+
+#[test]
+fn a_deadline_ends_as_its_action_says() {
+    for (action, expected) in [
+        ("Reject", Verdict::Reject),
+        ("Approve", Verdict::Approve),
+        ("Retry", Verdict::Retry),
+        ("Abort", Verdict::Abort),
+        ("Skip", Verdict::Skip),
+        ("Default", Verdict::Respond),
+    ] {
+        let mut open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
+        count(&mut open, 59);
+        assert_eq!(verdict(&open), None, "{action}");
+        count(&mut open, 60);
+        let status = open.status.as_ref().unwrap();
+        assert_eq!(status.phase, ApprovalPhase::Expired);
+        let outcome = status.outcome.as_ref().unwrap();
+        assert_eq!((outcome.verdict, outcome.source), (Some(expected), Source::Timeout));
+        if action == "Default" {
+            assert_eq!(outcome.response.as_deref(), Some("later"));
+        }
+    }
+}
+
+#[test]
+fn a_decision_that_was_accepted_before_the_expiry_is_committed_wins() {
+    let mut open = approval(json!({}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 4000);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn escalation_by_timeout_goes_level_by_level_and_then_rejects() {
+    let chain = json!([{"after": "10s", "to": users(&["olga"])}, {"to": users(&["pia"])}]);
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": chain}}));
+    let first = count(&mut open, 60);
+    assert_eq!((first.status.level, first.status.deadline), (Some(1), Some(at(70).at)));
+    assert_eq!(first.status.closes_at, None, "it goes on to another level");
+    let second = count(&mut open, 70);
+    assert_eq!((second.status.level, second.status.closes_at), (Some(2), Some(at(130).at)));
+    count(&mut open, 130);
+    assert_eq!(verdict(&open), Some(Verdict::Reject), "never Approve");
+}
+
+#[test]
+fn expire_leaves_it_open_for_ever() {
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    let result = count(&mut open, 60);
+    assert_eq!((result.status.phase, result.wake_at), (ApprovalPhase::Overdue, None));
+    says(&mut open, "alice", "Retry");
+    count(&mut open, 99999);
+    assert_eq!(verdict(&open), Some(Verdict::Retry));
+}
+
+#[test]
+fn reminders_come_in_their_time_and_stop() {
+    let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
+    assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
+    assert_eq!(count(&mut open, 10).events[0].reason, "Reminder");
+    assert_eq!(count(&mut open, 20).status.reminders, Some(2));
+    let last = count(&mut open, 45);
+    assert!(!last.changed);
+    assert_eq!(last.wake_at, Some(at(60).at));
+}
