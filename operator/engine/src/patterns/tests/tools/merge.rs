@@ -193,9 +193,9 @@ fn a_gate_without_a_timeout_does_not_end_what_another_one_keeps_asking() {
         ("Expire", TimeoutAction::Expire, 3600),
         ("Retry", TimeoutAction::Retry, 3600),
         // What ends the gate stays as careful as it was.
-        ("Abort", TimeoutAction::Abort, 300),
-        ("Skip", TimeoutAction::Reject, 300),
-        ("Approve", TimeoutAction::Reject, 300),
+        ("Abort", TimeoutAction::Abort, 3600),
+        ("Skip", TimeoutAction::Reject, 3600),
+        ("Approve", TimeoutAction::Reject, 3600),
     ] {
         for merged in [request(none.clone(), with(action)), request(with(action), none.clone())] {
             let timeout = merged.timeout;
