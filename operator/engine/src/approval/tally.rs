@@ -92,7 +92,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     let mut tally = Tally { approval, request, now, status: before.clone(), due: None, events: Vec::new(), filter };
     tally.status.observed_generation = approval.metadata.generation;
     match owner {
-        OwnerState::Live if request_is_untouched(approval, &before) && tally.was_asked_late() => {
+        OwnerState::Live if is_undecided_first_visit(approval, &before) && tally.was_asked_late() => {
             tally.ask_again(ASKED_LATE)
         }
         OwnerState::Live if tally.is_current_epoch() => match filter {
@@ -114,9 +114,11 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     TallyResult { status, changed: true, wake_at, due, events }
 }
 
-/// Whether nobody has decided anything yet.
-fn request_is_untouched(approval: &Approval, status: &ApprovalStatus) -> bool {
-    approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty()
+/// Whether this is the first request of its gate and has no decision. A later one that was created late waits for its deadline: where
+/// every creation is late, as behind a slow webhook, the gate would be asked again without end, and no person could decide it.
+fn is_undecided_first_visit(approval: &Approval, status: &ApprovalStatus) -> bool {
+    let has_decision = !(approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty());
+    approval.spec.request.gate.visit <= 1 && !has_decision
 }
 
 /// A tally in progress.

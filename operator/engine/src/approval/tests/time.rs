@@ -55,6 +55,17 @@ fn a_request_that_was_created_late_is_asked_again_with_its_whole_time() {
 }
 
 #[test]
+fn a_later_request_that_was_created_late_can_be_decided_and_is_asked_again_at_its_deadline() {
+    let mut open = created(30, "Approve");
+    open.spec.request.gate.visit = 2;
+    assert!(tally(&open, OwnerState::Live, &at(30)).status.outcome.is_none(), "people can decide it");
+    assert!(superseded(&tally(&open, OwnerState::Live, &at(60)).status).is_some(), "no deadline decides it");
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 40);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
 fn a_request_that_was_created_late_and_has_a_decision_is_counted_and_never_times_out() {
     let mut open = created(30, "Approve");
     open.spec.request.quorums[0].threshold = 2;
