@@ -1,9 +1,9 @@
 //! The clock of the operator's machine decides nothing: deadlines, timers and recorded times are those of the API server.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use serde_json::{Value, json};
-use signoff_tests::sim::{Fault, On, Refusal, Verb};
+use signoff_tests::sim::{Fault, On, Refusal, Request, Verb};
 
 use crate::{
     harness::{Harness, OPERATOR},
@@ -90,7 +90,7 @@ fn approvals_of(operator: &str) -> On {
     On::writes_of(operator).only(|request| request.resource.plural == "approvals" && request.verb == Verb::Create)
 }
 
-/// A gate that nobody was asked at: a quota refused its Approval until its time had passed.
+/// A gate at which no person was asked: a quota refused its Approval until its time had passed.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_was_never_asked_does_not_approve_itself() {
     let harness = begun(0);
@@ -108,12 +108,41 @@ async fn a_gate_that_was_never_asked_does_not_approve_itself() {
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
 }
 
-/// While nobody's decision could be seen for more than half of the time, a deadline lets nothing through, and the process lives.
+/// Every Approval is created late, as behind a slow webhook.
+#[tokio::test(start_paused = true)]
+async fn where_every_creation_is_late_a_gate_asks_once_more_and_people_can_decide_it() {
+    let harness = begun(0);
+    let (clock, since) = (harness.server.clock(), Mutex::new(BTreeMap::new()));
+    let is_early = move |request: &Request| {
+        let is_creation = request.resource.plural == "approvals" && request.verb == Verb::Create;
+        is_creation && {
+            let mut since = since.lock().unwrap();
+            let first = *since.entry(request.name.clone()).or_insert_with(|| clock.now());
+            clock.now().duration_since(first).as_secs() < 10
+        }
+    };
+    harness.server.fault(On::writes_of(OPERATOR).only(is_early), Fault::Refuse(Refusal::unavailable(1)));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(1800).await;
+    let phases: Vec<_> = harness.approvals().iter().map(|approval| approval["status"]["phase"].clone()).collect();
+    assert_eq!(phases.len(), 2, "{phases:?}");
+    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+}
+
+/// While decisions could not be read for more than half of the time, a deadline lets nothing through, and the process lives.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
-    for (away, is_approved) in [(2400, false), (600, true)] {
+    for (away, is_approved, lease) in [
+        (2400, false, true),
+        (600, true, true),
+        (3601, false, true),
+        (2400, false, false),
+        (600, true, false),
+        (3601, false, false),
+    ] {
         let mut harness = begun(0);
-        harness.lease = true;
+        harness.lease = lease;
         let life = harness.begin_and_settle(OPERATOR).await;
         assert_eq!(harness.approvals().len(), 1, "the premise");
         harness.server.fault(On::requests_of(OPERATOR), Fault::Reset);
@@ -121,7 +150,7 @@ async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
         harness.pass(away).await;
         assert!(life.is_alive(), "{away} s: the process must not end");
         harness.server.heal();
-        harness.pass(3700 - away).await;
+        harness.pass(3900 - away).await;
         let phase = harness.workflow(RUN)["status"]["phase"].clone();
         assert_eq!(phase, if is_approved { "Succeeded" } else { "Waiting" }, "{away} s:\n{}", harness.server.story());
     }

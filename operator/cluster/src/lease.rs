@@ -20,7 +20,8 @@ use crate::{
     server_clock::ServerClock,
 };
 
-/// The annotation of a Lease with the time of its holder's own machine at the last renewal; the Lease has the time of the API server.
+/// The annotation of a Lease with the time of its holder's own machine at the last renewal. The Lease itself has the time
+/// of the API server.
 pub const MACHINE_CLOCK: &str = "signoff.dev/machine-clock";
 
 /// The Lease and its duration.
@@ -231,8 +232,9 @@ impl HeldLease {
         }
     }
 
-    /// Renews the Lease until another operator has taken it. Returns that. While the API server does not answer, nothing may act
-    /// ([`LeaseGuard`]), and the renewal is tried again: compare-and-swap proves that no other operator held the Lease in between.
+    /// Renews the Lease until another operator has taken it, and returns who. While the API server does not answer,
+    /// nothing may act ([`LeaseGuard`]), and the renewal is tried again: compare-and-swap proves that no other operator
+    /// held the Lease in between.
     pub async fn renew_forever(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;

@@ -1,21 +1,21 @@
 //! The clock of the API server, as the `Date` of its answers tells it.
 //!
-//! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has passed since that answer
-//! is measured here, by a clock that nobody sets.
+//! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has passed
+//! since that answer is measured here, by the machine's monotonic clock.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use http::{HeaderMap, header::DATE};
+use http::{HeaderMap, StatusCode, header::DATE};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// The clock of a machine, which may be wrong and may jump.
 pub type MachineClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The largest difference of a machine's clock from the API server's that nobody is told of.
+/// The largest difference of a machine's clock from the API server's that is not reported.
 pub const LARGEST_SKEW: Duration = Duration::from_secs(5);
 
 /// The API server's clock. Clones are one clock.
@@ -29,16 +29,20 @@ pub struct ServerClock {
 /// The times in which the API server did not answer.
 #[derive(Default)]
 struct Outages {
-    /// Since when it does not, if it does not.
-    since: Option<Timestamp>,
+    /// The one that goes on, if one does: since when, and when it was seen last.
+    open: Option<(Timestamp, Timestamp)>,
     /// The ended ones, the newest last: from, to.
     ended: Vec<(Timestamp, Timestamp)>,
 }
 
+/// The longest time for which a request waits for its answer.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(310);
+/// The longest time that an outage goes on after it was seen last: watches that broke are tried again within it.
+const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
 /// The largest number of outages that are remembered.
 const OUTAGES: usize = 64;
 
-/// What the last answer told.
+/// The time that the newest answer had.
 #[derive(Clone, Copy)]
 struct Reading {
     /// The time at `at`, at most a second early: a `Date` has whole seconds.
@@ -98,23 +102,32 @@ impl ServerClock {
         (self.machine)()
     }
 
-    /// Returns the times in which the API server did not answer, the newest last: from, to.
+    /// Returns the times in which the API server did not answer, the newest last: from, to. One that goes on is there until now.
     #[must_use]
     pub fn outages(&self) -> Vec<(Timestamp, Timestamp)> {
+        let now = self.now();
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        outages.ended.clone()
+        let open = outages.open.map(|open| seen_until(open, now));
+        outages.ended.iter().copied().chain(open).collect()
     }
 
-    /// Notes that a request has no answer: there is none since the newest that was read, as far as anybody knows.
+    /// Notes that a request has no answer: there is none since the newest that was read, as far as anything tells.
     pub(crate) fn note_no_answer(&self) {
-        let since = self.reading().map_or_else(|| self.now(), |reading| reading.now_at(reading.read));
-        self.outages.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(since);
+        let now = self.now();
+        let since = self.reading().map_or(now, |reading| reading.now_at(reading.read));
+        self.note_outage(since.max(now.checked_sub(LONGEST_WAIT).unwrap_or(now)), now);
+    }
+
+    fn note_outage(&self, since: Timestamp, now: Timestamp) {
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = outages.open.map_or(since, |(known, _)| known);
+        outages.open = Some((since, now));
     }
 
     fn note_answer(&self) {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(since) = outages.since.take() {
-            outages.ended.push((since, self.now()));
+        if let Some(open) = outages.open.take() {
+            outages.ended.push(seen_until(open, self.now()));
             if outages.ended.len() > OUTAGES {
                 // Many short ones must not hide a long one.
                 let shortest = outages.ended.iter().enumerate().min_by_key(|(_, (from, to))| to.duration_since(*from));
@@ -125,10 +138,16 @@ impl ServerClock {
         }
     }
 
-    /// Reads the `Date` of an answer, if it has one.
-    pub(crate) fn read(&self, headers: &HeaderMap) {
+    /// Notes an answer, and reads its `Date`, if it has one. A server that only says that it failed serves nobody: its clock is
+    /// read, and the outage goes on.
+    pub(crate) fn read(&self, status: StatusCode, headers: &HeaderMap) {
         self.read_date(headers);
-        self.note_answer();
+        if status.is_server_error() {
+            let now = self.now();
+            self.note_outage(now, now);
+        } else {
+            self.note_answer();
+        }
     }
 
     fn read_date(&self, headers: &HeaderMap) {
@@ -150,6 +169,11 @@ impl ServerClock {
     }
 }
 
+/// An outage until a moment, as far as it was seen.
+fn seen_until((since, last): (Timestamp, Timestamp), now: Timestamp) -> (Timestamp, Timestamp) {
+    (since, last.checked_add(UNSEEN).unwrap_or(last).min(now))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -166,7 +190,7 @@ mod tests {
     fn answer(clock: &ServerClock, date: &str) {
         let mut headers = HeaderMap::new();
         headers.insert(DATE, date.parse().unwrap());
-        clock.read(&headers);
+        clock.read(StatusCode::OK, &headers);
     }
 
     fn time(clock: &ServerClock) -> String {
@@ -196,7 +220,7 @@ mod tests {
         answer(&clock, "Sun, 22 Nov 2026 11:00:00 GMT");
         assert_eq!(time(&clock), "2026-11-22T11:00:00Z", "the server's clock was set back");
         answer(&clock, "yesterday");
-        clock.read(&HeaderMap::new());
+        clock.read(StatusCode::OK, &HeaderMap::new());
         assert_eq!(time(&clock), "2026-11-22T11:00:00Z");
     }
 
@@ -205,15 +229,58 @@ mod tests {
         let clock = clock();
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
         advance(Duration::from_secs(5)).await;
-        for seconds in [3600].into_iter().chain([1; 200]) {
-            clock.note_no_answer();
-            advance(Duration::from_secs(seconds)).await;
-            clock.read(&HeaderMap::new());
-            answer(&clock, &jiff::fmt::rfc2822::to_string(&clock.now().to_zoned(jiff::tz::TimeZone::UTC)).unwrap());
+        let fails_for = async |seconds: u64| {
+            for _ in 0..seconds.div_ceil(20) {
+                clock.note_no_answer();
+                advance(Duration::from_secs(seconds.min(20))).await;
+            }
+            let now = clock.now().to_zoned(jiff::tz::TimeZone::UTC);
+            answer(&clock, &jiff::fmt::rfc2822::to_string(&now).unwrap());
+        };
+        fails_for(3600).await;
+        for _ in 0..200 {
+            fails_for(1).await;
         }
         let outages = clock.outages();
         assert_eq!(outages.len(), OUTAGES);
         assert_eq!(outages[0].1.duration_since(outages[0].0).as_secs(), 3605, "since the last answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_counts_while_it_goes_on_and_a_failing_server_is_one() {
+        let clock = clock();
+        answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
+        let away = |clock: &ServerClock| -> i64 {
+            clock.outages().iter().map(|(from, to)| to.duration_since(*from).as_secs()).sum()
+        };
+        assert_eq!(away(&clock), 0);
+        clock.note_no_answer();
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(away(&clock), 20, "it goes on");
+        clock.read(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::new());
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(away(&clock), 40, "an answer that says that the server fails does not end it");
+        clock.read(StatusCode::FORBIDDEN, &HeaderMap::new());
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(away(&clock), 40, "a server that refuses works");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_failure_in_a_silence_is_no_long_outage() {
+        for status in [None, Some(StatusCode::INTERNAL_SERVER_ERROR)] {
+            let clock = clock();
+            answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
+            advance(Duration::from_secs(3600)).await;
+            match status {
+                None => clock.note_no_answer(),
+                Some(status) => clock.read(status, &HeaderMap::new()),
+            }
+            advance(Duration::from_secs(3600)).await;
+            clock.read(StatusCode::OK, &HeaderMap::new());
+            let (from, to) = clock.outages()[0];
+            let expected = if status.is_none() { 340 } else { 30 };
+            assert_eq!(to.duration_since(from).as_secs(), expected, "{status:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

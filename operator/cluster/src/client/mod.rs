@@ -9,6 +9,8 @@
 mod depth;
 mod read_request;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, Request, Response,
@@ -38,7 +40,8 @@ pub fn connect(config: Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
 }
 
-/// As [`connect`], with a client that tells of everything it reads before it asks for it, and sets a clock by every answer.
+/// As [`connect`], with a client that tells of everything it reads before it asks for it, and sets a clock by every
+/// answer.
 ///
 /// # Errors
 /// As [`connect`].
@@ -82,7 +85,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(shallow)).build()
+    connect_service_with_clock(service, namespace, &ServerClock::new(Arc::new(jiff::Timestamp::now)))
 }
 
 /// As [`connect_service`], with a client that sets a clock by every answer.
@@ -105,7 +108,7 @@ fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>
     let clock = clock.clone();
     MapResultLayer::new(move |answer: Answer<B, E>| {
         match &answer {
-            Ok(answer) => clock.read(answer.headers()),
+            Ok(answer) => clock.read(answer.status(), answer.headers()),
             Err(_) => clock.note_no_answer(),
         }
         answer

@@ -1,5 +1,5 @@
-//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard and time *(I/O)* -> commit *(I/O)* -> report. The fenced write *is* the
-//! decision.
+//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard and time *(I/O)* -> commit *(I/O)* ->
+//! report. The fenced write *is* the decision.
 //!
 //! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
 
@@ -12,7 +12,6 @@ use signoff_api::{Approval, Moment};
 use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
-
 use tokio::time::Instant;
 
 use crate::{context::Context, error::Error, guard::ConfirmScope};
