@@ -29,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 "#;
 
-/// Compiles it; whoever compiles Rust has a C compiler, which links.
+/// Compiles it. A machine that compiles Rust has a C compiler, because Rust links with it.
 fn wrong_clock(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("wrong_clock.c"), folder.join("wrong_clock.so"));
     std::fs::write(&source, WRONG_CLOCK).unwrap();

@@ -124,7 +124,7 @@ fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
 }
 
 /// The gate of a path, and which of its visits it is.
-fn visit(path: &str) -> (&str, u32) {
+pub fn visit(path: &str) -> (&str, u32) {
     let numbered = path.rsplit_once('#').and_then(|(gate, visit)| Some((gate, visit.parse().ok()?)));
     numbered.unwrap_or((path, 1))
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, NAMESPACE, workflows};
+use crate::{
+    ending::visit,
+    harness::{Harness, NAMESPACE, workflows},
+};
 
 /// Everybody who is no operator.
 #[derive(Clone)]
@@ -44,12 +47,12 @@ impl People {
 
     /// Somebody decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided then.
     pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
-        let mut visit = 1;
+        let (gate, mut visit) = visit(path);
         let mut approval = self.asked(path).await;
         self.pass(seconds).await;
         while self.harness.approvals().iter().any(|object| name(object) == approval && was_asked_late(object)) {
             visit += 1;
-            approval = self.asked(&format!("{path}#{visit}")).await;
+            approval = self.asked(&format!("{gate}#{visit}")).await;
             self.pass(seconds).await;
         }
         self.votes(user, &approval, decision);

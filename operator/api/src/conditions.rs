@@ -17,8 +17,8 @@ pub const GUARDED: &str = "Guarded";
 /// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored.
 /// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
-/// Workflow: the clock of the operator's machine differs from the API server's, which decides. Reasons: [`reason::MACHINE_AHEAD`],
-/// [`reason::MACHINE_BEHIND`].
+/// Workflow: the clock of the operator's machine differs from the API server's, which decides. Reasons:
+/// [`reason::MACHINE_AHEAD`], [`reason::MACHINE_BEHIND`].
 pub const CLOCK_SKEWED: &str = "ClockSkewed";
 /// Workflow: an approval policy, or other rules of Signoff, keep the run from starting anything new. Reasons:
 /// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`],
