@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use signoff_api::Digest;
+use signoff_api::{Digest, Span};
 use signoff_tests::sim::Resource;
 
 use crate::harness::{Harness, NAMESPACE};
@@ -26,6 +27,10 @@ impl Ending {
                 .iter()
                 .filter(|approval| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"]),
         );
+        approvals
+            .iter()
+            .filter(|approval| is_late(&approval["status"]["outcome"]))
+            .for_each(|late| check_lateness(late));
         let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
         // That nothing waits any more says only that something did, for a moment.
@@ -101,13 +106,25 @@ fn differ(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>)
     }
 }
 
+/// Whether an outcome says that people were asked late.
+pub fn is_late(outcome: &Value) -> bool {
+    let why = outcome["reason"].as_str().unwrap_or_default();
+    outcome["phase"] == "Superseded" && why.starts_with("people were asked after")
+}
+
+/// Fails where an Approval says that people were asked late, and they were not.
+fn check_lateness(approval: &Value) {
+    let request = &approval["spec"]["request"];
+    let moment = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let after = request["timeout"]["after"].as_str().unwrap().parse::<Span>().unwrap().duration();
+    let began = moment(&request["deadline"]) - after;
+    let late = moment(&approval["metadata"]["creationTimestamp"]).duration_since(began);
+    assert!(late.as_secs_f64() > 5.0, "{} was created {late} after its time began", approval["metadata"]["name"]);
+}
+
 /// Leaves out the gates that asked late and asked again, so that each is where it would be if it had asked in time. Returns how
 /// many there were.
 fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
-    let is_late = |decision: &Value| {
-        let why = decision["reason"].as_str().unwrap_or_default();
-        decision["phase"] == "Superseded" && why.starts_with("people were asked after")
-    };
     let late: Vec<Value> =
         steps.iter().filter(|step| is_late(&step["decision"])).map(|step| step["path"].clone()).collect();
     steps.retain(|step| !is_late(&step["decision"]));

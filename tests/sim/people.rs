@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    ending::visit,
+    ending::{is_late, visit},
     harness::{Harness, NAMESPACE, workflows},
 };
 
@@ -80,9 +80,7 @@ impl People {
 
 /// Whether an Approval was ended because people were asked late.
 pub fn was_asked_late(approval: &Value) -> bool {
-    let outcome = &approval["status"]["outcome"];
-    outcome["phase"] == "Superseded"
-        && outcome["reason"].as_str().is_some_and(|why| why.starts_with("people were asked after"))
+    is_late(&approval["status"]["outcome"])
 }
 
 /// A decision that is only a verdict.
