@@ -19,6 +19,8 @@ pub struct Shell {
     pub here: &'static str,
     /// The number of requests that wait for the user, where the page knows it.
     pub waiting: Option<usize>,
+    /// What the user should know on every page, or `None`.
+    pub notice: Option<String>,
     /// When the session ends.
     pub ends: Option<Moment>,
     /// The command that does the same on a terminal.
@@ -30,13 +32,16 @@ impl Shell {
     #[must_use]
     pub fn of(caller: &Caller, title: &str, here: &'static str) -> Self {
         let (user, ends) = (Some(caller.me.user.clone()), Some(caller.ends));
-        Self { title: title.to_owned(), user, here, waiting: None, ends, command: None }
+        let notice = caller.groups_left_out.as_ref().map(|why| {
+            format!("Note: {why}. Until then you act without groups: requests to your groups are not shown as yours, and no vote of yours counts for a group.")
+        });
+        Self { title: title.to_owned(), user, here, waiting: None, notice, ends, command: None }
     }
 
     /// Returns the shell of a page without a user.
     #[must_use]
     pub fn of_nobody(title: &str) -> Self {
-        Self { title: title.to_owned(), user: None, here: "", waiting: None, ends: None, command: None }
+        Self { title: title.to_owned(), user: None, here: "", waiting: None, notice: None, ends: None, command: None }
     }
 }
 

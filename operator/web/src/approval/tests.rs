@@ -28,6 +28,7 @@ pub(crate) fn caller(user: &str) -> Caller {
         token: TokenId::of(&SecretString::from("t")),
         client: signoff_cluster::client::connect_service(service, "default"),
         ends: now().after(Duration::from_secs(3600)),
+        groups_left_out: None,
         arrived: tokio::time::Instant::now(),
     }
 }

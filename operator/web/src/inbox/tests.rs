@@ -27,6 +27,7 @@ fn caller() -> Caller {
         token: TokenId::of(&SecretString::from("t")),
         client: signoff_cluster::client::connect_service(service, "default"),
         ends: now().after(Duration::from_secs(3600)),
+        groups_left_out: None,
         arrived: tokio::time::Instant::now(),
     }
 }
@@ -74,6 +75,16 @@ async fn what_cannot_be_read_is_named_with_the_command_that_shows_it() {
     assert!(many.contains("1 request waits for your decision."), "the others are shown: {many}");
     let none = rendered(&caller, &Feed::sample(caller.me.clone(), &[], &[]));
     assert!(!none.contains("cannot be read") && none.contains("All decided."), "{none}");
+}
+
+#[tokio::test]
+async fn the_inbox_says_that_the_identity_provider_left_the_groups_out() {
+    let mut caller = caller();
+    let feed = Feed::sample(caller.me.clone(), &[], &[]);
+    assert!(!rendered(&caller, &feed).contains("identity provider"));
+    caller.groups_left_out = Some("your identity provider left the groups out of your token".to_owned());
+    let said = rendered(&caller, &feed);
+    assert!(said.contains("Note: your identity provider left the groups out of your token. Until then"), "{said}");
 }
 
 #[tokio::test]

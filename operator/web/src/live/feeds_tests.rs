@@ -74,6 +74,7 @@ impl Server {
             token: TokenId::of(&SecretString::from(token)),
             client: self.client(),
             ends: now().after(Duration::from_secs(3600)),
+            groups_left_out: None,
             arrived: Instant::now(),
         }
     }

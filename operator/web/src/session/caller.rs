@@ -23,6 +23,8 @@ pub struct Caller {
     pub client: Client,
     /// When the session ends.
     pub ends: Moment,
+    /// What to tell a user who acts without groups because the identity provider left them out of the token.
+    pub groups_left_out: Option<String>,
     /// When the request came: a sign-out after it counts for it too.
     pub arrived: Instant,
 }
@@ -65,6 +67,9 @@ impl Caller {
                 signoff_expr::text::display(&me.user, 200)
             )));
         }
-        Ok(Self { me, token, client, ends, arrived })
+        // An API server that has read the source of the groups by itself knows them.
+        let has_groups = me.groups.iter().any(|group| !group.starts_with("system:"));
+        let groups_left_out = if has_groups { None } else { state.sessions.groups_left_out(session) };
+        Ok(Self { me, token, client, ends, groups_left_out, arrived })
     }
 }

@@ -19,6 +19,13 @@ pub fn claims(token: &str) -> Option<Claims> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
 }
 
+/// Whether a claim is elsewhere: `_claim_names` refers to a source of it, and the token itself has no such claim.
+#[must_use]
+pub fn is_elsewhere(claims: &Claims, name: &str) -> bool {
+    let names = claims.get("_claim_names").and_then(Value::as_object);
+    !claims.contains_key(name) && names.is_some_and(|names| names.contains_key(name))
+}
+
 /// Returns an instant that the claims name, in seconds since 1970.
 #[must_use]
 pub fn instant(claims: &Claims, name: &str) -> Option<Moment> {
@@ -44,6 +51,22 @@ mod tests {
         assert_eq!(exp(r#"{"exp": 1700000000.7}"#).unwrap(), "2023-11-14T22:13:20Z");
         for none in [r"{}", r#"{"exp": "soon"}"#, r#"{"exp": 1e300}"#, r"[]"] {
             assert_eq!(exp(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_elsewhere_if_only_its_source_is_named() {
+        let elsewhere = |text: &str| is_elsewhere(&claims(&token(text)).unwrap(), "groups");
+        assert!(elsewhere(
+            r#"{"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://x"}}}"#
+        ));
+        for here in [
+            r#"{"_claim_names": {"groups": "src1"}, "groups": ["a"]}"#,
+            r#"{"_claim_names": {"roles": "src1"}}"#,
+            r#"{"_claim_names": "groups"}"#,
+            r"{}",
+        ] {
+            assert!(!elsewhere(here), "{here}");
         }
     }
 

@@ -146,6 +146,14 @@ impl Sessions {
             _ => Err(PageError::SignIn),
         }
     }
+
+    /// Returns what to tell a user whose identity provider left the groups out of the token, or `None`. A token that somebody pasted
+    /// is read too.
+    #[must_use]
+    pub fn groups_left_out(&self, session: &Session) -> Option<String> {
+        let (_, names) = self.issuer.as_ref()?;
+        names.left_out(&jwt::claims(session.token.expose_secret())?)
+    }
 }
 
 /// Asks the API server who somebody is.

@@ -1,14 +1,17 @@
 //! As whom a page impersonates: the user and the groups that verified claims name, as the API server's own flags read them.
 //!
 //! **Invariant:** no name of the system, no name of another person's agent, and no name that a header would change. What cannot be
-//! used is refused, never left out.
+//! used is refused, never left out. Groups that the provider itself left out of a token are not fetched, and the page says so.
 
 use openidconnect::IssuerUrl;
 use serde_json::Value;
 use signoff_expr::text::display;
 
-use super::jwt::Claims;
+use super::jwt::{self, Claims};
 use crate::{connection::Identity, settings::Oidc};
+
+/// The claim of the groups where the settings name none.
+const GROUPS: &str = "groups";
 
 /// Which claims are names, and what stands before them.
 #[derive(Clone, Debug)]
@@ -69,6 +72,19 @@ impl Names {
             false => usable("group", format!("{}{name}", self.groups_prefix)),
         });
         Ok(Identity::Impersonated { user, groups: groups.collect::<Result<_, _>>()? })
+    }
+
+    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`.
+    ///
+    /// **Invariant:** that source is never asked: its address is text of a token, and the answer would be no part of what was signed.
+    #[must_use]
+    pub fn left_out(&self, claims: &Claims) -> Option<String> {
+        let claim = self.groups_claim.as_deref().unwrap_or(GROUPS);
+        jwt::is_elsewhere(claims, claim).then(|| {
+            format!(
+                "your identity provider left the groups out of your token (_claim_names instead of {claim}), as Microsoft Entra ID does for users in more than 200 groups: its administrators can have it put only the groups that are assigned to this application into the token, then sign in again"
+            )
+        })
     }
 
     /// The groups of the claims: a text, or a list of texts; no claim, no groups.

@@ -318,6 +318,51 @@ async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
     }
 }
 
+/// The claims of a user in more groups than a provider puts into a token. The fake provider panics at any other address.
+fn overage() -> Value {
+    let endpoint = format!("{ISSUER}/users/alice/getMemberObjects");
+    json!({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": endpoint}}})
+}
+
+/// Returns what a signed-in user is told about their groups.
+async fn told_of_groups(world: &World, claims: Value) -> Option<String> {
+    world.idp.lock().unwrap().claims = claims;
+    let mut browser = Browser::default();
+    assert_eq!(location(&browser.sign_in(world).await), "/");
+    let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let headers = HeaderMap::from_iter([(header::COOKIE, cookies.join("; ").parse().unwrap())]);
+    let jar = axum_extra::extract::PrivateCookieJar::from_headers(&headers, world.state.key.clone());
+    let session = super::cookie::read(&jar).unwrap();
+    super::Caller::of(&session, &world.state).await.unwrap().groups_left_out
+}
+
+#[tokio::test]
+async fn groups_that_the_provider_left_out_are_told_and_never_fetched() {
+    let pass_through = world();
+    for world in [&pass_through, &World::new(&IMPERSONATION)] {
+        let said = told_of_groups(world, overage()).await.unwrap();
+        assert!(said.starts_with("your identity provider left the groups out of your token"), "{said}");
+        assert!(said.contains("more than 200 groups: its administrators can"), "{said}");
+        assert_eq!(told_of_groups(world, json!({"groups": ["finance"]})).await, None);
+        assert_eq!(told_of_groups(world, json!({})).await, None);
+    }
+    let renamed = World::new(&["--auth", "impersonation", "--oidc-groups-claim", "roles"]);
+    assert_eq!(told_of_groups(&renamed, overage()).await, None, "the page reads another claim");
+}
+
+#[tokio::test]
+async fn an_api_server_that_refuses_a_token_without_its_groups_is_explained() {
+    let (world, mut browser) = (World::new(&[]), Browser::default());
+    world.idp.lock().unwrap().claims = overage();
+    let response = browser.sign_in(&world).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let said = text(response).await;
+    assert!(
+        said.contains("does not accept your token, perhaps because your identity provider left the groups out"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_stolen_cookie_key_forges_nobody() {
     use axum::response::IntoResponse;

@@ -110,6 +110,12 @@ pub async fn end(
             tracing::info!(user = %caller.me.user, "somebody has signed in");
             Ok(sign_in::land(&state, jar, &session))
         }
+        Err(PageError::SignIn)
+            if state.settings.auth == Auth::PassThrough
+                && let Some(why) = state.sessions.groups_left_out(&session) =>
+        {
+            refused(jar, &format!("The API server does not accept your token, perhaps because {why}"))
+        }
         Err(PageError::SignIn) if state.settings.auth == Auth::PassThrough => refused(
             jar,
             "The API server does not accept the token of this identity provider: its administrators name issuer and client in its own settings (--oidc-issuer-url, --oidc-client-id), or choose impersonation for this page.",
