@@ -48,7 +48,7 @@ pub enum GateType {
     validation = kube::core::Rule::new("(self.kind == 'ServiceAccount') == has(self.namespace)")
         .message("namespace is required for kind ServiceAccount and must be absent for other kinds"),
     validation = kube::core::Rule::new("self.kind == 'ServiceAccount' || !self.name.startsWith('system:')")
-        .message("name must not start with system: because some system groups contain every user or every service account; use kind ServiceAccount for a service account")
+        .message("name must not start with system: because some system groups contain every user or every service account, and system:admin is no person; name a person's own user (administrators can try it with kubectl --as=NAME), or use kind ServiceAccount for a service account")
 )]
 pub struct Subject {
     /// The kind.

@@ -60,6 +60,11 @@ pub(crate) fn account_of(key: &str) -> Option<&str> {
     key.split_once(VIA).map(|(_, account)| account)
 }
 
+/// Whether a user name is one of Kubernetes itself, such as `system:admin` of k3s, and not of a service account.
+fn is_of_kubernetes(user: &str) -> bool {
+    user.starts_with("system:") && !user.starts_with("system:serviceaccount:")
+}
+
 /// Whether a key of `spec.decisions` has the form that belongs to its entry.
 pub(crate) fn is_key_of(key: &str, on_behalf_of: Option<&str>) -> bool {
     key.contains(VIA) == on_behalf_of.is_some()
@@ -166,8 +171,13 @@ impl fmt::Display for IneligibleReason {
             ),
             Self::NotListed(user) => write!(
                 f,
-                "{} is not an approver of this gate, by name or by group (spec.request.quorums): one of its approvers must decide",
-                shown(user)
+                "{} is not an approver of this gate, by name or by group (spec.request.quorums): {}",
+                shown(user),
+                if is_of_kubernetes(user) {
+                    "no gate lists users of system:, so decide as a user whom it lists (with their own certificate or token, or as an administrator with kubectl --as=NAME)"
+                } else {
+                    "one of its approvers must decide"
+                }
             ),
             Self::NotListedByName(user) => write!(
                 f,

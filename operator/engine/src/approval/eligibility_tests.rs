@@ -62,6 +62,16 @@ fn a_user_who_is_listed_by_name_or_group_can_decide() {
 }
 
 #[test]
+fn a_user_of_kubernetes_itself_is_told_as_whom_to_decide() {
+    let approval = approval(json!({}));
+    let said = why(&approval, "system:admin", &["system:masters"]);
+    assert!(said.starts_with("system:admin is not an approver of this gate, by name or by group"), "{said}");
+    assert!(said.contains("decide as a user whom it lists") && said.ends_with("kubectl --as=NAME)"), "{said}");
+    let robot = why(&approval, "system:serviceaccount:ci:bot", &[]);
+    assert!(robot.ends_with("one of its approvers must decide"), "{robot}");
+}
+
+#[test]
 fn a_service_account_is_listed_by_its_kind_only() {
     let robot = "system:serviceaccount:ci:bot";
     let listed = json!([{"kind": "ServiceAccount", "namespace": "ci", "name": "bot"}]);

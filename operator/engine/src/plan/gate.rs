@@ -252,9 +252,13 @@ impl Validator<'_> {
                     format!("{subject}: a name is required; a namespace is required for a ServiceAccount and not allowed for others"),
                 );
             } else if !is_account && subject.name.starts_with("system:") {
-                let message =
-                    format!("{subject}: every user is in some system group; name people, or a ServiceAccount by kind");
-                self.error(&list, message);
+                let why = match subject.kind {
+                    SubjectKind::Group => "every user is in some system group; name people",
+                    _ => {
+                        "a user of Kubernetes itself, such as system:admin of k3s, is no person; name a person's own user (administrators can try it with kubectl --as=NAME)"
+                    }
+                };
+                self.error(&list, format!("{subject}: {why}, or a ServiceAccount by kind"));
             } else if is_account {
                 self.warn(
                     &list,

@@ -99,6 +99,10 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .refused(NOT_ONES_OWN)
         .honest("a vote under their own", own(approve())),
+        Row::new("votes as the administrator of k3s", [Named("system:admin")], CHANGES, own(approve()))
+            .refused("no gate lists users of system:, so decide as a user whom it lists")
+            .honest("the vote of whom the gate lists", own(approve()))
+            .by(Approver),
         Row::new("takes an asterisk in the list for everybody", [Unlisted], CHANGES, own(approve()))
             .asked(json!({"approvers": [user("*"), user(".*"), group("*"), user("alice@example.com")]}))
             .refused(NOT_LISTED)
