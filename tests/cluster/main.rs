@@ -14,6 +14,7 @@ mod deciding_guide;
 mod doctor;
 mod examples;
 mod freezing;
+mod gitops;
 mod guard;
 mod limits;
 mod plugin;

@@ -57,14 +57,23 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
         "!has(oldSelf.spec.decisions) || oldSelf.spec.decisions.all(k, has(self.spec.decisions) && k in self.spec.decisions && (self.spec.decisions[k] == oldSelf.spec.decisions[k] || (has(oldSelf.status) && has(oldSelf.status.invalid) && k in oldSelf.status.invalid && oldSelf.status.invalid[k].attempt == (has(oldSelf.spec.decisions[k].attempt) ? oldSelf.spec.decisions[k].attempt : 1) && has(self.spec.decisions[k].attempt) && self.spec.decisions[k].attempt == oldSelf.status.invalid[k].attempt + 1)))")
         .message("a decision is final: only its author can replace it, only if status.invalid lists exactly that attempt, and only with attempt set to the next number")
         .field_path(".spec.decisions"),
-    validation = kube::core::Rule::new("self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
+    validation = kube::core::Rule::new("!has(self.spec.request) || self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
         .message("metadata.name must end with the first ten hex digits of spec.request.digest"),
     validation = kube::core::Rule::new("!has(oldSelf.status) || !has(oldSelf.status.outcome) || (has(self.status) && has(self.status.outcome) && self.status.outcome == oldSelf.status.outcome)")
         .message("status.outcome is final")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = kube::core::Rule::new("!oldSelf.hasValue() || !has(oldSelf.value().request) || has(self.request)")
+        .message("a stored request cannot be removed")
+        .reason(kube::core::Reason::FieldValueRequired)
+        .field_path(".request")
+        .optional_old_self(true)
+)]
 pub struct ApprovalSpec {
     /// The request. Written by the operator at creation, immutable.
+    // Optional in the CRD alone, so that a decision file without its Approval is refused by the admission policy, whose message
+    // says why: an Approval without a request cannot be read.
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("request is immutable"))]
     pub request: ApprovalRequest,
     /// The decisions, by the authenticated user name of the approver, or by `<person> via <user>` if a user decides on

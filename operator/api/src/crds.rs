@@ -57,6 +57,12 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
                 status.remove("nullable");
                 status.insert("default".into(), json!({"phase": "Pending", "seq": 0}));
             }
+            if crd.spec.names.kind == "Approval"
+                && let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut)
+            {
+                // The request is the only field that the type requires. The admission policy requires it in words of its own.
+                spec.remove("required");
+            }
             without_null(schema);
             with_short_conditions(schema);
         }
@@ -119,6 +125,22 @@ mod tests {
             let crd = serde_json::to_value(&crd).unwrap();
             let nodes = nodes(crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap());
             assert!((2..=650).contains(&nodes), "{} has {nodes} nodes", crd["metadata"]["name"]);
+        }
+    }
+
+    #[test]
+    fn the_request_of_an_approval_is_optional_in_the_schema_alone() {
+        for crds in [all(), declared()] {
+            let crd = crds.iter().find(|crd| crd.spec.names.kind == "Approval").unwrap();
+            let spec = serde_json::to_value(crd).unwrap();
+            let spec = spec.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec").unwrap();
+            assert_eq!(spec.get("required"), None);
+            assert!(spec["properties"]["request"]["required"].as_array().unwrap().contains(&json!("digest")));
+        }
+        for spec in [json!({}), json!({"request": null}), json!({"request": {}}), json!({"decisions": {}})] {
+            let approval = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a"}, "spec": spec});
+            let read = serde_json::from_value::<Approval>(approval);
+            assert!(read.is_err(), "an Approval without a request is no Approval with an empty one: {read:?}");
         }
     }
 

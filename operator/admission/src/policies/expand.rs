@@ -25,6 +25,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
             "FITS" => text.push_str(&fits(argument)),
+            "RECONCILED" => text.push_str(&has_key_of_reconciler(argument)),
             "NAMES" => text.push_str(&names(argument)),
             "GROUPS_OF_VOTER" => text.push_str(&groups_of_voter()),
             "SHAPE_OPERATIONS" => text.push_str(shape::operations(argument)),
@@ -120,6 +121,14 @@ fn bound(name: &str) -> Option<String> {
         "FULL" => Decision::FULL.to_owned(),
         _ => return None,
     })
+}
+
+/// Returns the expression for whether labels or annotations have a key that Flux or Argo CD sets on everything they apply.
+fn has_key_of_reconciler(keys: &str) -> String {
+    format!(
+        "{keys}.exists(k, k.startsWith('kustomize.toolkit.fluxcd.io/') || k.startsWith('helm.toolkit.fluxcd.io/') || \
+         k in ['argocd.argoproj.io/instance', 'argocd.argoproj.io/tracking-id'])"
+    )
 }
 
 /// Returns the expression for whether a decision has the arguments of a call as one text.

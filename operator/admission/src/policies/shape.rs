@@ -23,7 +23,8 @@ struct Held {
     words: &'static str,
 }
 
-const COVERED: [Held; 6] = [
+const COVERED: [Held; 7] = [
+    held("Approval", "a stored request cannot be removed", "signoff-approvals", "spec.request: Required value"),
     held("Approval", "a decision is final", "signoff-approvals", "a decision is final"),
     held("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
     held("Approval", "request is immutable, and so is its digest", "signoff-approvals", "spec.request is immutable"),

@@ -1,6 +1,6 @@
 //! The installed CRDs of the two kinds that are written often, `Workflow` and `Approval`.
 //!
-//! They have only two CEL rules, because the API server evaluates every rule of the spec again at each write of the status. The
+//! They have three CEL rules, because the API server evaluates every rule of the spec again at each write of the status. The
 //! other rules are in admission policies. A part that one writer writes is atomic, so that `managedFields` list the part instead
 //! of each field and item. **Invariant:** `spec.decisions`, which many users write, stays granular.
 
@@ -17,7 +17,8 @@ const UNSHARED_LISTS: [(&str, &[&str]); 2] =
 const RULES: &str = "x-kubernetes-validations";
 /// The rules that stay, by their messages, in addition to the admission policies. Each compares a few bytes and reads no object
 /// with many fields: for each field that a rule reads, the API server copies the schemas of all sibling fields.
-const LOCKS: [&str; 2] = ["status.outcome is final", "request is immutable, and so is its digest"];
+const LOCKS: [&str; 3] =
+    ["status.outcome is final", "a stored request cannot be removed", "request is immutable, and so is its digest"];
 
 /// Returns the installed CRD for a declared CRD.
 pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {

@@ -63,6 +63,17 @@ fn request() -> Vec<Row> {
     ] {
         rows.push(fixed(Row::new(what, others, CHANGES, change(fields))));
     }
+    for (what, words, fields) in [
+        ("takes the request away", "spec.request", json!(null)),
+        ("leaves out who requested it", "spec.request.requestedBy: Required value", json!({"requestedBy": null})),
+    ] {
+        let removal = change(fields);
+        let vote = |row: Row| row.refused(words).honest("an approver's vote", own(approve())).by(Approver);
+        rows.push(vote(Row::new(what, EVERYBODY, REMOVALS, removal.clone())));
+        // What is applied and owned by another manager stays as it is.
+        let applied = Row::new(what, EVERYBODY, [Way::Apply], removal);
+        rows.push(vote(applied));
+    }
     rows.extend([
         fixed(Row::new("allows one verdict only", others, REMOVALS, change(json!({"allowedVerdicts": ["Approve"]})))),
         fixed(
@@ -104,7 +115,10 @@ fn around() -> Vec<Row> {
     let ours = "only the operator can change labels and annotations of signoff.dev";
     let fixed = "only the operator can change owner references and finalizers";
     let count = "at most 24 labels, 24 annotations and 64 KiB of annotations";
-    let strangers = [Unlisted, Delegate, Requester, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin];
+    let strangers = [Requester, Viewer, Edit, Admin, Outsider, StatusHolder];
+    let holders = [Unlisted, Delegate, ClusterAdmin];
+    let decided =
+        json!({"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}});
     let by_an_approver = |row: Row| row.honest("an approver's label", team()).by(Approver);
     let ours_on_it = json!({"labels": {"signoff.dev/turn": "one", "signoff.dev/workflow": "refund"},
         "annotations": {"signoff.dev/note": "x"}});
@@ -118,6 +132,28 @@ fn around() -> Vec<Row> {
             Row::new("puts an annotation on it", strangers, CHANGES, notes(json!({"x": "y"})))
                 .refused("only an approver of this gate can change this Approval"),
         ),
+        // Accounts that apply decisions from Git put their own labels and annotations on it, before and after the outcome.
+        Row::new("puts a label of ours on it", holders, CHANGES, labels(json!({"signoff.dev/forged": "x"})))
+            .refused(ours)
+            .honest("their own label", team()),
+        Row::new("puts an annotation of ours on it", holders, CHANGES, notes(json!({"signoff.dev/forged": "x"})))
+            .refused(ours)
+            .honest("their own annotation", notes(json!({"x": "y"}))),
+        Row::new("puts a label of ours on a decided one", holders, CHANGES, labels(json!({"signoff.dev/forged": "x"})))
+            .stands(decided.clone())
+            .refused(ours)
+            .honest("their own label", team()),
+        Row::new("puts a label on a decided one", strangers, CHANGES, team())
+            .stands(decided)
+            .refused("only an approver of this gate can change this Approval")
+            .honest("the label of an account with the verb approve", team())
+            .by(Delegate),
+        Row::new("puts 25 labels on it,", holders, CHANGES, labels(many(24, "")))
+            .refused(count)
+            .honest("24 labels", labels(many(23, ""))),
+        Row::new("puts an owner on it", holders, CHANGES, json!({"metadata": {"ownerReferences": dangling}}))
+            .refused(fixed)
+            .honest("a label", team()),
         by_an_approver(
             Row::new(
                 "puts an owner on it",
@@ -234,10 +270,29 @@ fn life() -> Vec<Row> {
             .refused(only_the_operator)
             .honest("the operator's", fresh(json!({})))
             .by(Operator),
-        Row::new("creates one", [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider], [Way::Create], fresh(json!({})))
+        Row::new("creates one", [Requester, Viewer, Edit, Admin, Outsider], [Way::Create], fresh(json!({})))
             .given(Scene::Nothing)
             .shipped_roles()
             .refused("cannot {verb} resource \"approvals\"")
+            .honest("the operator's", fresh(json!({})))
+            .by(Operator),
+        Row::new("creates one", [Approver, Delegate], [Way::Create, Way::Apply], fresh(json!({})))
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .refused(only_the_operator)
+            .honest("the operator's", fresh(json!({})))
+            .by(Operator)
+            .way(Way::Create),
+        Row::new("decides one that was never asked", [Approver, Delegate], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": null, "decisions": vote("{me}")["spec"]["decisions"]}})))
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .refused("(not asked yet, or its run is gone): remove this file")
+            .honest("the operator's", fresh(json!({})))
+            .by(Operator)
+            .way(Way::Create),
+        Row::new("creates one without a request", EVERYBODY, [Way::Create, Way::Apply], fresh(json!({"spec": {"request": null}})))
+            .given(Scene::Nothing)
+            .refused("spec.request: Required value: there is no Approval")
             .honest("the operator's", fresh(json!({})))
             .by(Operator),
         Row::new("creates one that is decided already", [Operator, ClusterAdmin], [Way::Create, Way::Apply], fresh(vote("alice@example.com")))

@@ -12,6 +12,14 @@ pub(super) const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/na
 const OF_OPERATOR: &str = "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows";
 pub(super) const FIXED: &str = "spec is immutable except suspend, cancel and ttlAfterFinished";
 
+/// Why a run that Flux or Argo CD applies must not delete itself: they would create it again.
+const TTL: &str = "spec.ttlAfterFinished must be absent from a Workflow that Flux or Argo CD applies";
+
+/// The labels of everything that Flux applies.
+fn flux() -> Value {
+    json!({"kustomize.toolkit.fluxcd.io/name": "refunds", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"})
+}
+
 /// A Workflow that is not there yet, with these fields of its spec.
 pub(super) fn asks(fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
@@ -97,6 +105,12 @@ fn changes() -> Vec<Row> {
         )
         .refused(FIXED),
     ));
+    rows.push(suspend(Row::new(
+        "leaves out who asked",
+        [Requester, Edit, ClusterAdmin],
+        REMOVALS,
+        spec(json!({"requestedBy": null})),
+    )));
     rows.push(
         Row::new(
             "changes what was asked",
@@ -127,6 +141,10 @@ fn around() -> Vec<Row> {
     let options = |policy: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
     let given = |row: Row| row.given(Scene::Workflow(json!({})));
     let deleted = |row: Row| given(row).honest("a delete with what it owns", options("Background"));
+    let deleted_later = |row: Row| {
+        let helm = json!({"metadata": {"labels": {"app.kubernetes.io/instance": "refunds"}}});
+        row.given(Scene::Workflow(json!({"ttlAfterFinished": "1h"}))).honest("the label of Helm's charts", helm)
+    };
     let hands = [Requester, Edit, Admin, ClusterAdmin];
     vec![
         given(
@@ -162,6 +180,29 @@ fn around() -> Vec<Row> {
                 .refused("metadata.managedFields is nested too deeply")
                 .honest("managedFields as they are", deep(3)),
         ),
+        deleted_later(
+            Row::new("gives a run that deletes itself to Flux", hands, CHANGES, json!({"metadata": {"labels": flux()}}))
+                .refused(TTL),
+        ),
+        deleted_later(
+            Row::new(
+                "gives a run that deletes itself to Argo CD",
+                hands,
+                CHANGES,
+                json!({"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "app:signoff.dev/Workflow:a/b"}}}),
+            )
+            .refused(TTL),
+        ),
+        given(
+            Row::new(
+                "has a run of Flux deleted after its end",
+                hands,
+                CHANGES,
+                json!({"metadata": {"labels": flux()}, "spec": {"ttlAfterFinished": "1h"}}),
+            )
+            .refused(TTL)
+            .honest("the labels of Flux alone", json!({"metadata": {"labels": flux()}})),
+        ),
         deleted(
             Row::new("deletes it away from its Approvals", hands, [Way::Delete], options("Orphan"))
                 .refused("--cascade=orphan is refused"),
@@ -186,6 +227,18 @@ fn around() -> Vec<Row> {
 fn creates() -> Vec<Row> {
     let made = |what, who: crate::attacks::Actor, fields: Value| {
         Row::new(what, [who], [Way::Create, Way::Apply], asks(fields)).given(Scene::Nothing).on(WORKFLOWS)
+    };
+    let deletes_itself = |labels: Value| {
+        let mut workflow = asks(json!({"ttlAfterFinished": "1h"}));
+        workflow["metadata"]["labels"] = labels;
+        workflow
+    };
+    let labelled_run = |what, labels: Value| {
+        Row::new(what, [Requester], [Way::Create, Way::Apply], deletes_itself(labels))
+            .given(Scene::Nothing)
+            .on(WORKFLOWS)
+            .refused(TTL)
+            .honest("one with the label of Helm's charts", deletes_itself(json!({"app.kubernetes.io/instance": "r"})))
     };
     let provider = |n: usize| {
         json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1",
@@ -229,6 +282,12 @@ fn creates() -> Vec<Row> {
             .refused("alice@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
             .honest("the same from edit", asks(providers(1)))
             .by(Edit),
+        labelled_run("asks under Flux for a run that deletes itself", flux()),
+        labelled_run(
+            "asks under Flux's Helm for a run that deletes itself",
+            json!({"helm.toolkit.fluxcd.io/name": "r"}),
+        ),
+        labelled_run("asks under Argo CD for a run that deletes itself", json!({"argocd.argoproj.io/instance": "r"})),
         made("lets everybody who is logged in decide", Requester, everybody)
             .refused(no_system)
             .honest("a person", asks(gate(json!({})))),
