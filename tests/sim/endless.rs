@@ -12,6 +12,7 @@ use crate::{
     harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, post, set},
+    withdrawal,
 };
 
 pub const HONEST: &str = "honest";
@@ -133,6 +134,37 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
         harness.people().votes("bob", &approval, verdict("Approve"));
         let workflow = harness.ended(RUN).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded", "{mark}");
+    }
+}
+
+#[tokio::test]
+async fn the_evaluation_of_a_withdrawn_run_ends_at_once() {
+    for way in ["deleted", "namespace", "cancelled"] {
+        // One thread, which an evaluation may have for longer than this test waits.
+        let limit = Duration::from_secs(60);
+        let settings = EvaluatorSettings { threads: 1, limit, grace: limit, ..EvaluatorSettings::default() };
+        let harness = Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() };
+        harness.apply(RUN, &chain(json!([set("one", "withdrawn: [[endless:render]]")])));
+        let _life = harness.begin(OPERATOR);
+        while harness.evaluator.begun() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        match way {
+            "deleted" => assert!(harness.server.remove(&workflows(), NAMESPACE, RUN)),
+            "namespace" => withdrawal::delete_namespace(&harness.server),
+            _ => harness.people().sets(RUN, "cancel", true),
+        }
+        // The honest twin waits for the thread.
+        harness.apply_in("other", HONEST, &chain(json!([set("one", "1")])));
+        let ended = |workflow: &Value| workflow["status"]["phase"] == "Succeeded";
+        let kind = workflows();
+        let twin = harness.server.until(&kind, "other", HONEST, ended);
+        assert!(tokio::time::timeout(Duration::from_secs(20), twin).await.is_ok(), "{way}");
+        endless::release("withdrawn");
+        if way == "cancelled" {
+            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+        }
+        assert!(!is_aside(&harness.workflow(RUN)), "{way}");
     }
 }
 

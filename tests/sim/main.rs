@@ -33,3 +33,4 @@ mod timeouts;
 mod two_operators;
 mod unclean;
 mod values;
+mod withdrawal;

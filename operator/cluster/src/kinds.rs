@@ -99,7 +99,7 @@ impl DecodedKind for ApprovalPolicy {
     }
 }
 
-/// Of a Namespace only name and labels are kept.
+/// Of a Namespace only name, labels and the time of its deletion are kept.
 impl DecodedKind for Namespace {
     const KIND: &'static str = "Namespace";
 
@@ -108,8 +108,9 @@ impl DecodedKind for Namespace {
         struct NamespaceObject {
             metadata: Meta,
         }
-        let Meta { name, uid, resource_version, labels, .. } = NamespaceObject::deserialize(from)?.metadata;
-        let metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
+        let Meta { name, uid, resource_version, deletion_timestamp, labels, .. } =
+            NamespaceObject::deserialize(from)?.metadata;
+        let metadata = ObjectMeta { name, uid, resource_version, deletion_timestamp, labels, ..ObjectMeta::default() };
         Ok(Self { metadata, ..Self::default() })
     }
 }

@@ -6,19 +6,22 @@ use std::{future::Future, time::Duration};
 
 use futures::AsyncBufRead;
 use http::header::{ACCEPT, HeaderValue};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Client, Resource as _,
     api::{DeleteParams, LogParams, PostParams, Preconditions},
     core::Request,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
-    kinds::{Decoded, DecodedKind, METADATA_ONLY, Name, NamespacedKind, ReconciledKind, WriteAnswer},
+    kinds::{Decoded, DecodedKind, METADATA_ONLY, Meta, Name, NamespacedKind, ReconciledKind, WriteAnswer},
     metrics::RequestMetrics,
     write_priority::WritePriority,
 };
@@ -53,6 +56,12 @@ struct ObjectVersion<'a> {
     namespace: &'a str,
     uid: &'a Option<String>,
     resource_version: &'a Option<String>,
+}
+
+/// An object of which only the metadata is read.
+#[derive(Deserialize)]
+struct MetadataOf {
+    metadata: Meta,
 }
 
 /// The requests to the API server.
@@ -99,6 +108,34 @@ impl ApiRequests {
         match answer.await {
             Err(error) if status_code(&error).is_none() => Err(Error::of("asking the API server for its time")(error)),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the newest metadata of an object, or `None` where there is none.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn metadata<K: NamespacedKind>(&self, name: &Name) -> Result<Option<ObjectMeta>, Error> {
+        self.metadata_at(path::<K>(name), &name.name, name.as_a::<K>()).await
+    }
+
+    /// Returns the newest metadata of a namespace, or `None` where there is none.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn namespace(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        self.metadata_at(Request::new(Namespace::url_path(&(), None)), name, format!("Namespace {name}")).await
+    }
+
+    async fn metadata_at(&self, path: Request, name: &str, what: String) -> Result<Option<ObjectMeta>, Error> {
+        let what = format!("getting {what}");
+        let request = path.get(name, &kube::api::GetParams::default());
+        let mut request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what.clone()))?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+        match self.ask::<MetadataOf>(request).await {
+            Ok(MetadataOf { metadata }) => Ok(Some(metadata.into())),
+            Err(error) if status_code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(Error::of(what)(error)),
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use signoff_api::Moment;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::Notify;
 
 use crate::kinds::Name;
 
@@ -37,8 +37,6 @@ impl Key {
 pub struct Queue {
     inner: Mutex<QueueState>,
     news: Notify,
-    /// An event that arrived during an object's reconcile.
-    event_of_running: Notify,
 }
 
 #[derive(Default)]
@@ -64,9 +62,7 @@ impl Queue {
 
     /// Enqueues an object.
     pub fn trigger(&self, key: Key) {
-        if self.lock().trigger(key) {
-            self.event_of_running.notify_waiters();
-        }
+        self.lock().trigger(key);
         self.news.notify_one();
     }
 
@@ -80,8 +76,6 @@ impl Queue {
                 .entry(key)
                 .and_modify(|cause| *cause = cause.take().map(|_| version.clone()))
                 .or_insert(Some(version));
-            drop(inner);
-            self.event_of_running.notify_waiters();
         } else {
             inner.trigger(key);
         }
@@ -90,11 +84,6 @@ impl Queue {
     /// Waits until an object was triggered since the last return.
     pub async fn triggered(&self) {
         self.news.notified().await;
-    }
-
-    /// Waits for an event of any object that is being reconciled, from this call on.
-    pub fn event_of_running(&self) -> Notified<'_> {
-        self.event_of_running.notified()
     }
 
     /// Enqueues every object whose timer is due.
@@ -184,11 +173,10 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Returns whether the object is being reconciled.
-    fn trigger(&mut self, key: Key) -> bool {
+    fn trigger(&mut self, key: Key) {
         if self.running.contains(&key) {
             self.again.insert(key, None);
-            return true;
+            return;
         }
         if self.queued.insert(key.clone()) {
             let namespace = Arc::clone(&key.name().namespace);
@@ -198,7 +186,6 @@ impl QueueState {
                 self.turns.push_back(namespace);
             }
         }
-        false
     }
 
     fn done(&mut self, key: &Key, due: Option<Moment>) {

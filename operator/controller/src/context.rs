@@ -10,23 +10,24 @@ use signoff_api::{Approval, Moment, Workflow};
 use signoff_cluster::{
     ServerClock,
     events::Reporter,
-    kinds::{DecodedKind as _, Name, ReconciledKind},
+    kinds::{Name, ReconciledKind},
     lease::LeaseGuard,
     requests::{AnswerForm, ApiRequests},
     status_writer::{StatusWriter, read_newest},
-    store::{Found, Store},
+    store::Store,
     workqueue::{Key, Queue},
 };
 use signoff_engine::{JournalLimits, Settings, transition::Call};
 use signoff_executor::{BlobStore, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     time::Instant,
 };
 
 use crate::{
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
+    deleted_namespaces::DeletedNamespaces,
     error::Error,
     guard::{ConfirmScope, GuardStatus, Recheck},
     in_flight::Runs,
@@ -37,6 +38,7 @@ use crate::{
     stalls::Stalls,
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
+    withdrawal::ObservedObject,
 };
 
 /// A call to be started, with its slot.
@@ -44,6 +46,8 @@ pub(crate) struct CallStart {
     pub(crate) name: Name,
     pub(crate) run: RunRef,
     pub(crate) call: Call,
+    /// The generation of the Workflow's spec by which it starts.
+    pub(crate) generation: Option<i64>,
     pub(crate) hold: StartSlot,
 }
 
@@ -65,6 +69,9 @@ pub(crate) struct Context {
     pub(crate) workflows: Store<Workflow>,
     pub(crate) approvals: Store<Approval>,
     pub(crate) policies: PolicyIndex,
+    pub(crate) deleted_namespaces: DeletedNamespaces,
+    /// Woken when an object was withdrawn.
+    pub(crate) withdrawals: Notify,
     pub(crate) unreadable: UnreadableObjects,
     pub(crate) queue: Queue,
     /// The objects whose last reconcile failed.
@@ -116,16 +123,28 @@ impl Context {
         }
     }
 
-    /// Evaluates text of an object on a thread for that.
+    /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is withdrawn.
     ///
     /// # Errors
     /// The evaluation was stopped.
     pub(crate) async fn evaluate<K: ReconciledKind, T: Send + 'static>(
         &self,
         object: &K,
+        is_cancelled: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let subject = subject(object);
+        let is_suspect = self.evaluator.is_suspect(&subject);
+        let observed = ObservedObject {
+            kind: K::KIND,
+            name: Name::of(object),
+            uid: subject.uid.clone(),
+            is_cancelled,
+            is_suspect,
+        };
+        if self.is_useless(&observed) {
+            return Err(Stopped::Withdrawn);
+        }
         if self.evaluator.is_inline() {
             return self.evaluator.run(subject, work).await;
         }
@@ -133,12 +152,10 @@ impl Context {
         self.evaluating.fetch_add(1, Ordering::Relaxed);
         let _counted = CountedWait(&self.evaluating);
         self.queue.wake_consumer();
-        let is_suspect = self.evaluator.is_suspect(&subject);
-        let (name, uid) = (Name::of(object), subject.uid.clone());
         let result = tokio::select! {
             biased;
             result = self.evaluator.run(subject, work) => result,
-            () = self.until_withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
+            () = self.until_useless(&observed) => return Err(Stopped::Withdrawn),
         };
         if let Err(why) = &result {
             self.metrics.count_stop(K::KIND, crate::quarantine::reason(why));
@@ -156,46 +173,6 @@ impl Context {
         let text = |text: &str| text.to_owned();
         let (namespace, name) = (text(&name.namespace), text(&name.name));
         self.evaluator.clear(&Subject { kind: text(K::KIND), namespace, name, uid: text(uid), generation: 0 });
-    }
-
-    /// Waits until an object that is being reconciled has to be reconciled anew, because something was done to it that
-    /// works without an evaluation.
-    async fn until_withdrawn(&self, kind: &str, name: &Name, uid: &str) {
-        loop {
-            let news = self.queue.event_of_running();
-            if self.is_withdrawn(kind, name, uid) {
-                return;
-            }
-            news.await;
-        }
-    }
-
-    fn is_withdrawn(&self, kind: &str, name: &Name, uid: &str) -> bool {
-        let is_stopped = |workflow: &Workflow| {
-            workflow.metadata.deletion_timestamp.is_some()
-                || workflow.is_finished()
-                || workflow.spec.cancel == Some(true)
-        };
-        if kind == Workflow::KIND {
-            return match self.workflows.find(name) {
-                Found::Here(workflow) => {
-                    signoff_cluster::kinds::uid(&*workflow) != uid
-                        || is_stopped(&workflow)
-                        || workflow.spec.suspend == Some(true)
-                }
-                found => !matches!(found, Found::Stale),
-            };
-        }
-        let approval = match self.approvals.find(name) {
-            Found::Here(approval) if signoff_cluster::kinds::uid(&*approval) == uid && !approval.is_finished() => {
-                approval
-            }
-            found => return !matches!(found, Found::Stale),
-        };
-        match self.workflows.find(&name.beside(&approval.spec.request.workflow.name)) {
-            Found::Here(workflow) => is_stopped(&workflow),
-            found => !matches!(found, Found::Stale),
-        }
     }
 
     /// Ends the quarantine of an object.

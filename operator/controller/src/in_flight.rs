@@ -114,6 +114,14 @@ impl Runs {
         run.calls.finish(key, fact)
     }
 
+    /// Removes a call that did not begin.
+    pub fn remove_call(&self, name: &Name, uid: &str, key: &CallKey) {
+        let mut inner = self.lock();
+        if let Some(run) = inner.run(name, uid) {
+            run.calls.remove(key);
+        }
+    }
+
     /// Drops the results that a committed journal contains.
     pub fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();

@@ -16,6 +16,7 @@
 //! * `caches`: plans, journal segments and confirmed outcomes
 //! * `call_slots`: how many calls run at once, and which is next
 //! * `policy_index`: the approval policies of each namespace
+//! * `withdrawal`, `deleted_namespaces`: which runs are deleted or cancelled, so that nothing starts for them
 //! * [`in_flight`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
 //! * [`guard`]: whether the admission policies are in force
 //! * [`protected_addresses`]: the addresses that no call may reach
@@ -35,6 +36,7 @@ mod approval;
 mod caches;
 mod call_slots;
 mod context;
+mod deleted_namespaces;
 mod event_loop;
 mod exit_reason;
 mod pods;
@@ -46,6 +48,7 @@ mod stalls;
 mod unreadable;
 mod value_quota;
 mod watch_handlers;
+mod withdrawal;
 mod workflow;
 
 pub use call_slots::CallLimits;

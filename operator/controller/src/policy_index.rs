@@ -22,7 +22,7 @@ use signoff_cluster::{
 use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{exit_reason::ExitReason, metrics::SharedMetrics};
+use crate::{deleted_namespaces::DeletedNamespaces, exit_reason::ExitReason, metrics::SharedMetrics};
 
 /// The approval policies of a namespace, or the reason why they are unknown.
 pub(crate) type KnownPolicies = Result<Arc<Policies>, String>;
@@ -184,10 +184,16 @@ impl PolicyWatches {
         Self { cluster, own, namespaces }
     }
 
-    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now.
+    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now, and the one whose
+    /// deletion has begun.
     /// It may be dropped at any time: nothing that was seen is lost.
-    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &SharedMetrics) -> Vec<Arc<str>> {
-        tokio::select! {
+    pub(crate) async fn next(
+        &mut self,
+        index: &PolicyIndex,
+        deleted: &DeletedNamespaces,
+        metrics: &SharedMetrics,
+    ) -> ChangedNamespaces {
+        let policies = tokio::select! {
             biased;
             Some(event) = self.cluster.recv() => {
                 index.change(|inner| inner.cluster.apply(event, metrics, |policy| policy.spec))
@@ -197,12 +203,23 @@ impl PolicyWatches {
             }
             Some(event) = self.namespaces.recv() => {
                 let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
-                index.change(|inner| inner.namespaces.apply(event, metrics, labels))
+                let deleted = deleted.apply(&event);
+                let policies = index.change(|inner| inner.namespaces.apply(event, metrics, labels));
+                return ChangedNamespaces { policies, deleted };
             }
             // The tasks that would send have ended, and whoever owns them knows.
             else => std::future::pending().await,
-        }
+        };
+        ChangedNamespaces { policies, deleted: None }
     }
+}
+
+/// The namespaces that a watch event changed.
+pub(crate) struct ChangedNamespaces {
+    /// Those with other policies.
+    pub(crate) policies: Vec<Arc<str>>,
+    /// The one whose deletion has begun.
+    pub(crate) deleted: Option<Arc<str>>,
 }
 
 fn watch<K: DecodedKind>(

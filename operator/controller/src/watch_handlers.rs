@@ -22,6 +22,8 @@ pub(crate) trait Watched: ReconciledKind {
     fn key(name: Name) -> Key;
     /// Whether a key is of this kind.
     fn holds(key: &Key) -> bool;
+    /// Whether evaluations may have become useless by an object that was received.
+    fn ends_evaluations(&self, context: &Context) -> bool;
     /// Handles the deletion of an object.
     fn on_deleted(context: &Context, gone: DeletedObject);
     /// Enqueues the objects that depend on one that cannot be read, or can be read again.
@@ -35,6 +37,10 @@ impl Watched for Workflow {
 
     fn holds(key: &Key) -> bool {
         matches!(key, Key::Workflow(_))
+    }
+
+    fn ends_evaluations(&self, context: &Context) -> bool {
+        context.withdrawal(self).is_some() || self.spec.suspend == Some(true)
     }
 
     fn on_deleted(context: &Context, gone: DeletedObject) {
@@ -59,6 +65,10 @@ impl Watched for Approval {
 
     fn holds(key: &Key) -> bool {
         matches!(key, Key::Approval(_))
+    }
+
+    fn ends_evaluations(&self, _: &Context) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
     fn on_deleted(context: &Context, gone: DeletedObject) {
@@ -109,14 +119,19 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             // A finished object that need not be deleted needs no reconcile.
             let idle = object.is_finished() && object.delete_at().is_none();
             mark_readable::<K>(context, object.meta());
+            let ends_evaluations = object.ends_evaluations(context);
             let news = store.list(*object);
             if news && !idle {
                 context.queue.trigger(K::key(name));
+            }
+            if news && ends_evaluations {
+                context.wake_evaluations();
             }
         }
         WatchEvent::ListDone(version) => {
             for gone in store.finish_list(&version) {
                 K::on_deleted(context, gone);
+                context.wake_evaluations();
             }
             context.unreadable.finish_list(K::holds);
             return true;
@@ -124,9 +139,13 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
         WatchEvent::Applied(object) => {
             let name = Name::of(&*object);
             let version = object.meta().resource_version.clone().unwrap_or_default();
+            let ends_evaluations = object.ends_evaluations(context);
             mark_readable::<K>(context, object.meta());
             if store.apply(*object) {
                 context.queue.trigger_for_version(K::key(name), version);
+                if ends_evaluations {
+                    context.wake_evaluations();
+                }
             }
         }
         WatchEvent::Deleted(meta) => apply_deletion(context, store, &meta),
@@ -180,5 +199,6 @@ fn apply_deletion<K: Watched>(context: &Context, store: &Store<K>, meta: &Object
     context.unreadable.remove(&K::key(name_of(meta)));
     if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
         K::on_deleted(context, gone);
+        context.wake_evaluations();
     }
 }

@@ -150,6 +150,11 @@ impl<T> CallsInFlight<T> {
         is_in_flight
     }
 
+    /// Removes a call that did not begin.
+    pub fn remove(&mut self, key: &CallKey) {
+        self.calls.remove(key);
+    }
+
     /// Returns the results that are facts of the next transition: those with an open record in `journal`, the stored one.
     pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
         self.committed(journal);

@@ -93,6 +93,8 @@ impl Api {
                 let object = body(request)?;
                 rules::check(&self.store, &request.resource, &object)?;
                 let namespace = request.namespace.clone().unwrap_or_default();
+                let name = request.name.as_deref().unwrap_or_default();
+                rules::check_namespace(&self.store, &request.resource, name, &namespace)?;
                 let made = self.writes(request).create(&request.resource, &namespace, object)?;
                 Ok(Answer::Body(201, Projection::of(request).bytes(&made)))
             }

@@ -1,11 +1,27 @@
 //! The rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, a Blob
-//! without an owner, a Workflow for another person, or one with a step that says nothing but its name. It decides nothing else:
-//! what admission really does is tested on a real API server.
+//! without an owner, a Workflow for another person, or one with a step that says nothing but its name. And nobody creates anything in
+//! a namespace that is being deleted. It decides nothing else: what admission really does is tested on a real API server.
 
 use serde_json::Value;
 
 use super::status::Refusal;
 use super::store::{Key, Resource, Store};
+
+/// Refuses the creation of an object in a namespace that is being deleted, in the API server's words.
+pub(crate) fn check_namespace(store: &Store, resource: &Resource, name: &str, namespace: &str) -> Result<(), Refusal> {
+    let key = Key { resource: Resource::new("", "namespaces"), namespace: String::new(), name: namespace.to_owned() };
+    if !store.get(&key).is_some_and(|version| version.object["metadata"]["deletionTimestamp"].is_string()) {
+        return Ok(());
+    }
+    let what = format!("{resource} \"{name}\"");
+    Err(Refusal::new(
+        403,
+        "Forbidden",
+        format!(
+            "{what} is forbidden: unable to create new content in namespace {namespace} because it is being terminated"
+        ),
+    ))
+}
 
 /// Refuses the object as the real rule would, if policy and binding are there and deny.
 pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Result<(), Refusal> {

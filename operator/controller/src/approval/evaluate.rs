@@ -41,10 +41,11 @@ pub(super) async fn evaluate(
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         return Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result });
     }
-    if owner != OwnerState::Live && context.is_suspect(&**approval) {
-        // Nobody decides it any more: it need not wait until it can be tried alone.
+    if owner != OwnerState::Live {
+        // Nobody decides it any more, so nothing of it is evaluated.
         context.clear_suspect::<Approval>(name, uid(&**approval));
-        return Ok(tally_filtered(approval, owner, now, &VoteFilter::Nothing));
+        context.end_quarantine(&key);
+        return Ok(evaluated(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
     match counted(context, &key, approval, owner, now).await {
         Ok(result) => {
@@ -84,7 +85,8 @@ async fn counted(
     let mut costly = BTreeMap::new();
     loop {
         let (object, at, filter) = (Arc::clone(approval), now.clone(), VoteFilter::AllBut(costly.clone()));
-        let why = match context.evaluate(&**approval, move || tally_filtered(&object, owner, &at, &filter)).await {
+        let why = match context.evaluate(&**approval, false, move || tally_filtered(&object, owner, &at, &filter)).await
+        {
             Ok(result) => return Ok(result),
             Err(why) => why,
         };

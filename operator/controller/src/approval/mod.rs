@@ -1,5 +1,5 @@
-//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard and time *(I/O)* -> commit *(I/O)* ->
-//! report. The fenced write *is* the decision.
+//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard, run and time *(I/O)* -> commit *(I/O)*
+//! -> report. The fenced write *is* the decision.
 //!
 //! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
 
@@ -14,7 +14,7 @@ use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 use tokio::time::Instant;
 
-use crate::{context::Context, error::Error, guard::ConfirmScope};
+use crate::{context::Context, error::Error, guard::ConfirmScope, withdrawal::RunVersion};
 use observe::{ApprovalObservation, ObservedApproval};
 
 /// The time after which a deadline is looked at again that the API server has not reached.
@@ -29,13 +29,14 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
 
 async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let began = Instant::now();
-    let ObservedApproval { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
-        ApprovalObservation::Open(seen) => *seen,
-        ApprovalObservation::Nothing => {
-            context.end_quarantine(&Key::Approval(name.clone()));
-            return Ok(None);
-        }
-    };
+    let ObservedApproval { approval, run, owner, generation, guard_epoch } =
+        match observe::observe(context, name).await? {
+            ApprovalObservation::Open(seen) => *seen,
+            ApprovalObservation::Nothing => {
+                context.end_quarantine(&Key::Approval(name.clone()));
+                return Ok(None);
+            }
+        };
     let max_gate_timeout = context.settings.max_gate_timeout;
     let outages = context.clock.outages().into_iter().map(|(from, to)| (from.into(), to.into())).collect();
     let now = Now { max_gate_timeout, outages, ..Now::new(context.now(), guard_epoch.to_string()) };
@@ -64,11 +65,15 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         // The guard looks again, and so does this then.
         return Ok(None);
     }
-    // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
-    if let Some(due) = result.due
-        && !context.has_come(due, began).await?
-    {
-        return Ok(Some(now.at.max(due).after(A_SECOND)));
+    if let Some(due) = result.due {
+        let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
+        if !context.still_stands(&run).await? {
+            return Ok(Some(now.at));
+        }
+        // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
+        if !context.has_come(due, began).await? {
+            return Ok(Some(now.at.max(due).after(A_SECOND)));
+        }
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;
@@ -79,7 +84,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     }
     // The run need not wait for the watch to come round.
     if before != after {
-        context.enqueue_workflow(name.beside(&approval.spec.request.workflow.name));
+        context.enqueue_workflow(run);
     }
     if after.is_end() {
         context.metrics.count_finished("Approval", after.name());

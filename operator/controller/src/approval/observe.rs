@@ -22,7 +22,10 @@ pub(super) enum ApprovalObservation {
 
 pub(super) struct ObservedApproval {
     pub(super) approval: Arc<Approval>,
+    pub(super) run: Name,
     pub(super) owner: OwnerState,
+    /// The generation of the spec of its run, where that waits.
+    pub(super) generation: Option<i64>,
     pub(super) guard_epoch: Arc<str>,
 }
 
@@ -44,31 +47,40 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
         return Ok(ApprovalObservation::Nothing);
     }
     let GuardStatus::InForce(guarded) = context.guard.borrow().clone() else { return Ok(ApprovalObservation::Nothing) };
-    let Some(owner) = owner(context, &run, &workflow.uid).await? else { return Ok(ApprovalObservation::Nothing) };
-    Ok(ApprovalObservation::Open(Box::new(ObservedApproval { owner, guard_epoch: guarded.epoch, approval })))
+    let Some((owner, generation)) = owner(context, &run, &workflow.uid).await? else {
+        return Ok(ApprovalObservation::Nothing);
+    };
+    // Its run asks again when it is gone.
+    if owner == OwnerState::Live && approval.metadata.deletion_timestamp.is_some() {
+        return Ok(ApprovalObservation::Nothing);
+    }
+    let guard_epoch = guarded.epoch;
+    Ok(ApprovalObservation::Open(Box::new(ObservedApproval { approval, run, owner, generation, guard_epoch })))
 }
+
+/// The state of a run, and the generation of its spec where it waits.
+type Owner = (OwnerState, Option<i64>);
 
 /// Returns the state of the run, or `None` where its Approvals are not this operator's to count or to end: a newer operator wrote its
 /// journal, or it was accepted under other rules.
-async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<OwnerState>, Error> {
+async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
-            Some(OwnerState::Missing)
-        } else if workflow.is_finished()
-            || workflow.metadata.deletion_timestamp.is_some()
-            || workflow.spec.cancel == Some(true)
-        {
-            Some(OwnerState::Finished)
+            Some((OwnerState::Missing, None))
+        } else if workflow.is_finished() || context.withdrawal(workflow).is_some() {
+            Some((OwnerState::Finished, None))
         } else {
-            is_ours(workflow).then_some(OwnerState::Live)
+            is_ours(workflow).then_some((OwnerState::Live, workflow.metadata.generation))
         }
     };
     match context.workflows.find(run) {
         Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
-        Found::Finished { uid, .. } if uid == wanted => return Ok(Some(OwnerState::Finished)),
+        Found::Finished { uid, .. } if uid == wanted => return Ok(Some((OwnerState::Finished, None))),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(OwnerState::Missing)) };
+    let Some(workflow) = context.fresh(&context.workflows, run).await? else {
+        return Ok(Some((OwnerState::Missing, None)));
+    };
     // What is read here is no news to the watch any more.
     context.enqueue_workflow(run.clone());
     Ok(judge(&workflow))

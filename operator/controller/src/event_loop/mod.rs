@@ -32,9 +32,11 @@ use crate::{
     health::OperatorPhase,
     operator::Operator,
     pods::{PodRunner, PodWatchEvent},
-    policy_index::PolicyWatches,
+    policy_index::{ChangedNamespaces, PolicyWatches},
     reconcile_load::ReconcileLoad,
-    stall_reports, watch_handlers, workflow,
+    stall_reports, watch_handlers,
+    withdrawal::RunVersion,
+    workflow,
 };
 
 /// The number of lost threads that ends the process.
@@ -45,7 +47,8 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 const MOST_WAITING: usize = 8;
 
 type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
-type CallResult = (Name, String, CallKey, Fact);
+/// A call and its result; `None` where the call did not begin.
+type CallResult = (Name, String, CallKey, Option<Fact>);
 
 /// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
@@ -127,7 +130,9 @@ impl EventLoop {
                 Some(event) = self.workflows.recv() => {
                     self.synced.workflows |= watch_handlers::apply_all(&context, &context.workflows, event, &mut self.workflows);
                 }
-                changed = self.policies.next(&context.policies, &context.metrics) => self.reconcile_under_policies(&changed),
+                changed = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics) => {
+                    self.on_namespaces_changed(changed);
+                }
                 Some(event) = self.pods.recv() => {
                     for name in context.pods.apply(event) {
                         context.enqueue_workflow(name);
@@ -253,14 +258,17 @@ impl EventLoop {
 
     /// Starts a call whose start is committed.
     fn start_call(&mut self, start: CallStart) {
-        let CallStart { name, run, call, hold } = start;
+        let CallStart { name, run, call, generation, hold } = start;
         let key = call.key();
         let uid = run.uid.clone();
-        let (caller, clock, metrics) =
-            (Arc::clone(&self.caller), self.context.clock.clone(), Arc::clone(&self.context.metrics));
+        let (caller, context) = (Arc::clone(&self.caller), Arc::clone(&self.context));
         let place = (name.clone(), uid.clone(), key.clone());
         let pod_runner = Arc::clone(&self.pod_runner);
         let task = self.calls.spawn(async move {
+            let (name, uid, key) = place;
+            if !context.may_begin(&RunVersion { name: &name, uid: &uid, generation }, &call).await {
+                return (name, uid, key, None);
+            }
             let began = Instant::now();
             let kind = match &call.content {
                 CallContent::Agent(_) => "agent",
@@ -273,11 +281,11 @@ impl EventLoop {
                 }
                 _ => make(&*caller, &run, call).await,
             };
-            metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
+            context.metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
             drop(hold);
-            let (name, uid, (path, attempt)) = place;
-            let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
-            (name, uid, (path, attempt), fact)
+            let (path, attempt) = key.clone();
+            let fact = Fact::CallFinished { path, attempt, result, at: context.now() };
+            (name, uid, key, Some(fact))
         });
         if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
@@ -286,9 +294,12 @@ impl EventLoop {
 
     fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
-        if let Ok((name, uid, key, fact)) = done
-            && self.context.runs.finish_call(&name, &uid, key, fact)
-        {
+        let Ok((name, uid, key, fact)) = done else { return };
+        let Some(fact) = fact else {
+            self.context.runs.remove_call(&name, &uid, &key);
+            return self.context.enqueue_workflow(name);
+        };
+        if self.context.runs.finish_call(&name, &uid, key, fact) {
             self.context.enqueue_workflow(name);
         }
     }
@@ -302,8 +313,13 @@ impl EventLoop {
         }
     }
 
-    /// Enqueues the runs of these namespaces, whose policies have changed.
-    fn reconcile_under_policies(&self, namespaces: &[Arc<str>]) {
+    /// Enqueues the runs of namespaces whose policies have changed, or whose deletion has begun.
+    fn on_namespaces_changed(&self, changed: ChangedNamespaces) {
+        let ChangedNamespaces { policies: mut namespaces, deleted } = changed;
+        if let Some(namespace) = deleted {
+            self.context.wake_evaluations();
+            namespaces.push(namespace);
+        }
         if namespaces.is_empty() {
             return;
         }

@@ -41,7 +41,7 @@ pub(super) async fn advance(
     let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let (mut stopped, mut memory) = (0, None);
     loop {
-        let transition = match context.evaluate(&*seen.workflow, rounds.evaluation()).await {
+        let transition = match context.evaluate(&*seen.workflow, cancel, rounds.evaluation()).await {
             Ok(transition) => transition,
             Err(why) => {
                 blame(context, seen, &mut rounds, why)?;

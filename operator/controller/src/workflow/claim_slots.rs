@@ -51,13 +51,18 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
             continue;
         }
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
-        if record.phase == StepPhase::Pending && is_suspended {
-            continue;
-        }
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
+        // A container that has started is followed, also in a suspended run.
+        let is_new = match &call.content {
+            CallContent::Pod(pod) => begins(context, seen, &record, pod, ours),
+            CallContent::Agent(_) | CallContent::Http(_) => true,
+        };
+        if is_suspended && is_new {
+            continue;
+        }
         let hold = match &call.content {
-            CallContent::Pod(pod) => match pod_slot(context, seen, &record, pod, ours) {
+            CallContent::Pod(pod) => match pod_slot(context, seen, &record, pod, is_new) {
                 Ok(hold) => hold,
                 Err(wait) => {
                     claims.wait.push((record.path.clone(), wait));
@@ -101,17 +106,20 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
 }
 
+/// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it did, it did not.
+fn begins(context: &Context, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
+    record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name))
+}
+
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
 fn pod_slot(
     context: &Context,
     seen: &ObservedRun,
     record: &StepRecord,
     pod: &PodCall,
-    ours: bool,
+    begins: bool,
 ) -> Result<StartSlot, PodWait> {
     let name = seen.name.beside(&pod.name);
-    // This process asks for each Pod once: where it does not remember that it did, it did not.
-    let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name));
     if record.phase == StepPhase::Started {
         return Ok(StartSlot::Pod { _slot: context.pod_quota.keep_running(&seen.uid, &name), begins });
     }

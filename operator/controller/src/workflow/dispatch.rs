@@ -59,7 +59,8 @@ fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
         uid: seen.uid.clone(),
     };
     // Nobody listens only while the operator ends: then nothing begins any more.
-    let _ = context.starts.send(CallStart { name: seen.name.clone(), run, call, hold });
+    let generation = seen.workflow.metadata.generation;
+    let _ = context.starts.send(CallStart { name: seen.name.clone(), run, call, generation, hold });
 }
 
 async fn create_approval(

@@ -22,7 +22,7 @@ use signoff_api::Moment;
 use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_executor::Stopped;
 
-use crate::{context::Context, error::Error, stall_reports};
+use crate::{context::Context, error::Error, stall_reports, withdrawal::Withdrawal};
 pub(crate) use commit::open_records;
 use observe::{ObservedRun, WorkflowObservation};
 use plan::PlanDecision;
@@ -107,6 +107,9 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     let folded = commit::fold_journal(context, seen, &mut transition)?;
     let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;
     journal::cache_segments(context, &seen.uid, folded);
+    if context.withdrawal(&stored) == Some(Withdrawal::Deleted) {
+        return Ok(Some(seen.now));
+    }
     let asked = dispatch::dispatch(context, seen, &transition, claims).await?;
     report::report(context, seen, &plan, &transition, &asked);
     pod_gc::after_commit(context, seen, &transition).await?;

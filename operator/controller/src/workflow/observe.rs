@@ -22,6 +22,7 @@ use crate::{
     context::Context,
     error::Error,
     guard::{ConfirmScope, GuardEpoch, GuardStatus},
+    withdrawal::Withdrawal,
 };
 
 /// The state of a Workflow at the beginning of a reconcile.
@@ -36,7 +37,7 @@ pub(super) enum WorkflowObservation {
     GuardUnsettled,
     /// A run that has ended.
     Finished { uid: String, due: Option<Moment> },
-    /// The Workflow does not exist, or is being deleted.
+    /// The Workflow does not exist, or it or its namespace is being deleted.
     Missing { uid: Option<String> },
 }
 
@@ -70,7 +71,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         },
     };
     let uid = uid(&*workflow).to_owned();
-    if workflow.metadata.deletion_timestamp.is_some() {
+    if context.withdrawal(&workflow) == Some(Withdrawal::Deleted) {
         return Ok(WorkflowObservation::Missing { uid: Some(uid) });
     }
     let status = workflow.status.clone().unwrap_or_default();

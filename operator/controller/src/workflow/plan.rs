@@ -99,7 +99,8 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     }
     let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
     let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
-    let planned = context.evaluate(&*seen.workflow, plan).await;
+    let is_cancelled = seen.workflow.spec.cancel == Some(true);
+    let planned = context.evaluate(&*seen.workflow, is_cancelled, plan).await;
     let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
     context.plans.put(&seen.workflow, policies, planned.clone());
     Ok(planned)

@@ -200,7 +200,9 @@ impl<'a> Run<'a> {
         let gate = record.kind == StepKind::Hitl;
         {
             let state = self.state.borrow();
-            if state.requested.contains(&key) || (gate && !state.gone.contains(&record.path)) {
+            // A suspended run asks nothing, not even again.
+            let asks_not = gate && (self.control.suspend || !state.gone.contains(&record.path));
+            if state.requested.contains(&key) || asks_not {
                 return;
             }
         }

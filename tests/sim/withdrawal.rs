@@ -1,0 +1,223 @@
+//! What is withdrawn: a Workflow or a namespace that is being deleted, and a run that is cancelled. Nothing new starts for it and no
+//! timeout ends a gate of it, whichever write of the operator meets the deletion and however late its watches are.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use signoff_tests::sim::{Answer, ApiServer, Crash, Entry, Fault, On, Verb, World};
+
+use crate::{
+    ending::list,
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
+    people::verdict,
+    scenarios::{RUN, chain, gate, post},
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// `kubectl delete namespace`: nothing in it is deleted yet.
+    Namespace,
+    /// The Workflow is being deleted, and a finalizer holds it.
+    Held,
+    Removed,
+    Cancelled,
+}
+
+const WAYS: [Way; 4] = [Way::Namespace, Way::Held, Way::Removed, Way::Cancelled];
+
+impl Way {
+    fn withdraw(self, server: &ApiServer) {
+        let now = server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        match self {
+            Self::Namespace => delete_namespace(server),
+            Self::Held => {
+                server.edit(&workflows(), NAMESPACE, RUN, |workflow| {
+                    workflow["metadata"]["finalizers"] = json!(["other.example/hold"]);
+                    workflow["metadata"]["deletionTimestamp"] = json!(now);
+                });
+            }
+            Self::Removed => drop(server.remove(&workflows(), NAMESPACE, RUN)),
+            Self::Cancelled => {
+                server.edit(&workflows(), NAMESPACE, RUN, |workflow| workflow["spec"]["cancel"] = json!(true));
+            }
+        }
+    }
+}
+
+/// Somebody deletes the namespace of all these runs: nothing in it is deleted yet.
+pub fn delete_namespace(server: &ApiServer) {
+    let now = server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let metadata = json!({"name": NAMESPACE, "deletionTimestamp": now});
+    server.insert(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).unwrap();
+}
+
+/// Two gates that a timeout approves, each before a payment.
+fn payments() -> Value {
+    let approved = json!({"timeout": {"after": "5m", "action": "Approve"}});
+    chain(json!([
+        gate("first", approved.clone()),
+        post("pay", "42 EUR", "fail"),
+        gate("second", approved),
+        post("pay-again", "43 EUR", "fail"),
+    ]))
+}
+
+/// What there was when a run was withdrawn.
+struct Before {
+    effects: usize,
+    asked: usize,
+    expired: usize,
+    /// The write that was on its way.
+    write: Entry,
+}
+
+fn is_creation(entry: &Entry) -> bool {
+    entry.verb == Verb::Create && entry.resource == approvals()
+}
+
+fn asked(server: &ApiServer) -> usize {
+    server.count(|entry| is_creation(entry) && entry.took_effect())
+}
+
+/// The Approvals that a timeout has ended, whether they are still there or not.
+fn expired(server: &ApiServer) -> usize {
+    let by_timeout = |entry: &Entry| entry.json()["status"]["outcome"]["source"] == "Timeout";
+    server.count(|entry| entry.resource == approvals() && entry.took_effect() && by_timeout(entry))
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
+    // With late watches, and with those of a good day.
+    let late = WAYS.into_iter().map(|way| (way, 2));
+    for (way, lag) in late.chain([(Way::Namespace, 0), (Way::Removed, 0)]) {
+        for n in 1.. {
+            let harness = Harness::new();
+            harness.server.delay_events(OPERATOR, Duration::from_secs(lag));
+            harness.apply(RUN, &payments());
+            let before = Arc::new(Mutex::new(None));
+            let (world, noted): (World, _) = (harness.world.clone(), Arc::clone(&before));
+            let hook = move |server: &ApiServer| {
+                way.withdraw(server);
+                let write = server.writes().last().unwrap().clone();
+                let (effects, asked, expired) = (world.effects().len(), asked(server), expired(server));
+                *noted.lock().unwrap() = Some(Before { effects, asked, expired, write });
+            };
+            harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::before(hook));
+            let _life = harness.begin(OPERATOR);
+            harness.pass(700).await;
+            let Some(before) = before.lock().unwrap().take() else {
+                // The honest twin: nothing was withdrawn.
+                assert_eq!((harness.world.effects().len(), n > 8), (2, true), "{way:?}");
+                assert_eq!(harness.workflow(RUN)["status"]["phase"], "Succeeded", "{way:?}");
+                break;
+            };
+            let what = format!("{way:?}, {lag} s, write {n}:\n{}", harness.server.story());
+            assert_eq!(harness.world.effects().len(), before.effects, "{what}");
+            // The write that the deletion meets may still be applied, but the API server creates nothing in such a namespace.
+            let on_its_way = usize::from(is_creation(&before.write) && !matches!(way, Way::Namespace));
+            assert!(asked(&harness.server) <= before.asked + on_its_way, "{what}");
+            let on_its_way = usize::from(before.write.resource == approvals() && before.write.subresource.is_some());
+            assert!(expired(&harness.server) <= before.expired + on_its_way, "{what}");
+            assert!(harness.approvals().iter().all(|approval| approval["status"]["outcome"].is_object()), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_deleted_a_second_before_the_deadline_pays_nothing() {
+    // The watch of namespaces tells it, or nothing does: then the API server is asked.
+    for is_told in [true, false] {
+        let harness = Harness::new();
+        harness.apply(RUN, &payments());
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        if !is_told {
+            harness.server.hold_events_of(OPERATOR, &signoff_tests::sim::Resource::new("", "namespaces"));
+        }
+        harness.pass(297).await;
+        delete_namespace(&harness.server);
+        harness.pass(600).await;
+        let outcome = &harness.approval()["status"]["outcome"];
+        assert_eq!((&outcome["phase"], &outcome["verdict"]), (&json!("Cancelled"), &Value::Null), "{is_told}");
+        assert_eq!(harness.world.effects().len(), 0, "{is_told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_slot_never_begins_in_a_deleted_namespace() {
+    for is_deleted in [true, false] {
+        let harness = Harness::new();
+        // As many as one Workflow may call at once, and one more.
+        let step = |n: usize| {
+            let http = json!({"method": "POST", "url": format!("http://pay.test/{n}"), "body": "1"});
+            json!({"name": "pay", "branch": format!("b{n}"), "timeout": "1h", "http": http})
+        };
+        for n in 0..17 {
+            harness.world.answers(format!("{RUN}/b{n}/pay"), Answer::value("paid").after(Duration::from_secs(60)));
+        }
+        let steps: Vec<Value> = (0..17).map(step).collect();
+        let pattern = json!({"parallel": {"maxParallel": 128}});
+        harness.apply(RUN, &json!({"requestedBy": "dana", "pattern": pattern, "steps": steps}));
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        assert_eq!(harness.world.effects().len(), 16);
+        if is_deleted {
+            delete_namespace(&harness.server);
+        }
+        harness.pass(600).await;
+        assert_eq!(harness.world.effects().len(), if is_deleted { 16 } else { 17 }, "{is_deleted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_begin_while_nobody_says_that_its_run_still_stands() {
+    let harness = Harness::new();
+    harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
+    let asks =
+        |request: &signoff_tests::sim::Request| request.resource.plural == "namespaces" && request.name.is_some();
+    harness.server.fault(On::requests_of(OPERATOR).only(asks).first(20), Fault::Reset);
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(30).await;
+    assert_eq!(harness.world.effects().len(), 0);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.world.effects().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_run_creates_no_approval_that_its_operator_had_no_time_to_create() {
+    let harness = Harness::new();
+    harness.apply(RUN, &chain(json!([gate("review", json!({}))])));
+    harness.server.fault(
+        On::writes_of(OPERATOR).only(|request| request.resource == approvals()).first(1),
+        Fault::Crash(Crash::NotApplied),
+    );
+    let life = harness.begin_and_settle(OPERATOR).await;
+    life.crash().await;
+    assert_eq!(list(&harness.workflow(RUN)["status"]["steps"]).count(), 1, "its gate is recorded");
+    harness.people().sets(RUN, "suspend", true);
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(3600).await;
+    assert_eq!(harness.approvals().len(), 0);
+    harness.people().sets(RUN, "suspend", false);
+    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_run_does_not_repeat_a_call_whose_operator_died() {
+    let harness = Harness::new();
+    let get = json!({"name": "get", "http": {"url": "http://slow.test/"}});
+    harness.apply(RUN, &chain(json!([get, gate("review", json!({}))])));
+    harness.world.answers(format!("{RUN}/get"), Answer::value("ok").after(Duration::from_secs(20)));
+    let life = harness.begin_and_settle(OPERATOR).await;
+    life.crash().await;
+    harness.people().sets(RUN, "suspend", true);
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(3600).await;
+    assert_eq!(harness.world.times(&format!("{RUN}/get")), 1);
+    harness.people().sets(RUN, "suspend", false);
+    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.world.times(&format!("{RUN}/get")), 2, "it is made again when the run goes on");
+}
