@@ -65,8 +65,8 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Returns the message of the API server, cut to 1,000 characters because it quotes what it refuses. Where RBAC refuses, it also
-/// names the role that contains the right.
+/// Returns the message of the API server on one line, cut to 1,000 characters because it quotes what it refuses. Where RBAC refuses, it
+/// also names the role that contains the right.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
     let said = match error {
@@ -76,8 +76,13 @@ pub fn plain(error: &kube::Error) -> String {
     };
     let role = status_code(error).filter(|code| *code == 403).and_then(|_| role_with_right(&said));
     let remedy = role.map(|role| format!("; the operator lacks a right of the {role}: install the chart again"));
-    text::display(&said, 1000) + &remedy.unwrap_or_default()
+    text::display(&said, 1000).replace(['\n', '\t'], " ") + &remedy.unwrap_or_default()
 }
+
+/// An error of a request that says the message of the API server.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", plain(.0))]
+pub struct Plain(pub kube::Error);
 
 /// Returns the role of the chart that contains the right which RBAC misses, if the message is RBAC's.
 fn role_with_right(message: &str) -> Option<&'static str> {
@@ -153,5 +158,6 @@ mod tests {
         }
         let message = "User \"u\" cannot get resource \"pods\"";
         assert_eq!(said(500, message), message);
+        assert_eq!(said(403, "denied:\nall is well"), "denied: all is well", "it cannot look like a line of ours");
     }
 }

@@ -20,7 +20,7 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use signoff_api::{Blob, Digest, names};
-use signoff_cluster::error::status_code;
+use signoff_cluster::error::{Plain, status_code};
 use signoff_executor::{
     BlobStore, Owner,
     blobs::{BlobError, verify},
@@ -77,7 +77,7 @@ impl ClusterBlobs {
         let found: Blob = match self.ask(request).await {
             Ok(found) => found,
             Err(error) if status_code(&error) == Some(404) => return Ok(None),
-            Err(error) => return Err(store(digest, error)),
+            Err(error) => return Err(store(digest, Plain(error))),
         };
         if !found.is_of_run(&owner.workflow, &owner.uid) {
             tracing::warn!(
@@ -103,7 +103,7 @@ impl ClusterBlobs {
         match answer {
             Ok(_) => Ok(true),
             Err(error) if status_code(&error) == Some(409) => Ok(false),
-            Err(error) => Err(store(digest, error)),
+            Err(error) => Err(store(digest, Plain(error))),
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use signoff_api::conditions::{self, reason};
-use signoff_cluster::{Error as Cluster, error::status_code};
+use signoff_cluster::{
+    Error as Cluster,
+    error::{Plain, status_code},
+};
 use signoff_executor::blobs::BlobError;
 
 /// The error of a reconcile.
@@ -101,7 +104,7 @@ impl Error {
         match self {
             Self::Cluster(Cluster::Transient { source, .. }) => Some(reason_of(source)),
             Self::Blob { source: BlobError::Store { cause, .. }, .. } => {
-                cause.downcast_ref::<kube::Error>().map(reason_of)
+                cause.downcast_ref::<Plain>().map(|Plain(error)| reason_of(error))
             }
             Self::Foreign { .. } => Some(reason::FOREIGN_OBJECT),
             Self::Bug { .. } | Self::Cluster(Cluster::StatusRefused { .. }) => Some(reason::INTERNAL_ERROR),
@@ -174,5 +177,25 @@ fn reason_of(error: &kube::Error) -> &'static str {
         Some(429) => reason::TOO_MANY_REQUESTS,
         Some(500..) => reason::SERVER_ERROR,
         Some(_) => reason::REFUSED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_quota_that_refuses_a_value_is_told_in_the_words_of_the_api_server() {
+        let quota =
+            "blobs.signoff.dev \"b\" is forbidden: exceeded quota: values, requested: count/blobs.signoff.dev=1";
+        let status = json!({"status": "Failure", "reason": "Forbidden", "code": 403, "message": quota});
+        let answer = Plain(kube::Error::Api(serde_json::from_value(status).unwrap()));
+        let source = BlobError::Store { digest: "sha256:ab".to_owned(), cause: answer.into() };
+        let error = Error::Blob { object: "Workflow n/w".to_owned(), source };
+        assert_eq!(error.to_string(), format!("Workflow n/w: blob sha256:ab: {quota}"));
+        assert_eq!(error.reason(), Some(reason::FORBIDDEN));
     }
 }
