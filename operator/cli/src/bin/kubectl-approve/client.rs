@@ -66,7 +66,8 @@ impl Session {
         if !options.impersonate_group.is_empty() {
             config.auth_info.impersonate_groups = Some(options.impersonate_group.clone());
         }
-        let server = Server { url: config.cluster_url.to_string(), context: options.context.clone() };
+        let install_hint = config.auth_info.exec.as_ref().and_then(|exec| exec.install_hint.clone());
+        let server = Server { url: config.cluster_url.to_string(), context: options.context.clone(), install_hint };
         let mut namespaces = options.namespace.clone();
         let namespace = namespaces.first().unwrap_or(&config.default_namespace).clone();
         if namespaces.is_empty() {

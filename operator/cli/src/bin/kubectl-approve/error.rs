@@ -2,9 +2,11 @@
 //!
 //! It must not turn a failure into success, and prints nothing itself.
 
-use kube::core::Status;
+use kube::{client::AuthError, core::Status};
 use signoff_cluster::error::innermost;
 use signoff_review::answer::{missing_role, sentence};
+
+use crate::sanitize::one_line;
 
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +71,8 @@ pub struct Server {
     pub url: String,
     /// The context that was named, if one was.
     pub context: Option<String>,
+    /// What the kubeconfig says about the installation of its program that logs in.
+    pub install_hint: Option<String>,
 }
 
 impl Server {
@@ -77,7 +81,12 @@ impl Server {
         match error {
             kube::Error::Api(status) => self.explain_answer(&status),
             kube::Error::Auth(error) => {
-                Failure::Other(format!("cannot log in to {self}: {error}; try kubectl auth whoami"))
+                let remedy = self.install_hint.as_ref().filter(|_| matches!(error, AuthError::AuthExecStart(_)));
+                let remedy = remedy.map_or_else(
+                    || "try kubectl auth whoami".to_owned(),
+                    |hint| format!("the kubeconfig says how to install the program: {}", one_line(hint, 1000)),
+                );
+                Failure::Other(format!("cannot log in to {self}: {}; {remedy}", one_line(&error.to_string(), 1000)))
             }
             kube::Error::SerdeError(error) => {
                 Failure::Other(format!("{self} answered something else than expected ({error}): is it an API server?"))
@@ -123,10 +132,35 @@ mod tests {
     use super::*;
 
     fn failure(status: serde_json::Value) -> (u8, String) {
-        let server = Server { url: "https://127.0.0.1:6443/".into(), context: Some("prod".into()) };
+        let server = server(None);
         let status: Status = serde_json::from_value(status).unwrap();
         let failure = server.explain(kube::Error::Api(Box::new(status)));
         (failure.code(), failure.to_string())
+    }
+
+    fn server(install_hint: Option<&str>) -> Server {
+        let install_hint = install_hint.map(str::to_owned);
+        Server { url: "https://127.0.0.1:6443/".into(), context: Some("prod".into()), install_hint }
+    }
+
+    #[test]
+    fn a_missing_program_that_logs_in_is_told_with_the_hint_of_the_kubeconfig() {
+        let missing = || {
+            let not_found = std::io::Error::new(std::io::ErrorKind::NotFound, "No such file or directory");
+            kube::Error::Auth(AuthError::AuthExecStart(not_found))
+        };
+        let of = |hint: Option<&str>, error| server(hint).explain(error).to_string();
+        let begin = "error: cannot log in to https://127.0.0.1:6443 (context prod): ";
+        assert_eq!(
+            of(Some("Install gke-gcloud-auth-plugin:\ngcloud components install"), missing()),
+            format!(
+                "{begin}unable to run auth exec: No such file or directory; the kubeconfig says how to install the program: \
+                 Install gke-gcloud-auth-plugin: gcloud components install"
+            )
+        );
+        assert!(of(None, missing()).ends_with("; try kubectl auth whoami"));
+        let other = kube::Error::Auth(AuthError::AuthExec("it says no".to_owned()));
+        assert!(of(Some("hint"), other).ends_with("; try kubectl auth whoami"), "the program is there");
     }
 
     #[test]
