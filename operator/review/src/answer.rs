@@ -2,8 +2,8 @@
 //!
 //! It must not add a remedy that not everybody can follow: who reads it says what to do.
 
+use crate::text::one_line;
 use kube::core::Status;
-use signoff_expr::text::display;
 
 /// The most characters of a message that is shown.
 const LONGEST: usize = 4000;
@@ -31,7 +31,7 @@ pub fn sentence(status: &Status) -> String {
     // Names of policies and bindings are DNS names, so the first mark after them is the API server's.
     let policy = message.find("ValidatingAdmissionPolicy '").and_then(|at| message[at..].split_once(DENIED));
     if let Some((_, sentence)) = policy {
-        return display(sentence, LONGEST);
+        return one_line(sentence, LONGEST);
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let complaints: Vec<_> = causes
@@ -43,7 +43,7 @@ pub fn sentence(status: &Status) -> String {
         })
         .collect();
     let text = if status.code == 422 && !complaints.is_empty() { complaints.join("; ") } else { message.clone() };
-    display(&text, LONGEST)
+    one_line(&text, LONGEST)
 }
 
 /// `Invalid value: "object": Modify needs parameters` without the value, which the person typed and has before them.
@@ -69,6 +69,15 @@ mod tests {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
         assert_eq!(said(status), "the requester must not decide this gate (excludeRequester)");
+    }
+
+    #[test]
+    fn an_answer_is_one_line_and_moves_no_cursor() {
+        let message = "admission webhook \"w\" denied the request: no\napproved by bob\r\n\u{1b}[31mred\tend";
+        let expected = "admission webhook \"w\" denied the request: no approved by bob [31mred end";
+        assert_eq!(said(json!({"code": 403, "message": message})), expected);
+        let policy = format!("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: {message}");
+        assert_eq!(said(json!({"code": 403, "message": policy})), expected);
     }
 
     #[test]
