@@ -174,10 +174,12 @@ impl PodIndex {
         CreationFailureRecord { index: Arc::clone(self), pod: pod.clone() }
     }
 
-    /// Returns the Pods of a namespace that run or may run soon.
+    /// Returns the Pods of a namespace whose step runs or may run soon. One whose step has ended holds no slot, although a sidecar that
+    /// others injected may run on.
     pub(crate) fn live_in(&self, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let inner = self.lock();
-        let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_finished());
+        let here =
+            inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.state().is_end());
         here.map(|(name, entry)| (entry.run.clone(), name.clone())).collect()
     }
 }

@@ -3,13 +3,20 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use signoff_api::Moment;
-use signoff_cluster::{kinds::Name, watch::WatchEvent};
+use signoff_cluster::{
+    kinds::{DecodedKind as _, Name},
+    watch::WatchEvent,
+};
 
-use super::{PodIndex, PodQuota, PodSettings, PodSlot, PodWait, QueuedPod};
+use super::{PodIndex, PodQuota, PodSettings, PodSlot, PodWait, QueuedPod, StepPod};
 
 fn quota(most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
-    let index = Arc::new(PodIndex::default());
+    quota_on(Arc::default(), most_in_namespace, most_of_workflow)
+}
+
+fn quota_on(index: Arc<PodIndex>, most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
     for event in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
         index.apply((None, event));
     }
@@ -53,6 +60,37 @@ fn the_longest_waiting_begins_first_whoever_asks_first() {
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
     let _place = begins(&quota, &b);
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
+}
+
+/// A Pod of the Workflow a beside which a sidecar that others injected runs; its step has ended, or runs too.
+fn injected(has_ended: bool) -> StepPod {
+    let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
+    let ended = json!({"terminated": {"exitCode": 0, "finishedAt": "2026-11-22T09:31:00Z"}});
+    let step = if has_ended { ended } else { running.clone() };
+    let pod = json!({
+        "metadata": {"name": "a", "namespace": "team", "uid": "1", "labels": {"signoff.dev/workflow": "a"},
+            "ownerReferences": [{"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "a", "uid": "uid of a",
+                "controller": true}]},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "step"}, {"name": "proxy"}]},
+        "status": {"phase": "Running",
+            "containerStatuses": [{"name": "step", "state": step}, {"name": "proxy", "state": running}]},
+    });
+    StepPod::read(pod).unwrap()
+}
+
+#[test]
+fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
+    for has_ended in [false, true] {
+        let index = Arc::new(PodIndex::default());
+        let quota = quota_on(Arc::clone(&index), 1, 1);
+        index.record(injected(has_ended));
+        let ticket = ticket(1, "b", "b");
+        if has_ended {
+            let _place = begins(&quota, &ticket);
+        } else {
+            assert_eq!(waits(&quota, &ticket), PodWait::Namespace { before: 0, most: 1 });
+        }
+    }
 }
 
 #[test]
