@@ -7,7 +7,7 @@ mod source;
 mod terminal_handler;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     answer::{self, Answers, Given, person::Editing},
     exit::Exit,
+    texts,
 };
 use signoff_expr::nearest::did_you_mean;
 use terminal_handler::TerminalHandler;
@@ -259,7 +260,7 @@ impl Answer {
 
 fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
     let Some(file) = &options.answers else { return Ok(Answers::default()) };
-    let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{}: {why}", file.display())))?;
+    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{}: {why}", file.display())))?;
     let name = shown(file);
     Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }

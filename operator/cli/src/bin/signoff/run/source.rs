@@ -2,7 +2,7 @@
 //!
 //! It must not run anything, and drops no value that was given.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 use signoff_api::{
@@ -77,7 +77,7 @@ fn give(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, 
 
 fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
     let name = shown(file);
-    let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
+    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     match documents(&text).as_slice() {
         [Ok(node)] => match node.to_json() {
             Value::Object(values) => Ok(values),
@@ -123,6 +123,8 @@ fn typed(input: &Input, text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;
