@@ -6,6 +6,7 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{
     Approval, Moment, Workflow, WorkflowStatus,
     journal::{StepPhase, StepRecord},
@@ -44,6 +45,9 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
     let namespace = meta.namespace.as_ref().map(|name| format!(" in namespace {}", one_line(name, 63)));
     let name = one_line(meta.name.as_deref().unwrap_or_default(), 253);
     page.fact("Workflow", Tone::Strong, &(name + &namespace.unwrap_or_default()));
+    if let Some(deletion) = deletion(meta) {
+        page.fact("Deletion", Tone::Attention, &deletion);
+    }
     let Some(status) = &workflow.status else {
         let created = meta.creation_timestamp.as_ref().map(|at| distance(Moment::from(at.0), now));
         let created = created.map(|ago| format!(", created {ago}")).unwrap_or_default();
@@ -110,6 +114,15 @@ impl Header {
             self.text.push('\n');
         }
     }
+}
+
+/// Returns that an object is being deleted, and the finalizers that hold it; `None` for any other object.
+#[must_use]
+pub fn deletion(meta: &ObjectMeta) -> Option<String> {
+    meta.deletion_timestamp.as_ref()?;
+    let holders: Vec<String> = meta.finalizers.iter().flatten().map(|name| one_line(name, 253)).collect();
+    let held = if holders.is_empty() { String::new() } else { format!(", held by {}", holders.join(", ")) };
+    Some(format!("being deleted{held}"))
 }
 
 fn requester(workflow: &Workflow) -> String {

@@ -119,6 +119,17 @@ STEP       KIND    STATE       STARTED   TOOK   TOKENS
 }
 
 #[test]
+fn a_run_that_is_being_deleted_says_what_holds_it() {
+    let (mut workflow, _) = chain();
+    assert!(!render(&workflow, &[], now(), Style::PLAIN).contains("Deletion:"));
+    let deleted = json!({"name": "refund-4711", "deletionTimestamp": ago(60), "finalizers": ["other.example/hold", "b/\u{1b}[31m"]});
+    workflow.metadata = serde_json::from_value(deleted).unwrap();
+    let page = render(&workflow, &[], now(), Style::PLAIN);
+    let said = page.lines().nth(1).unwrap();
+    assert_eq!(said, "Deletion:     being deleted, held by other.example/hold, b/[31m");
+}
+
+#[test]
 fn a_page_without_a_terminal_is_ascii() {
     let (workflow, _) = chain();
     assert_eq!(

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 use signoff_api::{Workflow, names, workflow::WorkflowPhase};
 use signoff_review::{run::Repetition, voter::Me};
 
+use signoff_cli::status::deletion;
+
 use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, status::fetch, terminal};
 
 /// The field manager of what the plugin writes.
@@ -80,13 +82,22 @@ async fn delete(
     run: &DynamicObject,
 ) -> Result<String, Failure> {
     match api.delete(name, &of_run(run)).await {
-        Ok(_) => Ok(format!("{} deleted", resource(name))),
+        Ok(answer) => Ok(answer.left().as_ref().map_or_else(|| format!("{} deleted", resource(name)), deleted)),
         Err(kube::Error::Api(status)) if status.code == 409 => Err(Failure::Refused(format!(
             "{}: another run has this name since the command read it ({}); run the command again",
             resource(name),
             one_line(&status.message, 1024)
         ))),
         Err(error) => Err(session.explain(error)),
+    }
+}
+
+/// Returns the line about a run whose deletion has begun: a finalizer of others may hold it.
+fn deleted(run: &DynamicObject) -> String {
+    let resource = resource(run.metadata.name.as_deref().unwrap_or_default());
+    match deletion(&run.metadata).filter(|_| run.metadata.finalizers.iter().flatten().next().is_some()) {
+        Some(held) => format!("{resource} is {held}"),
+        None => format!("{resource} deleted"),
     }
 }
 
@@ -229,6 +240,19 @@ mod tests {
         let run = object(&json!({"name": "r", "uid": "u", "resourceVersion": "7"}), &json!({}), &Value::Null);
         let options = serde_json::to_value(of_run(&run)).unwrap();
         assert_eq!(options["preconditions"], json!({"uid": "u"}));
+    }
+
+    #[test]
+    fn a_run_that_a_finalizer_holds_is_being_deleted_and_no_other() {
+        let of = |finalizers: Value| {
+            let metadata = json!({"name": "r", "deletionTimestamp": "2026-11-22T09:30:00Z", "finalizers": finalizers});
+            deleted(&object(&metadata, &json!({}), &Value::Null))
+        };
+        assert_eq!(
+            of(json!(["other.example/hold"])),
+            "workflow.signoff.dev/r is being deleted, held by other.example/hold"
+        );
+        assert_eq!(of(json!([])), "workflow.signoff.dev/r deleted");
     }
 
     #[test]
