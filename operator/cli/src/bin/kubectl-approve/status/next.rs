@@ -8,7 +8,7 @@ use signoff_api::{conditions, journal::StepPhase, workflow::WorkflowPhase};
 use signoff_review::run::Repetition;
 
 use super::fetch::RunState;
-use crate::suggest::CallFlags;
+use crate::{sanitize::one_line, suggest::CallFlags};
 
 /// The most gates whose command is printed.
 const MOST: usize = 5;
@@ -50,7 +50,13 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
             }
         }
         phase => {
-            commands.extend(open.iter().take(MOST).map(|gate| command(&["approve", "show", gate])));
+            let is_there = |gate: &&&str| state.approvals.iter().any(|approval| approval.name_any() == ***gate);
+            commands.extend(open.iter().filter(is_there).take(MOST).map(|gate| command(&["approve", "show", gate])));
+            if let Some(missing) = open.iter().find(|gate| !is_there(gate)) {
+                // Until then there is nothing to show; the conditions on the page say why.
+                let watch = command(&["approve", "status", &name, "--watch"]);
+                commands.push(format!("# the Approval {} is not created yet\n  {watch}", one_line(missing, 253)));
+            }
             if open.len() > MOST {
                 commands.push(command(&["approve", "list", "--all"]));
             }
@@ -92,9 +98,20 @@ mod tests {
     fn the_next_commands_have_the_flags_of_the_call() {
         let gate = |name: &str, seq: i64| json!({"path": name, "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": seq, "object": name, "at": "2026-11-22T09:30:00Z"});
         let connection = Connection { context: Some("prod eu".into()), ..Connection::default() };
-        let waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
+        let mut waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
+        waits.approvals = ["a", "b"].map(approval).into();
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
         assert_eq!(next(&waits, &CallFlags::from(&connection)), expected);
+        // A quota can keep the operator from creating an Approval.
+        waits.approvals.truncate(1);
+        let expected = "\nNext:\n  kubectl approve show a -n finance\n  # the Approval b is not created yet\n  kubectl approve status refund-4711 --watch -n finance\n";
+        assert_eq!(next(&waits, &CallFlags::default()), expected);
+    }
+
+    fn approval(name: &str) -> signoff_api::Approval {
+        let mut approval = crate::sample::approval();
+        approval.metadata.name = Some(name.to_owned());
+        approval
     }
 
     #[test]
