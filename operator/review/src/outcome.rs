@@ -13,11 +13,18 @@ use crate::{
     action::{call, is_at_tool, is_question},
     entry::Entry,
     quorum::{agreement, people},
+    seen::RunNow,
     state::{DecisionState, is_as_voted},
     text::one_line,
 };
 
-/// Returns the line about a decision. `detail`: why it is not counted, or what shows the successor.
+/// What most verdicts come to.
+const GOES_ON: &str = "the run goes on";
+/// The same of a suspended run.
+pub const SUSPENDED: &str = "the run is suspended, and goes on when it is resumed";
+
+/// Returns the line about a decision. `detail`: why it is not counted, what shows the successor, or what the run waits for although the
+/// gate is decided.
 pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str) -> String {
     let request = &approval.spec.request;
     let verdict = entry.decision.verdict;
@@ -37,7 +44,8 @@ pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &
         DecisionState::Deleted => format!("{verdict} recorded{person}; it does not count: the Approval was deleted"),
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
             let edit = after_edit(approval, entry).map(|why| format!("; {why}")).unwrap_or_default();
-            format!("{}{person}; {}{edit}", done(verdict), sequel(request, verdict))
+            let sequel = if detail.is_empty() { sequel(request, verdict) } else { detail.to_owned() };
+            format!("{}{person}; {sequel}{edit}", done(verdict))
         }
         DecisionState::Closed { outcome, is_counted, invalid } => {
             let how = otherwise(outcome, detail);
@@ -87,10 +95,13 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
         }
         Verdict::Defer => "it is done again with the guidance, and then asked again".to_owned(),
         Verdict::Escalate => "more people are asked".to_owned(),
-        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => {
-            "the run goes on".to_owned()
-        }
+        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => GOES_ON.to_owned(),
     }
+}
+
+/// Returns what the run waits for before it goes on after a verdict, or `None`: a suspended run goes on when it is resumed.
+pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> Option<&'static str> {
+    (run.is_suspended && sequel(request, verdict).starts_with(GOES_ON)).then_some(SUSPENDED)
 }
 
 /// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody where too few

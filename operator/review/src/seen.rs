@@ -37,6 +37,9 @@ pub struct RunNow {
     pub pending: Vec<String>,
     /// Its conditions.
     pub conditions: Vec<Condition>,
+    /// Whether it is suspended, or shall be.
+    #[serde(skip)]
+    pub is_suspended: bool,
 }
 
 /// Sorts by deadline, the soonest first.
@@ -110,7 +113,9 @@ impl Seen {
 impl RunNow {
     /// Reads the status of a Workflow; nothing where it cannot be read: nothing is decided by it.
     pub fn of(mut object: DynamicObject) -> Self {
-        object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok()).unwrap_or_default()
+        let is_suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
+        let status = object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok());
+        Self { is_suspended: is_suspended == Some(true), ..status.unwrap_or_default() }
     }
 }
 

@@ -62,6 +62,21 @@ fn an_outcome_as_voted_says_what_the_run_does_next() {
 }
 
 #[test]
+fn a_suspended_run_does_not_go_on_by_a_decision() {
+    let approval = sample::approval();
+    let request = &approval.spec.request;
+    let run = |is_suspended| RunNow { is_suspended, ..RunNow::default() };
+    let state = closed(ApprovalPhase::Approved, Some(Verdict::Approve), &[ME], Source::Human);
+    let held = suspended(request, Verdict::Approve, &run(true)).unwrap();
+    assert_eq!(
+        line(&approval, &state, &entry(Verdict::Approve), held),
+        "approved; the run is suspended, and goes on when it is resumed"
+    );
+    assert_eq!(suspended(request, Verdict::Approve, &run(false)), None);
+    assert_eq!(suspended(request, Verdict::Reject, &run(true)), None, "the run ends although it is suspended");
+}
+
+#[test]
 fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_the_agent_gets() {
     let call = sample::call().spec.request;
     for (verdict, words) in [

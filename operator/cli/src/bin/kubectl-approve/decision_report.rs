@@ -5,7 +5,7 @@
 use signoff_api::{Verdict, approval::ApprovalPhase, conditions::GUARDED};
 use signoff_review::{
     entry::Entry,
-    outcome::line,
+    outcome::{line, suspended},
     state::{DecisionState, is_as_voted},
 };
 
@@ -34,6 +34,11 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
                 || format!("kubectl approve list shows it: {}", session.call.kubectl(namespace, &["approve", "list"])),
                 |name| session.call.show(namespace, &name),
             )
+        }
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
+            let request = &waited.approval.spec.request;
+            let run = session.run(&request.workflow.name).await;
+            suspended(request, entry.decision.verdict, &run).unwrap_or_default().to_owned()
         }
         DecisionState::Counted => {
             waited.problem.as_ref().map(|problem| format!("; it cannot be watched: {problem}")).unwrap_or_default()

@@ -6,6 +6,7 @@ use signoff_api::{Approval, ApprovalRequest, Moment};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
     action::call,
+    outcome::SUSPENDED,
     quorum::{possible, subjects},
     seen::RunNow,
     suggest::{self, CallFlags},
@@ -24,6 +25,10 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
             format!("the run has ended ({}): {all}", phase.name())
         }
         (_, Some(other)) if is_decided => format!("the run waits again: {}", call.show(namespace, other)),
+        _ if is_decided && run.is_suspended => {
+            let resume = call.kubectl(namespace, &["approve", "resume", request.workflow.name.as_str()]);
+            format!("{SUSPENDED}: {resume}")
+        }
         _ if is_decided => {
             format!("the run goes on: {}", call.kubectl(namespace, &[&workflow[..], &["--watch"]].concat()))
         }

@@ -106,6 +106,7 @@ fn the_last_lines_say_what_to_do_now() {
         phase: Some(phase),
         pending: pending.iter().map(|&name| name.to_owned()).collect(),
         conditions: Vec::new(),
+        ..RunNow::default()
     };
     let mut approval = sample::approval();
     let name = approval.metadata.name.clone().unwrap();
@@ -131,6 +132,9 @@ Decide with one of:
     approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
     let said = "Next:         the run goes on: kubectl get workflow refund-4711 --watch -n finance\n";
     assert_eq!(line(&approval, &run(WorkflowPhase::Running, &[])), said);
+    let suspended = RunNow { is_suspended: true, ..run(WorkflowPhase::Suspended, &[]) };
+    let said = "Next:         the run is suspended, and goes on when it is resumed: kubectl approve resume refund-4711 -n finance\n";
+    assert_eq!(line(&approval, &suspended), said);
     let said = "Next:         the run waits again: kubectl approve show other-1 -n finance\n";
     assert_eq!(line(&approval, &run(WorkflowPhase::Waiting, &["other-1"])), said);
     let said = "Next:         the run has ended (Rejected): kubectl get workflow refund-4711 -o yaml -n finance\n";
