@@ -49,7 +49,7 @@ impl Runs<'_> {
         let http = json!({"method": "GET", "url": url});
         let workflow = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "call-"},
-            "spec": {"requestedBy": "to-be-stamped", "steps": [{"name": "call", "timeout": "2s", "http": http}]},
+            "spec": {"requestedBy": "", "steps": [{"name": "call", "timeout": "2s", "http": http}]},
         });
         let namespace = ["--namespace", &self.namespace.name];
         let words = [&["create", "--filename", "-", "--output", "jsonpath={.metadata.name}"][..], &namespace].concat();

@@ -157,7 +157,7 @@ fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
         let operator = role.contains("  name: signoff-operator\n");
         let aggregated = role.contains("rbac.authorization.k8s.io/aggregate-to-");
         let rules = role.split_once("\nrules:").unwrap().1;
-        for verb in ["approve", "delegate", "grant", "administer", "debug", "\"*\"", "'*'"] {
+        for verb in ["approve", "delegate", "grant", "restore", "administer", "debug", "\"*\"", "'*'"] {
             let held = rules.lines().any(|line| line.contains("verbs") && line.contains(verb));
             assert!(!held || !(operator || aggregated), "{verb} is held by:\n{role}");
         }
@@ -200,7 +200,11 @@ fn the_operator_creates_workflows_in_its_own_namespace_only() {
     let name_of = |(kind, metadata): &(Value, Value)| format!("{kind} {} {}", metadata["name"], metadata["namespace"]);
     assert_eq!(
         creators.iter().map(name_of).collect::<Vec<_>>(),
-        [r#""ClusterRole" "signoff-requester" null"#, r#""Role" "signoff-operator" "my-signoff-system""#,]
+        [
+            r#""ClusterRole" "signoff-requester" null"#,
+            r#""ClusterRole" "signoff-restorer" null"#,
+            r#""Role" "signoff-operator" "my-signoff-system""#,
+        ]
     );
 }
 

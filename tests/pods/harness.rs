@@ -142,9 +142,9 @@ impl Harness {
         self.see::<Pod>().logs(pod, &LogParams::default()).await.unwrap()
     }
 
-    /// dana asks for a run; `requestedBy` is left to be stamped.
+    /// dana asks for a run; `requestedBy` is empty, so it is stamped.
     pub(crate) async fn request(&self, name: &str, mut spec: Value) -> Workflow {
-        spec["requestedBy"] = json!("to-be-stamped");
+        spec["requestedBy"] = json!("");
         let workflow = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec,
         });

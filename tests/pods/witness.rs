@@ -183,7 +183,7 @@ impl Pods {
 
     /// What the API server says to dana's request.
     pub(crate) async fn try_request(&self, name: &str, spec: Value) -> kube::Result<Workflow> {
-        let spec = with(spec, json!({"requestedBy": "to-be-stamped"}));
+        let spec = with(spec, json!({"requestedBy": ""}));
         let workflow =
             json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec});
         let api = self.as_a::<Workflow>("dana").await;

@@ -24,6 +24,8 @@ pub const CLOCK_SKEWED: &str = "ClockSkewed";
 /// [`reason::POLICY_CONFLICT`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`], [`reason::OLD_RULES`],
 /// [`reason::TOO_MANY_EXCLUDED`].
 pub const HELD: &str = "Held";
+/// Workflow: the run is a copy from a backup, so it never continues. Reason: [`reason::NOT_RESUMED`].
+pub const RESTORED: &str = "Restored";
 /// Workflow and Approval: the object is set aside because the evaluation of its text was stopped. Reasons:
 /// [`reason::TOO_COSTLY`], [`reason::NOT_STOPPED`], [`reason::ENDED_OPERATOR`], [`reason::PANICKED`].
 pub const QUARANTINED: &str = "Quarantined";
@@ -75,6 +77,8 @@ pub mod reason {
     pub const POLICY_UNKNOWN: &str = "PolicyUnknown";
     /// `Held` is True: the run was accepted under other rules than those of this version; see [`crate::rules::RULES`].
     pub const OLD_RULES: &str = "OldRules";
+    /// `Restored` is True: `spec.restored` is true.
+    pub const NOT_RESUMED: &str = "NotResumed";
     /// `Accepted` is False: an approval policy does not allow a host, a Secret or a provider of the spec.
     pub const NOT_ALLOWED: &str = "NotAllowed";
     /// `Accepted` is False: the spec and its inputs have more bytes than the operator allows.

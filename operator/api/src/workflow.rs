@@ -53,6 +53,9 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub requested_for: Option<String>,
+    /// Whether this is a copy from a backup: it keeps its requester and never runs. Requires the verb `restore`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<bool>,
     /// The parameters of the run and their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

@@ -243,6 +243,10 @@ impl Local {
             let why = "a local run has no way to set it to false again: leave it out; ctrl-C pauses, --resume goes on";
             return Err(Error::invalid("spec.suspend", why));
         }
+        if workflow.spec.restored == Some(true) {
+            let why = "a run from a backup never starts, and only the API server sets the field: leave it out";
+            return Err(Error::invalid("spec.restored", why));
+        }
         Ok(Run::new(self.clone(), self.sessions.create(workflow)?, plan, Journal::default()))
     }
 

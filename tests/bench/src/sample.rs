@@ -22,8 +22,8 @@ pub(super) fn workflow(name: &str, approver: &str) -> Value {
         "kind": "Workflow",
         "metadata": {"name": name},
         "spec": {
-            // Whatever is typed here, admission stamps who asked.
-            "requestedBy": "requester",
+            // Admission stamps who asked where the name is empty.
+            "requestedBy": "",
             "inputs": [
                 {"name": "customer", "type": "string", "required": true, "value": "ACME"},
                 {"name": "amount", "type": "number", "value": 420},

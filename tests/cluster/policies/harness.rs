@@ -163,9 +163,9 @@ pub(crate) fn approval(fields: Value) -> Approval {
     Approval::new(&name, ApprovalSpec { request, decisions: Default::default() })
 }
 
-/// A Workflow as a person would write it; `requestedBy` is left to be stamped.
+/// A Workflow as a person would write it; `requestedBy` is empty, so it is stamped.
 pub(crate) fn workflow(name: &str, fields: Value) -> Value {
-    let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
+    let mut spec = json!({"requestedBy": "", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }

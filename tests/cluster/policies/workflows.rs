@@ -1,7 +1,7 @@
 //! Who asked, what they may ask for, and that neither changes afterwards. These tests must not run a Workflow.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::Workflow;
@@ -9,10 +9,64 @@ use signoff_api::Workflow;
 use super::harness::{self, Harness, refused, said, user};
 
 #[tokio::test]
-async fn who_asked_is_stamped_whatever_was_typed() {
+async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
     let harness = Harness::open("asked").await;
-    let workflow = harness.request("dana", "refund", json!({"requestedBy": "alice@example.com"})).await.unwrap();
-    assert_eq!(workflow.spec.requested_by, "dana@example.com");
+    let alice = json!({"requestedBy": "alice@example.com"});
+    for fields in [alice.clone(), json!({"requestedBy": "alice@example.com", "restored": true})] {
+        let answer = harness.request("dana", "refund", fields).await;
+        refused(answer.clone(), "spec.requestedBy is alice@example.com, and a Workflow is requested by its creator");
+        refused(answer.clone(), "(dana@example.com): remove spec.requestedBy");
+        refused(answer, "use an account with the RBAC verb restore on workflows.signoff.dev");
+    }
+    for fields in [json!({}), json!({"requestedBy": "dana@example.com"})] {
+        let name = format!("refund-{}", fields.as_object().unwrap().len());
+        let workflow = harness.request("dana", &name, fields).await.unwrap();
+        assert_eq!((&*workflow.spec.requested_by, workflow.spec.restored), ("dana@example.com", None));
+    }
+    // The verb on another kind is not enough.
+    harness
+        .grant(
+            "dana@example.com",
+            json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["restore"]}),
+        )
+        .await;
+    refused(harness.request("dana", "refund", alice).await, "a Workflow is requested by its creator");
+}
+
+#[tokio::test]
+async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of_a_run() {
+    let harness = Harness::open("asked").await;
+    harness.namespace.bind("signoff-restorer", "viktor@example.com").await.unwrap();
+    let gate = json!({"prompt": "ok?", "approvers": [user("alice")], "excludeRequester": true});
+    let provider = json!({"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": "key", "key": "token"}}});
+    let fields = json!({
+        "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "erin@example.com", "providers": [provider],
+        "steps": [{"name": "ask", "hitl": gate}, {"name": "build", "pod": {"image": "example.com/a"}}],
+    });
+    let restored = harness.request("viktor", "refund", fields.clone()).await.unwrap();
+    assert_eq!((&*restored.spec.requested_by, restored.spec.restored), ("system:serviceaccount:ci:bot", Some(true)));
+    // Typed, as before Kubernetes 1.36, and for a run of the account's own.
+    let own = json!({"requestedBy": "viktor@example.com", "restored": true});
+    assert_eq!(harness.request("viktor", "own", own.clone()).await.unwrap().spec.restored, Some(true));
+    refused(
+        harness.request("dana", "own", json!({"restored": true})).await,
+        "lacks the RBAC verb restore on workflows.signoff.dev",
+    );
+
+    // What the account asks for itself is an ordinary run, with the rights of a run.
+    let mut new = fields;
+    new["requestedBy"] = json!("viktor@example.com");
+    refused(harness.request("viktor", "new", new).await, "lacks the RBAC verb");
+    assert_eq!(harness.request("viktor", "new", json!({})).await.unwrap().spec.restored, None);
+
+    // It stays what it is.
+    let workflows = harness.workflows("admin").await;
+    for value in [json!(null), json!(false)] {
+        let patch = Patch::Merge(json!({"spec": {"restored": value}}));
+        refused(said(workflows.patch("refund", &PatchParams::default(), &patch).await), "spec is immutable except");
+    }
+    let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
+    workflows.patch("refund", &PatchParams::default(), &cancel).await.unwrap();
 }
 
 #[tokio::test]

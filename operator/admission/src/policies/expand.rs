@@ -215,7 +215,7 @@ fn secrets(most: usize) -> String {
     };
     for first in (0..most).step_by(2) {
         rules.push_str(&format!(
-            "  - expression: \"!variables.create || ({} && {})\"\n    \
+            "  - expression: \"!variables.runs || ({} && {})\"\n    \
              messageExpression: \"variables.me + ' lacks the RBAC verb get on the Secrets that this Workflow uses: ' + variables.secrets.join(', ')\"\n    \
              reason: Forbidden\n",
             check(first),

@@ -1,4 +1,4 @@
-//! Reports a run that cannot go on: held by policies or by other rules, of the old shape, or unreadable *(I/O)*.
+//! Reports a run that cannot go on: from a backup, held by policies or by other rules, of the old shape, or unreadable *(I/O)*.
 //!
 //! **Invariant:** nothing is added to the journal but results of calls in flight and the end of the run, so that an operator that can
 //! read it goes on.
@@ -65,6 +65,24 @@ pub(super) async fn block_on_rules(
         let told = Report::about(&*stored, "Held", &why, &key, context.clock.now());
         context.reporter.report(told.warning(true));
         tracing::warn!(workflow = %seen.name, reason = reason::OLD_RULES, "held: {why}");
+    }
+    Ok(due)
+}
+
+/// Says that a run is a copy from a backup: it starts nothing, whatever `suspend` says, and ends only where it is cancelled.
+pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> Result<Option<Moment>, Error> {
+    let is_news = !conditions::holds(&seen.status.conditions, conditions::RESTORED);
+    let name = &seen.name.name;
+    let why = format!(
+        "the run is a copy from a backup (spec.restored), which cannot tell what the run did afterwards, so it never continues: cancel it (`kubectl approve cancel {name}`), or check what it has done and run it again (`kubectl approve rerun {name} --backup FILE`)"
+    );
+    quarantine::remove_marks(context, &seen.name, Some(&seen.uid));
+    let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);
+    let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
+    if is_news && !stored.is_finished() {
+        let told = Report::about(&*stored, conditions::RESTORED, &why, "restored", context.clock.now());
+        context.reporter.report(told.warning(true));
+        tracing::warn!(workflow = %seen.name, "restored: {why}");
     }
     Ok(due)
 }

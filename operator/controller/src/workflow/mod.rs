@@ -74,6 +74,9 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
             return Ok(finish::cancel_calls(context, name, uid.as_deref()));
         }
     };
+    if seen.workflow.spec.restored == Some(true) {
+        return blocked::block_on_restored(context, &seen).await;
+    }
     if let Some(accepted) = seen.status.other_rules() {
         return blocked::block_on_rules(context, &seen, accepted).await;
     }

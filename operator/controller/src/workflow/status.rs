@@ -44,6 +44,7 @@ pub(super) fn remove_waiting_conditions(status: &mut WorkflowStatus) {
         conditions::GUARDED,
         conditions::CLOCK_SKEWED,
         conditions::HELD,
+        conditions::RESTORED,
         conditions::QUARANTINED,
         conditions::PODS_PENDING,
         conditions::CALLS_PENDING,
@@ -115,6 +116,17 @@ pub(super) fn held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, wh
     conditions::remove(&mut status.conditions, conditions::WAITING);
     status.message = Some(text::display(&format!("held: {why}"), 1024));
     say(status, workflow, now, conditions::HELD, true, reason::OLD_RULES, why);
+}
+
+/// Describes a run that is a copy from a backup.
+pub(super) fn restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
+    remove_quarantine_condition(status);
+    remove_waiting_conditions(status);
+    conditions::remove(&mut status.conditions, conditions::WAITING);
+    // A suspended run could be resumed.
+    status.phase = WorkflowPhase::Pending;
+    status.message = Some(text::display(&format!("restored: {why}"), 1024));
+    say(status, workflow, now, conditions::RESTORED, true, reason::NOT_RESUMED, why);
 }
 
 /// Returns the status of a run of the old shape: unchanged but for one condition.

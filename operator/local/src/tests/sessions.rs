@@ -148,6 +148,10 @@ async fn what_nobody_could_lift_again_is_refused_with_the_remedy() {
     assert!(why[0].message.contains("leave it out"), "{}", why[0]);
     assert_eq!(Sessions::new(folder.path()).ids().unwrap(), [""; 0]);
     workflow.spec.suspend = Some(false);
+    workflow.spec.restored = Some(true);
+    let Err(Error::Invalid(why)) = local(&folder).begin(workflow.clone()) else { panic!("it was accepted") };
+    assert_eq!(why[0].field, "spec.restored");
+    workflow.spec.restored = None;
     assert!(local(&folder).begin(workflow).is_ok());
 }
 

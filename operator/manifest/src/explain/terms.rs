@@ -193,6 +193,11 @@ pub const TERMS: &[Term] = &[
         "Held",
         "Whether an approval policy, or other rules of this version of Signoff, keep the run from starting anything new.",
     ),
+    term(
+        CONDITION,
+        "Restored",
+        "Listed while the run is a copy from a backup (`spec.restored`): it starts nothing and never continues.",
+    ),
     term(CONDITION, "Waiting", "Whether an Approval of the run is open."),
     term(
         CONDITION,
@@ -318,6 +323,11 @@ pub const TERMS: &[Term] = &[
         REASON,
         "OldRules",
         "The run was accepted under another meaning of Workflows than that of this version: `status.rules` has the number (absent: 1). Nothing starts, and votes on its Approvals are stored and not counted. Cancel it (`kubectl approve cancel NAME`), check what it has done, and start it anew (`kubectl replace --force -f FILE`). Suspend and delete work too.",
+    ),
+    term(
+        REASON,
+        "NotResumed",
+        "The run was created from a backup, which cannot tell what the run did afterwards. Nothing starts, whatever `spec.suspend` says. Cancel it (`kubectl approve cancel NAME`), or check by hand what it has done and run it again (`kubectl approve rerun NAME --backup FILE`).",
     ),
     term(
         REASON,

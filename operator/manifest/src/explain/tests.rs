@@ -123,6 +123,7 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::FOREIGN_MUTATION,
         conditions::CLOCK_SKEWED,
         conditions::HELD,
+        conditions::RESTORED,
         conditions::WAITING,
         conditions::PODS_PENDING,
         conditions::CALLS_PENDING,

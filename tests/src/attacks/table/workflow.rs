@@ -3,11 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::attacks::Actor::{
-    Admin, Approver, ClusterAdmin, Edit, Operator, Outsider, Requester, ServiceAccount, StatusHolder, Unlisted, Viewer,
+    self, Admin, Approver, ClusterAdmin, Edit, Operator, Outsider, Requester, ServiceAccount, StatusHolder, Unlisted,
+    Viewer,
 };
 use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, user};
 
-pub(super) const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
+const PATH: &str = "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows";
+pub(super) const WORKFLOWS: Object = Object::Path(PATH);
 /// Where nobody creates a Workflow.
 const OF_OPERATOR: &str = "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows";
 pub(super) const FIXED: &str = "spec is immutable except suspend, cancel and ttlAfterFinished";
@@ -22,11 +24,16 @@ fn flux() -> Value {
 
 /// A Workflow that is not there yet, with these fields of its spec.
 pub(super) fn asks(fields: Value) -> Value {
-    let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
+    let mut spec = json!({"requestedBy": "", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "case-{case}"}, "spec": spec})
+}
+
+/// Who can change Workflows on careless ground, and the operator.
+fn hands() -> [Actor; 5] {
+    [Requester, Edit, Admin, ClusterAdmin, Operator]
 }
 
 fn gate(fields: Value) -> Value {
@@ -70,6 +77,10 @@ fn changes() -> Vec<Row> {
             .refused(FIXED),
         ),
         suspend(
+            Row::new("makes a run a copy from a backup", everybody, CHANGES, spec(json!({"restored": true})))
+                .refused(FIXED),
+        ),
+        suspend(
             Row::new(
                 "replaces the steps",
                 everybody,
@@ -110,6 +121,18 @@ fn changes() -> Vec<Row> {
         [Requester, Edit, ClusterAdmin],
         REMOVALS,
         spec(json!({"requestedBy": null})),
+    )));
+    let backup = || asks(json!({"requestedBy": "alice@example.com"}));
+    let restored = |row: Row| {
+        let row = row.given(Scene::Object(ClusterAdmin, PATH, backup())).refused(FIXED);
+        row.honest("the requester's cancel", spec(json!({"cancel": true}))).by(Requester)
+    };
+    rows.push(restored(Row::new("lets a restored run go on", hands(), REMOVALS, spec(json!({"restored": null})))));
+    rows.push(restored(Row::new(
+        "says that a run is not restored",
+        hands(),
+        CHANGES,
+        spec(json!({"restored": false})),
     )));
     rows.push(
         Row::new(
@@ -225,7 +248,7 @@ fn around() -> Vec<Row> {
 }
 
 fn creates() -> Vec<Row> {
-    let made = |what, who: crate::attacks::Actor, fields: Value| {
+    let made = |what, who: Actor, fields: Value| {
         Row::new(what, [who], [Way::Create, Way::Apply], asks(fields)).given(Scene::Nothing).on(WORKFLOWS)
     };
     let deletes_itself = |labels: Value| {
@@ -261,6 +284,27 @@ fn creates() -> Vec<Row> {
             .about(WORKFLOWS)
     };
     vec![
+        Row::new(
+            "asks in the name of another",
+            [Requester, Approver, Viewer, Edit, Admin, Outsider, ServiceAccount],
+            [Way::Create, Way::Apply],
+            asks(json!({"requestedBy": "erin@example.com"})),
+        )
+        .given(Scene::Nothing)
+        .on(WORKFLOWS)
+        .refused("spec.requestedBy is erin@example.com, and a Workflow is requested by its creator")
+        .honest("one in their own name", asks(json!({}))),
+        made(
+            "asks in the name of another as if from a backup",
+            Edit,
+            json!({"requestedBy": "erin@example.com", "restored": true}),
+        )
+        .refused("spec.requestedBy is erin@example.com, and a Workflow is requested by its creator")
+        .honest("the same from who can restore", asks(json!({"requestedBy": "erin@example.com", "restored": true})))
+        .by(ClusterAdmin),
+        made("says of their own run that it is from a backup", Requester, json!({"restored": true}))
+            .refused("dana@example.com lacks the RBAC verb restore on workflows.signoff.dev")
+            .honest("one in their own name", asks(json!({}))),
         made("asks for somebody else", Requester, json!({"requestedFor": "alice@example.com"}))
             .refused("lacks the RBAC verb delegate on people.signoff.dev alice@example.com")
             .honest("one in their own name", asks(json!({}))),

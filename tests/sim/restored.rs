@@ -1,0 +1,57 @@
+//! Runs that are copies from a backup: the operator starts nothing of them, whatever people set, and they end only by a cancel.
+
+use serde_json::json;
+
+use crate::{
+    ending::list,
+    harness::{Harness, OPERATOR},
+    scenarios::{RUN, chain, gate, post},
+};
+
+/// A payment behind a gate that approves itself, as a run and as a copy from a backup.
+fn payment(restored: bool) -> serde_json::Value {
+    let approves = json!({"timeout": {"after": "1m", "action": "Approve"}});
+    let mut spec =
+        chain(json!([post("pay", "42 EUR", "fail"), gate("review", approves), post("tell", "paid", "fail")]));
+    if restored {
+        spec["restored"] = json!(true);
+    }
+    spec
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_run_opens_no_record_whatever_suspend_says() {
+    let harness = Harness::new();
+    harness.apply(RUN, &payment(true));
+    for suspend in [json!(null), json!(true), json!(false)] {
+        harness.people().sets(RUN, "suspend", suspend.clone());
+        let life = harness.begin(OPERATOR);
+        harness.pass(3600).await;
+        let run = harness.workflow(RUN);
+        assert_eq!(harness.condition("Restored"), ("True".to_owned(), "NotResumed".to_owned()), "{run:#}");
+        assert_eq!((&run["status"]["phase"], list(&run["status"]["steps"]).count()), (&json!("Pending"), 0), "{run:#}");
+        assert!(run["status"]["specDigest"].is_null(), "it is not accepted: {run:#}");
+        let message = run["status"]["message"].as_str().unwrap();
+        assert!(message.contains("never continues: cancel it") && message.contains("rerun"), "{message}");
+        assert_eq!((harness.approvals().len(), harness.world.effects().len()), (0, 0), "{suspend}");
+        life.crash().await;
+    }
+    assert_eq!(harness.events("Restored").len(), 1, "it is told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_run_ends_by_a_cancel_and_the_same_run_that_is_new_goes_on() {
+    for restored in [true, false] {
+        let harness = Harness::new();
+        harness.apply(RUN, &payment(restored));
+        let life = harness.begin(OPERATOR);
+        harness.pass(600).await;
+        harness.people().sets(RUN, "cancel", true);
+        let ended = harness.ended(RUN).await;
+        let (phase, effects) = if restored { ("Cancelled", 0) } else { ("Succeeded", 2) };
+        assert_eq!(ended["status"]["phase"], phase, "{ended:#}");
+        assert_eq!(harness.world.effects().len(), effects, "{}", harness.server.story());
+        assert_eq!(harness.condition("Restored"), Default::default());
+        life.crash().await;
+    }
+}
