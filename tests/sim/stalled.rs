@@ -43,6 +43,7 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
     assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
     let message = said(&harness.workflow(RUN));
     assert!(message.starts_with("creating Approval default/refund-review-") && message.contains(QUOTA), "{message}");
+    assert!(message.ends_with("and is retried until it succeeds"), "{message}");
     let events = harness.events("Stalled");
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!((&events[0]["regarding"]["name"], &events[0]["type"]), (&json!(RUN), &json!("Warning")));

@@ -395,6 +395,9 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
             (&json!(kind), &json!("True"), &json!(reason))
         );
         assert!(condition["message"].as_str().is_some_and(|message| message.contains(says)), "{condition}");
+        let promises =
+            condition["message"].as_str().is_some_and(|message| message.contains("retried until it succeeds"));
+        assert!(!promises, "nobody is told to wait for what does not pass by itself: {condition}");
     }
 }
 

@@ -116,6 +116,20 @@ impl Error {
         }
     }
 
+    /// Whether the same operation can succeed later although nobody changes the run or what is in its way.
+    pub(crate) fn passes_by_itself(&self) -> bool {
+        match self {
+            Self::Cluster(Cluster::Conflict(_) | Cluster::Transient { .. })
+            | Self::Blob { .. }
+            | Self::Stopped { .. } => true,
+            Self::Cluster(Cluster::Unreadable { .. } | Cluster::StatusRefused { .. })
+            | Self::ValueGone { .. }
+            | Self::JournalTorn { .. }
+            | Self::Foreign { .. }
+            | Self::Bug { .. } => false,
+        }
+    }
+
     /// The condition and its reason that tell on the Workflow that the run cannot go on before an administrator acts.
     #[must_use]
     pub fn blocking_condition(&self) -> Option<(&'static str, &'static str)> {

@@ -19,7 +19,11 @@ use crate::{context::Context, error::Error, stalls::OverdueStall, workflow::open
 pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
     let Some(overdue) = context.stalls.record_failure(key, error, context.now()) else { return };
     let since = overdue.since;
-    let message = format!("{error}; this has failed since {since}, and is retried until it succeeds");
+    let outlook = match error.passes_by_itself() {
+        true => "and is retried until it succeeds",
+        false => "and does not pass by itself",
+    };
+    let message = format!("{error}; this has failed since {since}, {outlook}");
     match key {
         Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
         Key::Workflow(name) => {
