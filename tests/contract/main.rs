@@ -13,3 +13,4 @@ mod stories;
 #[path = "../story.rs"]
 mod story;
 mod strands;
+mod templating;
