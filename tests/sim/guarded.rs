@@ -18,6 +18,11 @@ use crate::{
 
 /// A harness with every policy installed, and the user name of its operator.
 pub async fn guarded() -> (Harness, String) {
+    guarded_with(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")])).await
+}
+
+/// The same, with a run of these steps.
+pub async fn guarded_with(steps: Value) -> (Harness, String) {
     let mut harness = Harness::new();
     harness.guard = GuardMode::Checked(Box::default());
     for object in shipped() {
@@ -25,7 +30,7 @@ pub async fn guarded() -> (Harness, String) {
     }
     // What is created while the rules are being put in force is nobody's for certain.
     harness.pass(10).await;
-    harness.apply(RUN, &chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")])));
+    harness.apply(RUN, &chain(steps));
     (harness, Identity::default().user_name())
 }
 
@@ -117,7 +122,7 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
 }
 
 /// Sets what the first binding of a policy does with a request that the policy refuses, and returns what it did before.
-fn set_actions(harness: &Harness, actions: Value) -> Value {
+pub fn set_actions(harness: &Harness, actions: Value) -> Value {
     let binding = shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
     let (resource, name) = place(&binding);
     harness.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();

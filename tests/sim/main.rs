@@ -35,3 +35,4 @@ mod two_operators;
 mod unclean;
 mod values;
 mod withdrawal;
+mod voided;

@@ -110,6 +110,12 @@ impl Approval {
         }
     }
 
+    /// Returns the name of the superseded Approval that this one asks again, or `None`.
+    #[must_use]
+    pub fn asks_again(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(names::ANNOTATION_ASKS_AGAIN).map(String::as_str)
+    }
+
     /// Returns the time of the next timeout.
     #[must_use]
     pub fn deadline(&self) -> Moment {

@@ -22,6 +22,8 @@ pub const ANNOTATION_FILE: &str = "signoff.dev/file-";
 pub const LABEL_GATE: &str = "signoff.dev/gate";
 /// Label with the turn of an agent, on Approvals about its calls and questions: see [`turn`].
 pub const LABEL_TURN: &str = "signoff.dev/turn";
+/// Annotation of an Approval: the name of the superseded one that it asks again.
+pub const ANNOTATION_ASKS_AGAIN: &str = "signoff.dev/asks-again";
 /// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 /// The ClusterRole with which the operator reads Secrets, bound only in selected namespaces.
@@ -48,6 +50,17 @@ pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
 #[must_use]
 pub fn turn(uid: &str, path: &str) -> String {
     Digest::of_bytes(format!("{uid}/{path}").as_bytes()).short(20).to_owned()
+}
+
+/// Returns the path of the visit before this one, or `None` of the first: `review#2` for `review#3`, `review` for `review#2`.
+#[must_use]
+pub fn visit_before(path: &str) -> Option<String> {
+    let (base, visit) = path.rsplit_once('#')?;
+    match visit.parse::<u32>().ok()? {
+        0 | 1 => None,
+        2 => Some(base.to_owned()),
+        later => Some(format!("{base}#{}", later - 1)),
+    }
 }
 
 /// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from the

@@ -2,7 +2,8 @@
 //!
 //! read votes (`votes`) -> count them against the quorums (`quorum`) -> else compare the deadline (`deadline`) ->
 //! outcome (`tally`); every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
-//! (`guard_epoch`). Who may decide is the subject of [`eligibility`], which clients and local runs ask too.
+//! (`guard_epoch`), else they are void (`void`). Who may decide is the subject of [`eligibility`], which
+//! clients and local runs ask too.
 
 mod deadline;
 pub mod eligibility;
@@ -11,6 +12,7 @@ pub mod persons;
 mod progress;
 mod quorum;
 mod tally;
+mod void;
 mod votes;
 
 pub use deadline::DEADLINE_PASSED;
@@ -18,6 +20,7 @@ pub use guard_epoch::{changed, rests_on_request, superseded};
 pub use progress::progress;
 pub use quorum::QuorumProgress;
 pub use tally::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
+pub use void::voided;
 
 #[cfg(test)]
 mod tests;

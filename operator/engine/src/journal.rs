@@ -9,7 +9,11 @@ pub mod values;
 
 use std::sync::Arc;
 
-use signoff_api::journal::{Segment, StepRecord, Usage};
+use signoff_api::{
+    approval::ApprovalPhase,
+    journal::{Segment, StepRecord, Usage},
+    names,
+};
 
 pub use records::Records;
 pub use segments::{JournalError, JournalLimits, NewSegment, Segments, SharedRecords, read_segment};
@@ -102,6 +106,14 @@ impl Journal {
     #[must_use]
     pub fn get(&self, path: &str, attempt: i32) -> Option<&StepRecord> {
         self.entry(path, attempt).map(|entry| &*entry.record)
+    }
+
+    /// Returns the record of the visit before this one, if its Approval was superseded, so that this visit asks again what it asked.
+    #[must_use]
+    pub fn superseded_before(&self, path: &str) -> Option<&StepRecord> {
+        let earlier = self.get(&names::visit_before(path)?, 1)?;
+        let outcome = earlier.decision.as_ref()?;
+        (outcome.verdict.is_none() && outcome.phase == ApprovalPhase::Superseded).then_some(earlier)
     }
 
     /// The same, to be kept without a copy of it.

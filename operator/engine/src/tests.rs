@@ -2,6 +2,7 @@
 
 mod agent_growth;
 pub(crate) mod any_pattern;
+mod asked_again;
 mod growth;
 mod order;
 pub(crate) mod test_run;

@@ -1,6 +1,7 @@
 //! What a person who decides sees, and what they send: the parts that the plugin and the page share, so that both say the same.
 //!
-//! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and nothing but [`whole`] and [`record`] talks to a cluster.
+//! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and only the modules marked
+//! *(I/O)* talk to a cluster.
 //!
 //! * [`answer`]: what an API server has answered, in a sentence
 //! * [`clock`]: the time on this machine, and lengths of time
@@ -19,6 +20,7 @@
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
 //! * [`run`]: the tree of a run and its states
 //! * [`successor`]: the Approval that asks again what a superseded one asked
+//! * [`voided`]: the votes of those that it asks again *(I/O)*
 
 pub mod action;
 pub mod answer;
@@ -41,5 +43,6 @@ pub mod state;
 pub mod successor;
 pub mod suggest;
 pub mod text;
+pub mod voided;
 pub mod voter;
 pub mod whole;

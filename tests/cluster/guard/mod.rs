@@ -7,4 +7,5 @@ mod foreign;
 mod harness;
 mod probes;
 mod told;
+mod voided;
 mod windows;

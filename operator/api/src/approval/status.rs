@@ -261,6 +261,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The beginning of the reason of an Approval that was superseded because its decisions cannot be trusted.
+    pub const UNGUARDED: &str = "recorded while unguarded";
+
+    /// Whether the Approval was superseded because its votes are void.
+    #[must_use]
+    pub fn voids_votes(&self) -> bool {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        let is_superseded = self.verdict.is_none() && self.phase == ApprovalPhase::Superseded;
+        is_superseded && reason.starts_with(Self::UNGUARDED)
+    }
+
     /// Returns all who acted: the people whose votes led to the outcome, and the accounts that sent them.
     pub fn actors(&self) -> impl Iterator<Item = &String> {
         self.decided_by.iter().chain(&self.via)

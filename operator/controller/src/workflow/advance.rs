@@ -36,7 +36,8 @@ pub(super) async fn advance(
     let spec = &seen.workflow.spec;
     let (suspend, cancel) = (spec.suspend.unwrap_or(false), spec.cancel.unwrap_or(false));
     let control = Control { suspend, cancel, values: seen.values };
-    let now = Now::new(seen.now, seen.guarded.epoch.to_string());
+    let max_gate_timeout = context.settings.max_gate_timeout;
+    let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);
     let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let (mut stopped, mut memory) = (0, None);

@@ -2,9 +2,9 @@
 //!
 //! **Invariant:** waits for neither, and adopts no Approval but exactly the one that it would have created.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use signoff_api::{Approval, ApprovalStatus, Workflow};
+use signoff_api::{Approval, ApprovalStatus, Workflow, names};
 use signoff_cluster::{error::status_code, kinds::WriteAnswer};
 use signoff_engine::{
     Transition,
@@ -73,7 +73,10 @@ async fn create_approval(
     if !context.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
     }
-    let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
+    let mut approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
+    if let Some(asked) = transition.journal.superseded_before(&ask.path).and_then(|earlier| earlier.object.clone()) {
+        approval.metadata.annotations = Some(BTreeMap::from([(names::ANNOTATION_ASKS_AGAIN.to_owned(), asked)]));
+    }
     let error = match context.requests.create(&approval, context.answer_form()).await {
         Ok(WriteAnswer::Whole(approval)) => return Ok(context.approvals.record(approval)),
         Ok(WriteAnswer::Metadata(metadata)) => {

@@ -163,7 +163,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
                 outcome.clone()
             } else {
                 // Whoever could lift the rules could also write this: it is not honoured, whoever wrote it.
-                let outcome = superseded(approval.guard_epoch(), &seen.guarded.epoch);
+                let outcome = superseded(&approval, &seen.guarded.epoch);
                 Outcome { decided_at: Some(context.now()), ..outcome }
             };
             facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });

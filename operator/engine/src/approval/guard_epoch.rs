@@ -4,12 +4,12 @@
 //! when it began: decisions of an earlier one may be forged, however well they look.
 
 use signoff_api::{
-    ApprovalStatus, Outcome,
+    Approval, ApprovalStatus, Outcome,
     approval::{ApprovalPhase, Source},
 };
 use signoff_expr::text;
 
-use super::tally::Tally;
+use super::{tally::Tally, void::voters};
 
 impl Tally<'_> {
     /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken
@@ -28,19 +28,24 @@ impl Tally<'_> {
     pub(super) fn supersede(&mut self) {
         let outcome = match self.request.is_changed() {
             true => changed(),
-            false => superseded(self.approval.guard_epoch(), &self.now.guard_epoch),
+            false => superseded(self.approval, &self.now.guard_epoch),
         };
-        self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
+        self.void_votes(outcome);
     }
 }
 
 /// Returns the result for an Approval that was decided, in part or as a whole, in another epoch than the one in force.
 #[must_use]
-pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
+pub fn superseded(approval: &Approval, in_force: &str) -> Outcome {
     let short = |epoch: &str| text::display(epoch, 12);
+    let votes = match voters(approval) {
+        Some(names) => format!("the votes of {names}"),
+        None => "what is recorded".to_owned(),
+    };
     let why = format!(
-        "recorded while unguarded: the admission policies were changed since ({} to {}), so the decisions cannot be trusted; the gate is asked again",
-        short(recorded),
+        "{}: the admission policies were changed since ({} to {}), so {votes} cannot be trusted; the gate is asked again",
+        Outcome::UNGUARDED,
+        short(approval.guard_epoch()),
         short(in_force)
     );
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
@@ -49,13 +54,11 @@ pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
 /// Returns the result for an Approval whose request is not the one that its run asked.
 #[must_use]
 pub fn changed() -> Outcome {
-    let why = "recorded while unguarded: its request was changed after it was created, which the admission policies refuse, so the decisions cannot be trusted; the gate is asked again";
-    Outcome {
-        phase: ApprovalPhase::Superseded,
-        source: Source::Policy,
-        reason: Some(why.to_owned()),
-        ..Outcome::default()
-    }
+    let why = format!(
+        "{}: its request was changed after it was created, which the admission policies refuse, so the decisions cannot be trusted; the gate is asked again",
+        Outcome::UNGUARDED
+    );
+    Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
 /// Whether who may decide, until when, and in which epoch are all the request's: nothing in this stored status changes what a vote

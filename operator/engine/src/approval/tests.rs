@@ -15,6 +15,7 @@ use super::*;
 use crate::transition::Now;
 
 mod time;
+mod void;
 
 fn start() -> Moment {
     Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())

@@ -2,10 +2,10 @@
 //!
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
-use std::{future::poll_fn, task::Poll};
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use signoff_api::{
-    Digest, Outcome, Verdict,
+    Digest, Moment, Outcome, Verdict,
     approval::{Edit, Source},
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -31,6 +31,10 @@ use crate::{
 pub(crate) const MOST_AGAIN: usize = 3;
 /// The most gates of calls and questions of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
+/// The least time of a gate that asks again because votes were voided, unless its own time is shorter.
+const LEAST_AGAIN: Duration = Duration::from_secs(3600);
+/// The least time of such a gate that has asked for as long as a gate can.
+const A_MINUTE: Duration = Duration::from_secs(60);
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
@@ -172,7 +176,7 @@ fn ask<'a>(
         name: &step.name,
         path: &key.path,
         visit,
-        deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
+        deadline: asked.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |asked| asked.deadline),
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
     let shown = match shown(seq) {
@@ -198,6 +202,25 @@ fn ask<'a>(
     }
     let content = RequestContent { texts: texts?, reviewed: shown, edits, exclusions };
     request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
+}
+
+/// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the time that was
+/// left, at least [`LEAST_AGAIN`], and ends with the longest time that a gate can have from its first request on.
+fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
+    let now = run.now.at;
+    let state = run.state.borrow();
+    let voids = |earlier: &&StepRecord| earlier.decision.as_ref().is_some_and(Outcome::voids_votes);
+    let asked = |path: &str| state.journal.superseded_before(path).filter(voids);
+    let Some(last) = asked(path) else { return now.after(after).ceil_to_second() };
+    let was_due = last.request.as_ref().map_or(now, |request| request.deadline);
+    let ended = last.decision.as_ref().and_then(|outcome| outcome.decided_at).unwrap_or(now);
+    let left = was_due.since(ended).clamp(LEAST_AGAIN.min(after), after);
+    let mut first = last;
+    while let Some(earlier) = asked(&first.path) {
+        first = earlier;
+    }
+    let longest = first.at.after(run.now.max_gate_timeout).max(now.after(A_MINUTE));
+    now.after(left).min(longest).ceil_to_second()
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.

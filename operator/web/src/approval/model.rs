@@ -19,6 +19,7 @@ use signoff_review::{
     request::{CONTEXT, consequence, warnings},
     suggest::CallFlags,
     text::one_line,
+    voided,
     whole::{self, Whole},
 };
 
@@ -146,6 +147,10 @@ impl ApprovalPage {
             conditions: read.run.conditions.clone(),
             ..signoff_api::ApprovalStatus::default()
         }));
+        for earlier in &read.earlier {
+            all_warnings.extend(earlier.lost(&caller.me).map(|lost| ("NOT COUNTED", lost)));
+            all_warnings.extend(earlier.line().map(|line| (voided::LABEL, line)));
+        }
         let mut quorums = quorum::lines(approval).into_iter();
         let decide = (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems));
         let is_question = action::is_question(request);

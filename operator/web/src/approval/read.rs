@@ -13,6 +13,7 @@ use signoff_review::{
     entry::Entry,
     foreseen::{self, Reached},
     seen::{RunNow, Seen},
+    voided::{self, Earlier},
     whole::{self, Whole},
 };
 
@@ -28,6 +29,8 @@ pub struct Read {
     pub whole: Result<Whole, String>,
     /// The text before each change of people, in their order, or why it cannot be shown.
     pub originals: Vec<Result<String, String>>,
+    /// The Approvals that this one asks again, with their votes.
+    pub earlier: Vec<Earlier>,
     /// What each verdict without a payload would come to, if the reader gave it.
     pub foreseen: Vec<(Verdict, Reached)>,
     /// When.
@@ -51,10 +54,11 @@ impl Read {
     pub async fn of(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
         let whole = whole::fetch(&caller.client, namespace, &seen.approval).await;
         let originals = edits::originals(&caller.client, namespace, &seen.approval).await;
+        let earlier = voided::earlier(&caller.client, namespace, &seen.approval).await;
         let at = clock::now();
         let foreseen = foresee(state, caller, &seen.approval, at).await;
         let whole = whole.map_err(|error| error.to_string());
-        Self { whole, originals, run: RunNow::default(), foreseen, at, seen }
+        Self { whole, originals, earlier, run: RunNow::default(), foreseen, at, seen }
     }
 }
 

@@ -12,6 +12,7 @@ use signoff_review::{
     foreseen::Reached,
     sample,
     seen::{RunNow, Seen},
+    voided::Earlier,
     whole::Whole,
 };
 
@@ -40,6 +41,7 @@ pub(crate) fn read_of(approval: &Approval) -> Read {
         run: RunNow::default(),
         whole: Ok(Whole::default()),
         originals: Vec::new(),
+        earlier: Vec::new(),
         foreseen: approval.spec.request.allowed_verdicts.iter().map(|one| (*one, Reached::Decided)).collect(),
         at: sample::now(),
     }
@@ -255,4 +257,19 @@ async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept()
             said.split('"').next().unwrap(),
         ],
     );
+}
+
+#[tokio::test]
+async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters_are_told() {
+    let approval = sample::approval();
+    let mut read = read_of(&approval);
+    let votes = vec![("alice@example.com".to_owned(), Verdict::Approve)];
+    read.earlier = vec![Earlier { approval: "refund-4711-review-1".into(), votes, reason: Some("too old".into()) }];
+    let page =
+        |user: &str| ApprovalPage::of(&caller(user), &read, &Typed::default(), &Problems::default()).render().unwrap();
+    let named = "alice@example.com (Approve), of refund-4711-review-1: too old";
+    in_order(&page("alice@example.com"), &["your Approve of refund-4711-review-1 is void", "Void votes", named]);
+    let other = page("bob@example.com");
+    assert!(other.contains(named) && !other.contains("your Approve"), "{other}");
+    assert!(!shown(&approval).contains("Void votes"));
 }

@@ -88,6 +88,17 @@ async fn the_inbox_says_that_the_identity_provider_left_the_groups_out() {
 }
 
 #[tokio::test]
+async fn a_request_that_asks_again_says_that_earlier_votes_are_void() {
+    let caller = caller();
+    let mut again = approval();
+    let shown = |approval: &Approval| rendered(&caller, &Feed::sample(caller.me.clone(), &[approval.clone()], &[]));
+    assert!(!shown(&again).contains("asked again"));
+    let annotation = signoff_api::names::ANNOTATION_ASKS_AGAIN.to_owned();
+    again.metadata.annotations = Some([(annotation, "refund-4711-review-1".to_owned())].into());
+    assert!(shown(&again).contains("asked again: earlier votes are void"), "{}", shown(&again));
+}
+
+#[tokio::test]
 async fn a_stream_says_the_version_of_the_page_whichever_feed_tells_it_and_ends_at_sign_out() {
     let (caller, feeds) = (caller(), Feeds::new(10));
     let shown = rendered(&caller, &Feed::sample(caller.me.clone(), &[approval()], &[]));

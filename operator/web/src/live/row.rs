@@ -57,6 +57,8 @@ pub struct Row {
     pub needs_more: bool,
     /// Whether the deadline has passed.
     pub is_overdue: bool,
+    /// Whether it asks again, because votes of an earlier request are void.
+    pub asks_again: bool,
 }
 
 /// What the reader is to an Approval.
@@ -112,6 +114,7 @@ impl Row {
             have: status.tally.map_or(0, |tally| tally.have),
             needed: status.tally.map_or(request.threshold(), |tally| tally.needed),
             needs_more: request.quorums.len() > 1 || first.is_some_and(|own| !own.required_from.is_empty()),
+            asks_again: approval.asks_again().is_some(),
             is_overdue: status.phase == signoff_api::approval::ApprovalPhase::Overdue,
         }
     }

@@ -94,8 +94,13 @@ impl Session {
 
     /// Returns where a Workflow of the namespace stands; nothing where it cannot be read: nothing is decided by it.
     pub async fn run(&self, workflow: &str) -> RunNow {
+        self.run_in(&self.namespace, workflow).await
+    }
+
+    /// Returns the same of a Workflow of another namespace.
+    pub async fn run_in(&self, namespace: &str, workflow: &str) -> RunNow {
         let resource = ApiResource::erase::<Workflow>(&());
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
         api.get(workflow).await.map(RunNow::of).unwrap_or_default()
     }
 

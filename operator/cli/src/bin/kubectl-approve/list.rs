@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use signoff_api::{Approval, ApprovalRequest, Moment, Verdict};
+use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict};
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
     action::{self, is_question, turn_of},
-    quorum,
+    quorum, request,
     seen::{Seen, sort, still_open},
+    voided,
     voter::Me,
 };
 
@@ -27,12 +28,16 @@ use crate::{
 /// The columns that a narrow terminal lacks, in this order.
 const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
 
+/// The most requests of a list of which the void votes are read.
+const MOST_AGAIN: usize = 20;
+
 /// Fetches the list and returns it in the form that was asked for. An empty table is a note instead.
 ///
 /// # Errors
 /// As every request.
 pub async fn list(session: &Session, options: &List) -> Result<String, Failure> {
     let page = page(session, options).await?;
+    page.notices.iter().for_each(|notice| terminal::note(notice));
     page.note.iter().for_each(|note| terminal::note(note));
     Ok(page.text)
 }
@@ -44,6 +49,8 @@ pub struct Page {
     pub text: String,
     /// The sentence that is printed instead of an empty table.
     pub note: Option<String>,
+    /// What the reader must know besides: votes are not verified, or their own vote is void.
+    pub notices: Vec<String>,
 }
 
 /// Fetches the list and returns it, printing nothing but what cannot be read.
@@ -76,8 +83,9 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
         return Ok(Page { note: Some(nothing(session, options, &me, is_missing)), ..Page::default() });
     }
     if let Some(text) = output.document(document(&found))? {
-        return Ok(Page { text, note: None });
+        return Ok(Page { text, ..Page::default() });
     }
+    let notices = notices(session, &found, &me).await;
     let namespaces = options.all_namespaces || session.namespaces.len() > 1;
     let wide = output.output == Some(Format::Wide);
     let width = if wide { None } else { terminal::width() };
@@ -85,7 +93,27 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
         Some(_) => calls(&found, namespaces, &me, now, width),
         None => rows(&found, namespaces, wide, now, width),
     };
-    Ok(Page { text: output.table(table), note: None })
+    Ok(Page { text: output.table(table), note: None, notices })
+}
+
+/// Returns what the reader must know of these requests: that no decision counts for the moment, and which of their votes are void.
+async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
+    let mut notices = Vec::new();
+    let place = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
+    let is_open = |seen: &&Seen| !seen.approval.status.as_ref().is_some_and(|status| status.phase.is_end());
+    // Whether the policies are in force is the same for every run, so one of them tells.
+    if let Some(seen) = found.iter().find(is_open) {
+        let run = session.run_in(&place(seen), &seen.approval.spec.request.workflow.name).await;
+        let status = ApprovalStatus { conditions: run.conditions, ..ApprovalStatus::default() };
+        notices.extend(request::warnings(&status).into_iter().map(|(label, text)| format!("{label}: {text}")));
+    }
+    for seen in found.iter().filter(is_open).filter(|seen| seen.approval.asks_again().is_some()).take(MOST_AGAIN) {
+        for earlier in voided::earlier(session.raw(), &place(seen), &seen.approval).await {
+            let lost = earlier.lost(me).map(|lost| format!("{}: {lost}", name(&seen.approval)));
+            notices.extend(lost);
+        }
+    }
+    notices
 }
 
 /// Brings the calls of each turn together, in the order of the model: a turn stands where its first request stood.
@@ -133,7 +161,7 @@ fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<u
             call,
             gates(request),
             seen.approval.status.as_ref().map(|status| status.phase).unwrap_or_default().name().to_owned(),
-            quorum::cell(&seen.approval),
+            votes(&seen.approval),
             clock::distance(seen.approval.deadline(), now),
             if is_mine { "yes" } else { "no" }.to_owned(),
             cell(action.map(|action| &action.tool), 64),
@@ -234,7 +262,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
         one_line(&request.workflow.name, 63),
         gate(request),
         phase.name().to_owned(),
-        quorum::cell(approval),
+        votes(approval),
         deadline,
         age.unwrap_or_default(),
     ]);
@@ -251,6 +279,12 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     }
     cells.push(asked(request, if wide { 120 } else { 48 }));
     cells
+}
+
+/// Returns the votes so far in a cell, and whether the gate asks again.
+fn votes(approval: &Approval) -> String {
+    let again = if approval.asks_again().is_some() { " (asked again)" } else { "" };
+    format!("{}{again}", quorum::cell(approval))
 }
 
 fn name(approval: &Approval) -> String {
@@ -283,6 +317,17 @@ mod tests {
             "NAME                            WORKFLOW      GATE     PHASE     VOTES   DEADLINE   AGE   PROMPT\n\
              refund-4711-review-0a1b2c3d4e   refund-4711   review   Pending   0/1     in 23h     30m   Send this letter to ACME?\n"
         );
+    }
+
+    #[test]
+    fn a_request_that_asks_again_is_marked() {
+        let mut again = seen("Send?");
+        let annotation =
+            (signoff_api::names::ANNOTATION_ASKS_AGAIN.to_owned(), "refund-4711-review-1111111111".to_owned());
+        again.approval.metadata.annotations = Some([annotation].into());
+        let shown = rows(&[again, seen("Send?")], false, false, sample::now(), None);
+        let marked: Vec<_> = shown.lines().map(|line| line.contains("0/1 (asked again)")).collect();
+        assert_eq!(marked, [false, true, false], "{shown}");
     }
 
     #[test]

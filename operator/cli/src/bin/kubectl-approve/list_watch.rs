@@ -112,7 +112,14 @@ fn print(screen: &mut Screen, page: &list::Page) -> Result<(), Failure> {
             terminal::note(note);
             Ok(())
         }
-        None => screen.redraw(&page.text),
+        None if Screen::is_in_place() => {
+            let notices: String = page.notices.iter().map(|notice| format!("{notice}\n")).collect();
+            screen.redraw(&(notices + &page.text))
+        }
+        None => {
+            page.notices.iter().for_each(|notice| terminal::note(notice));
+            screen.redraw(&page.text)
+        }
     }
     .map_err(|error| Failure::Other(error.to_string()))
 }

@@ -17,6 +17,7 @@ use signoff_review::{
     action, decisions, edits, outcome, quorum,
     request::{self, answer_rules},
     seen::Seen,
+    voided,
     voter::Me,
     whole::Whole,
 };
@@ -59,13 +60,25 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
         None => next::next(&seen.approval, &me, &run, now, &session.call),
     };
     let originals = originals(session, &seen.approval).await;
-    Ok(page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &next)
+    let void = void_votes(session, &seen.approval, &me).await;
+    Ok(page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next)
+}
+
+/// Returns the lines about votes that are void because the gate asks again.
+async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
+    let mut page = Page::default();
+    for earlier in voided::earlier(session.raw(), &session.namespace, approval).await {
+        earlier.lost(me).into_iter().for_each(|lost| page.fact("NOT COUNTED", &lost));
+        earlier.line().into_iter().for_each(|line| page.fact(voided::LABEL, &line));
+    }
+    page.text
 }
 
 /// The page of what the request itself holds, with the changes of people.
 pub async fn page_of(session: &Session, seen: &Seen, me: &Me) -> String {
     let originals = originals(session, &seen.approval).await;
-    page(seen, me, clock::now(), (None, &originals), &session.call)
+    let void = void_votes(session, &seen.approval, me).await;
+    page(seen, me, clock::now(), (None, &originals), &session.call) + &void
 }
 
 /// Fetches the text before each change of people.

@@ -1,0 +1,76 @@
+//! The deadline of a gate that asks again because its votes were voided: it keeps the time that was left.
+
+use std::time::Duration;
+
+use serde_json::json;
+use signoff_api::{Moment, Outcome, approval::ApprovalPhase};
+
+use super::test_run::{TestRun, hitl};
+
+const HOUR: u64 = 3600;
+
+fn superseded(run: &TestRun, why: &str) -> Outcome {
+    let reason = Some(format!("{why}: for a test"));
+    Outcome { phase: ApprovalPhase::Superseded, reason, decided_at: Some(run.clock), ..Outcome::default() }
+}
+
+/// Lets the gate be superseded after so many seconds, and returns the time that its next visit gives.
+fn supersede(run: &mut TestRun, path: &str, after: u64, why: &str, next: &str) -> Duration {
+    run.clock = run.clock.after(Duration::from_secs(after));
+    let outcome = superseded(run, why);
+    run.decide(path, outcome);
+    deadline(run, next).since(run.clock)
+}
+
+fn deadline(run: &TestRun, path: &str) -> Moment {
+    run.asked(path).request.deadline
+}
+
+fn gate_of(after: &str) -> TestRun {
+    TestRun::new(json!([hitl("review", json!({"timeout": {"after": after, "action": "Approve"}}))]))
+}
+
+#[test]
+fn a_gate_whose_votes_were_voided_keeps_the_time_that_was_left() {
+    for why in [Outcome::UNGUARDED] {
+        let mut run = gate_of("24h");
+        let left = supersede(&mut run, "review", 4 * HOUR, why, "review#2");
+        assert_eq!(left, Duration::from_secs(20 * HOUR), "{why}");
+        let record = run.journal.superseded_before("review#2").unwrap();
+        assert_eq!(record.path, "review");
+    }
+}
+
+#[test]
+fn it_has_an_hour_at_least_or_its_own_time_where_that_is_shorter() {
+    let mut run = gate_of("24h");
+    assert_eq!(
+        supersede(&mut run, "review", 23 * HOUR + 3590, Outcome::UNGUARDED, "review#2"),
+        Duration::from_secs(HOUR)
+    );
+    let mut run = gate_of("10m");
+    assert_eq!(supersede(&mut run, "review", 590, Outcome::UNGUARDED, "review#2"), Duration::from_secs(600));
+}
+
+#[test]
+fn it_never_asks_for_longer_than_a_gate_can_have_from_the_first_request_on() {
+    let mut run = gate_of("1h");
+    let (mut path, begun) = ("review".to_owned(), run.clock);
+    // 7 days are the longest time.
+    for visit in 2..170 {
+        let next = format!("review#{visit}");
+        supersede(&mut run, &path, HOUR - 10, Outcome::UNGUARDED, &next);
+        path = next;
+    }
+    assert_eq!(deadline(&run, &path).since(begun), Duration::from_secs(7 * 24 * HOUR));
+    // It is still asked, if briefly: nothing is decided by a deadline without a question.
+    let next = supersede(&mut run, &path, 3 * HOUR, Outcome::UNGUARDED, "review#170");
+    assert_eq!(next, Duration::from_secs(60));
+}
+
+#[test]
+fn a_gate_that_asks_again_for_another_reason_has_its_full_time() {
+    let mut run = gate_of("24h");
+    let left = supersede(&mut run, "review", 23 * HOUR, "asked too late", "review#2");
+    assert_eq!(left, Duration::from_secs(24 * HOUR));
+}

@@ -1,0 +1,132 @@
+//! The votes that are void because their Approval was superseded: who gave which, and why the gate asks again *(I/O)*.
+//!
+//! **Invariant:** believes nothing of the earlier Approval but what is shown: no such vote counts.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use signoff_api::{Approval, Verdict, names};
+
+use crate::{seen::Seen, text::one_line, voter::Me};
+
+/// The label of the earlier votes.
+pub const LABEL: &str = "Void votes";
+/// The most superseded Approvals of a gate that are read.
+const MOST: usize = 4;
+
+/// An Approval that an open one asks again, and its votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// The name of the Approval.
+    pub approval: String,
+    /// The key and the verdict of each vote.
+    pub votes: Vec<(String, Verdict)>,
+    /// The reason why they are void, if the Approval says it.
+    pub reason: Option<String>,
+}
+
+/// Returns the Approvals that this one asks again, the latest first; what cannot be read is left out.
+pub async fn earlier(client: &Client, namespace: &str, approval: &Approval) -> Vec<Earlier> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()));
+    let (mut found, mut next) = (Vec::new(), approval.asks_again().map(str::to_owned));
+    while let Some(name) = next.filter(|name| found.len() < MOST && names::is_object(name)) {
+        let Ok(Ok(seen)) = api.get(&name).await.map(|object| Seen::of(&object)) else { break };
+        if seen.approval.spec.request.workflow != approval.spec.request.workflow {
+            break;
+        }
+        next = seen.approval.asks_again().map(str::to_owned);
+        found.push(Earlier::of(&seen.approval));
+    }
+    found
+}
+
+impl Earlier {
+    /// Returns the votes of a superseded Approval.
+    #[must_use]
+    pub fn of(approval: &Approval) -> Self {
+        let decisions = approval.spec.decisions.iter();
+        let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
+        // Where the run alone found that they are void, the Approval has an outcome with a verdict.
+        let reason = outcome.filter(|outcome| outcome.verdict.is_none()).and_then(|outcome| outcome.reason.clone());
+        Self {
+            approval: approval.metadata.name.clone().unwrap_or_default(),
+            votes: decisions.map(|(key, decision)| (key.clone(), decision.verdict)).collect(),
+            reason,
+        }
+    }
+
+    /// Returns the votes, their Approval, and why they are void: `alice@example.com (Approve), of refund-1a2b: …`. Returns `None` if it
+    /// has no votes.
+    #[must_use]
+    pub fn line(&self) -> Option<String> {
+        let vote = |(key, verdict): &(String, Verdict)| format!("{} ({verdict})", one_line(key, 320));
+        let votes: Vec<_> = self.votes.iter().map(vote).collect();
+        let why = self.reason.as_ref().map(|why| format!(": {}", one_line(why, 600))).unwrap_or_default();
+        (!votes.is_empty()).then(|| format!("{}, of {}{why}", votes.join(", "), one_line(&self.approval, 253)))
+    }
+
+    /// Returns the sentence for a reader whose own vote is void, or `None`.
+    #[must_use]
+    pub fn lost(&self, me: &Me) -> Option<String> {
+        let (_, verdict) = self.votes.iter().find(|(key, _)| *key == me.user)?;
+        Some(format!(
+            "your {verdict} of {} is void, because the gate asks again: decide again",
+            one_line(&self.approval, 253)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::{Decision, Outcome};
+
+    use super::*;
+    use crate::sample;
+
+    fn superseded() -> Approval {
+        let mut approval = sample::approval();
+        approval.spec.decisions.insert("alice@example.com".into(), Decision::new(Verdict::Approve));
+        approval.spec.decisions.insert("bob\u{1b}[2J".into(), Decision::new(Verdict::Reject));
+        let outcome: Outcome = serde_json::from_value(
+            json!({"phase": "Superseded", "source": "Policy", "reason": "recorded while unguarded"}),
+        )
+        .unwrap();
+        approval.status.get_or_insert_default().outcome = Some(outcome);
+        approval
+    }
+
+    #[test]
+    fn a_line_names_every_vote_with_its_approval_and_the_reason() {
+        let name = superseded().metadata.name.unwrap();
+        assert_eq!(
+            Earlier::of(&superseded()).line().unwrap(),
+            format!("alice@example.com (Approve), bob[2J (Reject), of {name}: recorded while unguarded")
+        );
+        assert_eq!(Earlier::of(&sample::approval()).line(), None, "nobody had voted");
+    }
+
+    #[test]
+    fn a_voter_is_told_of_the_own_vote_and_others_are_not() {
+        let lost = |user: &str| Earlier::of(&superseded()).lost(&Me { user: user.into(), groups: Vec::new() });
+        assert_eq!(
+            lost("alice@example.com").unwrap(),
+            format!(
+                "your Approve of {} is void, because the gate asks again: decide again",
+                superseded().metadata.name.unwrap()
+            )
+        );
+        assert_eq!(lost("carol@example.com"), None);
+    }
+
+    #[test]
+    fn the_outcome_that_a_run_did_not_take_is_no_reason() {
+        let mut approval = superseded();
+        let outcome = approval.status.as_mut().unwrap().outcome.as_mut().unwrap();
+        (outcome.verdict, outcome.reason) = (Some(Verdict::Approve), Some("fine".into()));
+        let line = Earlier::of(&approval).line().unwrap();
+        assert!(line.ends_with(&format!(", of {}", approval.metadata.name.unwrap())), "{line}");
+    }
+}

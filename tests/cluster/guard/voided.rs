@@ -1,0 +1,77 @@
+//! Votes that a changed policy voids: who gave them is told by the plugin, in the list and in an Event, and the gate keeps its time.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::workflow::WorkflowPhase;
+
+use super::harness::Harness;
+
+#[tokio::test]
+async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
+    let harness = Harness::open().await;
+    let operator = harness.operator_with_lease().await;
+    harness.request("run", 2).await;
+    let first = harness.asked("run", "review").await;
+    let namespace = harness.namespace.name.clone();
+    let plugin = crate::asked::plugin();
+    let approve = async |who: &str, words: &[&str]| {
+        let words = [&["approve"], words, &["--namespace", &namespace]].concat();
+        harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
+    };
+    // A list while nothing is wrong says nothing of it.
+    let list = approve("alice", &["list"]).await;
+    assert!(list.stdout.contains(&first.name_any()) && !list.stderr.contains("NOT GUARDED"), "{list:?}");
+    harness.decides("alice", &first, "Approve").await.unwrap();
+
+    let binding = "ValidatingAdmissionPolicyBinding";
+    let audit = |object: &mut serde_json::Value| {
+        object["spec"]["validationActions"] = json!(["Audit"]);
+        true
+    };
+    let before = harness.lift(binding, "signoff-approvals", audit).await;
+    harness.says("run", "Guarded", "False").await;
+    let list = approve("bob", &["list"]).await;
+    assert!(list.stderr.contains("NOT GUARDED:") && list.stdout.contains(&first.name_any()), "{list:?}");
+
+    harness.restore(binding, before).await;
+    let superseded = harness.phase(&first, ApprovalPhase::Superseded).await;
+    assert_eq!(superseded.spec.decisions.len(), 1, "no vote is removed");
+    let second = harness.asked("run", "review#2").await;
+    assert_eq!(second.asks_again(), Some(first.name_any().as_str()));
+    let moved = second.spec.request.deadline.since(first.spec.request.deadline);
+    assert!(moved.as_secs() < 60, "it keeps the time that was left: {moved:?}");
+    let (name, old) = (second.name_any(), first.name_any());
+    let lost = format!("your Approve of {old} is void, because the gate asks again: decide again");
+    let shown = approve("alice", &["show", &name]).await;
+    assert!(shown.stdout.contains(&lost), "{shown:?}");
+    assert!(
+        shown.stdout.contains(&format!("Void votes:   alice@example.com (Approve), of {old}: recorded")),
+        "{shown:?}"
+    );
+    let shown = approve("bob", &["show", &name]).await;
+    assert!(
+        shown.stdout.contains("alice@example.com (Approve), of") && !shown.stdout.contains("your Approve"),
+        "{shown:?}"
+    );
+    let list = approve("alice", &["list"]).await;
+    assert!(list.stdout.contains("0/2 (asked again)") && list.stderr.contains(&lost), "{list:?}");
+
+    let events: Api<Event> = Api::namespaced(harness.admin.clone(), &namespace);
+    for (reason, words) in [("VotesVoided", "alice@example.com (Approve)"), ("GateSuperseded", "alice@example.com")] {
+        harness
+            .until_accepted(reason, async || {
+                let all = events.list(&ListParams::default()).await.unwrap();
+                let mut told = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
+                let is_told = told.any(|event| event.note.as_ref().is_some_and(|note| note.contains(words)));
+                if is_told { Ok(()) } else { Err(format!("{:?}", all.items)) }
+            })
+            .await;
+    }
+    harness.decides("alice", &second, "Approve").await.unwrap();
+    harness.decides("bob", &second, "Approve").await.unwrap();
+    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    drop(operator);
+}

@@ -1,0 +1,63 @@
+//! Votes that are void because the admission policies were changed: the gate asks again with the time that
+//! was left, and says which Approval it asks again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_api::{Moment, names::ANNOTATION_ASKS_AGAIN};
+
+use crate::{
+    guarded::{guarded_with, set_actions},
+    harness::Harness,
+    people::verdict,
+    scenarios::{RUN, gate, post},
+};
+
+/// The Approval of a visit of a gate.
+fn approval_of(harness: &Harness, path: &str) -> Value {
+    let all = harness.approvals();
+    let found = all.into_iter().find(|approval| approval["spec"]["request"]["gate"]["path"] == path);
+    found.unwrap_or_else(|| panic!("{path} was never asked:\n{}", harness.server.story()))
+}
+
+fn deadline(approval: &Value) -> Moment {
+    serde_json::from_value(approval["spec"]["request"]["deadline"].clone()).unwrap()
+}
+
+/// The time that a request gave when it was created.
+fn given(approval: &Value) -> Duration {
+    let created: Moment = serde_json::from_value(approval["metadata"]["creationTimestamp"].clone()).unwrap();
+    deadline(approval).since(created)
+}
+
+#[tokio::test(start_paused = true)]
+async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was_left() {
+    let review = gate("review", json!({"threshold": 2, "timeout": {"after": "24h"}}));
+    let (harness, operator) = guarded_with(json!([review, post("pay", "42 EUR", "fail")])).await;
+    let life = harness.begin(&operator);
+    harness.people().decides("alice", "review", 4 * 3600, verdict("Approve")).await;
+    harness.pass(10).await;
+    let enforced = set_actions(&harness, json!(["Warn"]));
+    harness.server.clock().settle().await;
+    set_actions(&harness, enforced);
+    harness.people().asked("review#2").await;
+    let (first, second) = (approval_of(&harness, "review"), approval_of(&harness, "review#2"));
+    assert_eq!(second["metadata"]["annotations"][ANNOTATION_ASKS_AGAIN], first["metadata"]["name"]);
+    assert!(first["metadata"]["annotations"].is_null(), "the first asks nothing again");
+    let left = deadline(&second).since(deadline(&first));
+    assert!(left < Duration::from_secs(5), "{left:?}: it keeps the time that was left");
+    assert!(given(&second) > Duration::from_secs(19 * 3600), "{second}");
+    for (reason, words) in [("VotesVoided", "the votes of alice (Approve)"), ("GateSuperseded", "the votes of alice ")]
+    {
+        let told = harness.events(reason);
+        assert_eq!(told.len(), 1, "{reason}: {told:?}");
+        assert!(told[0]["note"].as_str().unwrap().contains(words), "{told:?}");
+    }
+    // No vote is removed, and those who decided are asked again.
+    assert_eq!(first["spec"]["decisions"]["alice"]["verdict"], "Approve");
+    harness.people().decides("alice", "review#2", 10, verdict("Approve")).await;
+    harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.world.effects().len(), 1);
+    life.crash().await;
+}
