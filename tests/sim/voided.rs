@@ -10,7 +10,7 @@ use crate::{
     guarded::{guarded_with, set_actions},
     harness::Harness,
     people::verdict,
-    scenarios::{RUN, gate, post},
+    scenarios::{RUN, gate, post, set},
 };
 
 /// The Approval of a visit of a gate.
@@ -59,5 +59,25 @@ async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was
     harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_time_without_guard_is_an_event_of_its_run() {
+    let (harness, operator) = guarded_with(json!([gate("review", json!({})), set("end", "done")])).await;
+    let life = harness.begin(&operator);
+    harness.people().asked("review").await;
+    harness.pass(10).await;
+    assert!(harness.events("Guarded").is_empty());
+    let enforced = set_actions(&harness, json!(["Warn"]));
+    harness.pass(60).await;
+    assert_eq!((harness.events("Unguarded").len(), harness.events("Guarded").len()), (1, 0));
+    set_actions(&harness, enforced);
+    harness.pass(60).await;
+    let told = harness.events("Guarded");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0]["note"].as_str().unwrap().contains("in force again"), "{told:?}");
+    harness.people().decides("alice", "review", 10, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     life.crash().await;
 }

@@ -52,6 +52,11 @@ pub(super) fn report(
                 .report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
         }
     }
+    if conditions::fails(&seen.status.conditions, conditions::GUARDED) {
+        let key = format!("guarded-{}", seen.status.seq);
+        let note = "the admission policies are in force again: decisions count; votes of the time before are void, and are asked for again";
+        context.reporter.report(tell("Guarded", note, &key));
+    }
     if let Some(why) = transition.blocked.first()
         && !conditions::holds(&seen.status.conditions, conditions::HELD)
     {
