@@ -113,6 +113,8 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
         let refused = harness.reaches(&run, "Failed").await;
         let why = list(&refused["status"]["conditions"]).find(|condition| condition["type"] == "Accepted").unwrap();
         assert_eq!(why["reason"], "RequesterUnverified", "without {name}");
+        let command = format!("run `kubectl approve rerun {run} -n default`");
+        assert!(why["message"].as_str().unwrap().contains(&command), "the run is not lost without a word: {why}");
         harness.pass(10).await;
         assert_eq!(harness.condition("Guarded"), Default::default(), "with {name} again");
     }

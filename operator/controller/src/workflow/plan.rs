@@ -114,7 +114,8 @@ fn unverified(seen: &ObservedRun) -> Option<Refusal> {
     (created.is_none_or(|created| created < since)).then(|| Refusal {
         reason: reason::REQUESTER_UNVERIFIED,
         message: format!(
-            "spec.requestedBy is not verified: this Workflow was created before {since}, when the admission policies were changed or not yet in force; delete it and apply it again"
+            "spec.requestedBy is not verified: this Workflow was created before {since}, when the admission policies were changed or not yet in force; apply it again (`kubectl replace --force -f FILE`), or check what it does and run `kubectl approve rerun {} -n {}`, which makes you the requester of the new run",
+            seen.name.name, seen.name.namespace
         ),
     })
 }
