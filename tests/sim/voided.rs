@@ -1,16 +1,17 @@
-//! Votes that are void because the admission policies were changed: the gate asks again with the time that
+//! Votes that are void because the admission policies were changed, or because they are too old: the gate asks again with the time that
 //! was left, and says which Approval it asks again.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use signoff_api::{Moment, names::ANNOTATION_ASKS_AGAIN};
+use signoff_tests::sim::{Crash, Fault, On};
 
 use crate::{
     guarded::{guarded_with, set_actions},
-    harness::Harness,
+    harness::{Harness, OPERATOR, approvals},
     people::verdict,
-    scenarios::{RUN, gate, post, set},
+    scenarios::{RUN, chain, gate, post, set},
 };
 
 /// The Approval of a visit of a gate.
@@ -79,5 +80,67 @@ async fn the_end_of_a_time_without_guard_is_an_event_of_its_run() {
     assert!(told[0]["note"].as_str().unwrap().contains("in force again"), "{told:?}");
     harness.people().decides("alice", "review", 10, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    life.crash().await;
+}
+
+fn votes_count_together_for(harness: &Harness, age: &str) {
+    let spec = json!({"gates": {"maxVoteAge": age}});
+    let policy = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "policy"}, "spec": spec,
+    });
+    harness.server.insert(policy).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_is_too_old_has_its_gate_asked_again_wherever_the_operator_crashes() {
+    for crash in [Crash::NotApplied, Crash::Applied] {
+        for n in 1.. {
+            let harness = Harness::new();
+            votes_count_together_for(&harness, "4h");
+            harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
+            let review = gate("review", json!({"threshold": 2, "timeout": {"after": "24h", "action": "Approve"}}));
+            let story = async {
+                harness.apply(RUN, &chain(json!([review, set("end", "done")])));
+                let people = harness.people();
+                people.decides("alice", "review", 60, verdict("Approve")).await;
+                people.asked("review#2").await;
+                people.decides("bob", "review#2", 60, verdict("Approve")).await;
+                people.decides("alice", "review#2", 3600, verdict("Approve")).await;
+                harness.ended(RUN).await
+            };
+            let (run, crashes) = harness.keep_alive(&[OPERATOR], story).await;
+            let story = harness.server.story();
+            assert_eq!(run["status"]["phase"], "Succeeded", "{crash:?} at write {n}:\n{story}");
+            let (first, second) = (approval_of(&harness, "review"), approval_of(&harness, "review#2"));
+            assert_eq!(first["spec"]["request"]["maxVoteAge"], "4h");
+            assert_eq!(first["status"]["phase"], "Superseded", "{story}");
+            let why = first["status"]["outcome"]["reason"].as_str().unwrap();
+            assert!(why.contains("a vote became too old") && why.contains("the votes of alice;"), "{why}");
+            let voted: Moment = serde_json::from_value(first["status"]["votes"][0]["at"].clone()).unwrap();
+            let ended: Moment = serde_json::from_value(first["status"]["outcome"]["decidedAt"].clone()).unwrap();
+            assert!(ended.since(voted) >= Duration::from_secs(4 * 3600), "{first}");
+            assert_eq!(second["status"]["phase"], "Approved", "{story}");
+            assert_eq!(second["metadata"]["annotations"][ANNOTATION_ASKS_AGAIN], first["metadata"]["name"]);
+            assert!(given(&second) <= Duration::from_secs(20 * 3600), "{second}");
+            assert_eq!(harness.approvals().len(), 2, "{story}");
+            if crashes == 0 {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn votes_within_the_span_complete_a_quorum() {
+    let harness = Harness::new();
+    votes_count_together_for(&harness, "4h");
+    let life = harness.begin(OPERATOR);
+    harness.apply(RUN, &chain(json!([gate("review", json!({"threshold": 2})), set("end", "done")])));
+    let approval = harness.people().asked("review").await;
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.pass(4 * 3600 - 60).await;
+    harness.people().votes("bob", &approval, verdict("Approve"));
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.server.value(&approvals(), "default", &approval).unwrap()["status"]["phase"], "Approved");
     life.crash().await;
 }

@@ -20,7 +20,7 @@ use crate::{
     gate::{Form, GateType, PersonRule, Quorum, Subject, SubjectKind, Timeout},
     journal::BlobRef,
     names, turn,
-    values::{JsonObject, Moment},
+    values::{JsonObject, Moment, Span},
     verdict::Verdict,
 };
 
@@ -231,6 +231,9 @@ pub struct ApprovalRequest {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub persons: Vec<PersonRule>,
+    /// The time within which the votes of a quorum must be given. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_vote_age: Option<Span>,
     /// The approval policies that apply to this request, and the requirements of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

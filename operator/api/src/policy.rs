@@ -260,6 +260,10 @@ pub struct GateRules {
     /// The longest timeout of a gate and of each level of an escalation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_timeout: Option<Span>,
+    /// The time within which the votes of a quorum must be given, at least 1m. When the first vote becomes older, the gate asks again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = kube::core::Rule::new("duration(self) >= duration('1m')").message("maxVoteAge must be at least 1m"))]
+    pub max_vote_age: Option<Span>,
     /// Whether a run may continue after a Reject at a gate: by `onReject: continue`, an edge of a graph, `onError` or a
     /// timeout that counts as Reject. Default: false if this policy has `deciders`, `minThreshold` or `timeoutActions`; a
     /// Workflow that could continue is then refused. Otherwise there is no requirement.

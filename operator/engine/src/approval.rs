@@ -2,7 +2,7 @@
 //!
 //! read votes (`votes`) -> count them against the quorums (`quorum`) -> else compare the deadline (`deadline`) ->
 //! outcome (`tally`); every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
-//! (`guard_epoch`), else they are void (`void`). Who may decide is the subject of [`eligibility`], which
+//! (`guard_epoch`), and no longer than policies allow (`void`). Who may decide is the subject of [`eligibility`], which
 //! clients and local runs ask too.
 
 mod deadline;

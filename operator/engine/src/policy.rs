@@ -19,7 +19,7 @@ use url::Url;
 use crate::glob::is_like;
 
 pub(crate) use calls::{CallFacts, matches};
-pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, caution_rank};
+pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, caution_rank, shorter};
 
 /// The largest number of gates that policies add to a run, before they are copied to each step they guard.
 pub(crate) const MOST_ADDED: usize = 32;

@@ -72,6 +72,7 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
         (json!({"allowedHosts": ["a.*.org"]}), "should match"),
         (json!({"allowedSecrets": ["A/B"]}), "should match"),
         (json!({"gates": {"minThreshold": 0}}), "greater than or equal to 1"),
+        (json!({"gates": {"maxVoteAge": "59s"}}), "maxVoteAge must be at least 1m"),
         (
             json!({"match": {"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In"}]}}}),
             "In and NotIn need values",
@@ -104,7 +105,7 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
 #[tokio::test]
 async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own() {
     let harness = Harness::open("policies").await;
-    let policy = json!({"gates": {"minThreshold": 2}});
+    let policy = json!({"gates": {"minThreshold": 2, "maxVoteAge": "1m"}});
     for who in ["dana", "alice", "nina", "adam", "viktor", "mallory"] {
         for object in [own(policy.clone()), cluster(policy.clone())] {
             let refused = harness.create(who, &object).await.refused().unwrap();

@@ -263,13 +263,15 @@ pub struct Outcome {
 impl Outcome {
     /// The beginning of the reason of an Approval that was superseded because its decisions cannot be trusted.
     pub const UNGUARDED: &str = "recorded while unguarded";
+    /// The beginning of the reason of an Approval that was superseded because a vote was too old.
+    pub const VOTES_TOO_OLD: &str = "a vote became too old";
 
     /// Whether the Approval was superseded because its votes are void.
     #[must_use]
     pub fn voids_votes(&self) -> bool {
-        let reason = self.reason.as_deref().unwrap_or_default();
+        let begins = |why: &str| self.reason.as_ref().is_some_and(|reason| reason.starts_with(why));
         let is_superseded = self.verdict.is_none() && self.phase == ApprovalPhase::Superseded;
-        is_superseded && reason.starts_with(Self::UNGUARDED)
+        is_superseded && [Self::UNGUARDED, Self::VOTES_TOO_OLD].into_iter().any(begins)
     }
 
     /// Returns all who acted: the people whose votes led to the outcome, and the accounts that sent them.

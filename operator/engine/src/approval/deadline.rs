@@ -244,10 +244,11 @@ impl Tally<'_> {
 
     /// When something happens by itself.
     pub(super) fn next_wake(&self) -> Option<Moment> {
+        let vote_passes = self.oldest_vote_passes();
         if self.status.phase == ApprovalPhase::Overdue {
-            return None;
+            return vote_passes;
         }
         let (_, reminder) = self.reminders();
-        Some(reminder.map_or(self.deadline(), |reminder| reminder.min(self.deadline())))
+        [Some(self.deadline()), reminder, vote_passes].into_iter().flatten().min()
     }
 }

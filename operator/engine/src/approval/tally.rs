@@ -158,7 +158,8 @@ impl Tally<'_> {
         if let Some(ballot) = first(Verdict::Abort) {
             return self.decide(&[ballot]);
         }
-        if let Some(deciders) = quorums.rejection(&persons) {
+        let in_time: Vec<_> = persons.iter().filter(|ballot| !self.is_too_old(ballot)).copied().collect();
+        if let Some(deciders) = quorums.rejection(&in_time) {
             return self.decide(&deciders);
         }
         let escalates: Vec<_> =
@@ -168,6 +169,9 @@ impl Tally<'_> {
         }
         if let Some(ballot) = first(Verdict::Defer) {
             return self.decide(&[ballot]);
+        }
+        if let Some(passed) = self.oldest_vote_passes().filter(|passed| self.now.at >= *passed) {
+            return self.void_old_votes(passed);
         }
         if let Some(deciders) = quorums.agreement(&persons) {
             return self.decide(&deciders);

@@ -1,13 +1,17 @@
-//! Votes that do not count any more, because they are of another epoch of the guard. The Approval is superseded, an Event has their names,
-//! and its gate asks again.
+//! Votes that do not count any more: those of another epoch of the guard, and those that are older than a policy allows. The Approval is
+//! superseded with their names, and its gate asks again.
 
 use signoff_api::{
-    Approval, Decision, Outcome,
+    Approval, Decision, Moment, Outcome, Span, Verdict,
     approval::{ApprovalPhase, Source},
 };
 use signoff_expr::text;
 
-use super::tally::Tally;
+use super::{
+    eligibility::allowed_verdicts,
+    tally::{Tally, VoteFilter},
+    votes::Ballot,
+};
 
 /// The most voters that a reason names.
 const MOST_NAMED: usize = 4;
@@ -20,6 +24,35 @@ impl Tally<'_> {
             self.report("VotesVoided", true, message, "voided".to_owned());
         }
         self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
+    }
+
+    /// Returns when the oldest vote that could complete a quorum passes the age that policies allow, or `None`.
+    pub(super) fn oldest_vote_passes(&self) -> Option<Moment> {
+        let age = self.request.max_vote_age.filter(|_| *self.filter != VoteFilter::Nothing)?;
+        let allowed = allowed_verdicts(self.request, &self.status);
+        let counts = |verdict: &Verdict| *verdict != Verdict::Escalate && allowed.contains(verdict);
+        let votes = self.status.votes.iter().filter(|vote| counts(&vote.verdict));
+        votes.map(|vote| vote.at).min().map(|at| at.after(age.duration()))
+    }
+
+    /// Whether a vote is older than policies allow.
+    pub(super) fn is_too_old(&self, ballot: &Ballot) -> bool {
+        let Some(age) = self.request.max_vote_age.map(Span::duration) else { return false };
+        let vote = self.status.votes.iter().find(|vote| vote.key == ballot.key);
+        vote.is_some_and(|vote| vote.at.after(age) <= self.now.at)
+    }
+
+    /// Ends because the oldest vote has passed the age that policies allow. `passed`: when.
+    pub(super) fn void_old_votes(&mut self, passed: Moment) {
+        let age = self.request.max_vote_age.map(|age| age.to_string()).unwrap_or_default();
+        let names = voters(self.approval).unwrap_or_default();
+        let why = format!(
+            "{}: policies let votes count together for {age} (gates.maxVoteAge), and the first of them was older before the quorum was met; void are the votes of {names}; the gate is asked again",
+            Outcome::VOTES_TOO_OLD
+        );
+        self.due = Some(passed);
+        let outcome = Outcome { reason: Some(why), ..Outcome::default() };
+        self.void_votes(outcome);
     }
 }
 

@@ -159,6 +159,7 @@ impl Validator<'_> {
             required_by,
             ends_on_reject,
             excludes_editors,
+            max_vote_age,
             contradictions,
         } = self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
         let blocked = self.contradicted(&contradictions, field);
@@ -190,6 +191,7 @@ impl Validator<'_> {
             after_reject: Vec::new(),
             ends_on_reject,
             excludes_editors,
+            max_vote_age,
             merged_gates: Vec::new(),
         })
     }

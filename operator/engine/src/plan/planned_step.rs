@@ -269,6 +269,8 @@ pub(crate) struct PlannedGate {
     pub(crate) ends_on_reject: Vec<String>,
     /// Whether a policy excludes those who changed what is reviewed.
     pub(crate) excludes_editors: bool,
+    /// The time within which policies demand that the votes of a quorum are given.
+    pub(crate) max_vote_age: Option<Span>,
     /// The other gates that were merged into this one: their names, and the gates whose deciders they exclude.
     pub(crate) merged_gates: Vec<(String, Vec<String>)>,
 }

@@ -73,6 +73,8 @@ pub(crate) struct EffectiveGate {
     pub(crate) ends_on_reject: Vec<String>,
     /// Whether those who changed what the gate reviews cannot decide.
     pub(crate) excludes_editors: bool,
+    /// The time within which the votes of a quorum must be given.
+    pub(crate) max_vote_age: Option<Span>,
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
@@ -111,6 +113,7 @@ impl Policies {
             required_by: Vec::new(),
             ends_on_reject: Vec::new(),
             excludes_editors: false,
+            max_vote_age: None,
             contradictions: Vec::new(),
         };
         if let Some(source) = added_by {
@@ -351,11 +354,18 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         }
     }
     for (source, demand) in demands {
-        let Some(most) = demand.max_timeout else { continue };
+        let together = demand.max_vote_age.map(|age| format!("votes count together for {age}"));
+        gate.max_vote_age = shorter(gate.max_vote_age, demand.max_vote_age);
+        let Some(most) = demand.max_timeout else {
+            together.into_iter().for_each(|rule| gate.name(source, rule));
+            continue;
+        };
         let given = timeout.after.map_or(usual, Span::duration);
         let was =
             if given > most.duration() { format!(" (the gate gives {})", Span::from(given)) } else { String::new() };
-        gate.name(source, format!("people have at most {most}{was}"));
+        // One sentence, because a policy has at most ten in a request.
+        let rules = [Some(format!("people have at most {most}{was}")), together];
+        gate.name(source, rules.into_iter().flatten().collect::<Vec<_>>().join("; "));
         if given > most.duration() {
             timeout.after = Some(most);
         }
@@ -365,6 +375,14 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     }
     if gate.hitl.timeout.is_some() || timeout != signoff_api::gate::Timeout::default() {
         gate.hitl.timeout = Some(timeout);
+    }
+}
+
+/// Returns the shorter of two times; `None` is no limit.
+pub(crate) fn shorter(one: Option<Span>, other: Option<Span>) -> Option<Span> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other < one { other } else { one }),
+        (one, other) => one.or(other),
     }
 }
 

@@ -113,6 +113,23 @@ fn each_demand_tightens_what_it_speaks_of_and_is_named() {
 }
 
 #[test]
+fn the_shortest_age_of_votes_of_all_policies_applies_and_each_is_named() {
+    let rules = |gates: Value| json!({"gates": gates});
+    let policies = cluster(&[
+        ("a", rules(json!({"maxVoteAge": "4h"}))),
+        ("b", rules(json!({"maxVoteAge": "90m", "maxTimeout": "3h"}))),
+        ("c", rules(json!({"maxVoteAge": "2h"}))),
+    ]);
+    let gate = merge_into(&policies, &written(json!({})), DANA);
+    assert_eq!(gate.max_vote_age.map(|age| age.to_string()), Some("1h30m".to_owned()));
+    for rule in ["votes count together for 4h", "votes count together for 1h30m", "votes count together for 2h"] {
+        let named = gate.required_by.iter().flat_map(|by| &by.rules).any(|said| said.contains(rule));
+        assert!(named, "{rule}: {:?}", gate.required_by);
+    }
+    assert_eq!(under(json!({"minThreshold": 1}), json!({})).max_vote_age, None);
+}
+
+#[test]
 fn verdicts_are_intersected_and_nobody_is_kept_from_saying_no() {
     let gate = under(json!({"allowedVerdicts": ["Approve", "Escalate"]}), json!({}));
     demands(&gate, "nothing but Approve, Escalate");

@@ -264,6 +264,7 @@ pub(crate) fn ask(
         excluded: exclusions::excluded(gate, &exclusions),
         excluded_because: exclusions,
         persons: gate.persons.clone(),
+        max_vote_age: gate.max_vote_age,
         required_by: gate.required_by.clone(),
         timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
         escalate_to: spec.escalate_to.clone(),

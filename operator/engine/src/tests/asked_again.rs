@@ -32,7 +32,7 @@ fn gate_of(after: &str) -> TestRun {
 
 #[test]
 fn a_gate_whose_votes_were_voided_keeps_the_time_that_was_left() {
-    for why in [Outcome::UNGUARDED] {
+    for why in [Outcome::UNGUARDED, Outcome::VOTES_TOO_OLD] {
         let mut run = gate_of("24h");
         let left = supersede(&mut run, "review", 4 * HOUR, why, "review#2");
         assert_eq!(left, Duration::from_secs(20 * HOUR), "{why}");
@@ -59,12 +59,12 @@ fn it_never_asks_for_longer_than_a_gate_can_have_from_the_first_request_on() {
     // 7 days are the longest time.
     for visit in 2..170 {
         let next = format!("review#{visit}");
-        supersede(&mut run, &path, HOUR - 10, Outcome::UNGUARDED, &next);
+        supersede(&mut run, &path, HOUR - 10, Outcome::VOTES_TOO_OLD, &next);
         path = next;
     }
     assert_eq!(deadline(&run, &path).since(begun), Duration::from_secs(7 * 24 * HOUR));
     // It is still asked, if briefly: nothing is decided by a deadline without a question.
-    let next = supersede(&mut run, &path, 3 * HOUR, Outcome::UNGUARDED, "review#170");
+    let next = supersede(&mut run, &path, 3 * HOUR, Outcome::VOTES_TOO_OLD, "review#170");
     assert_eq!(next, Duration::from_secs(60));
 }
 

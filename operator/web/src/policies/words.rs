@@ -144,6 +144,7 @@ fn of_gates(demand: &GateRules) -> Vec<String> {
         let names: Vec<_> = demand.timeout_actions.iter().map(|action| timeout(*action)).collect();
         said.push(format!("when the deadline passes, nothing happens but: {}", names.join("; ")));
     }
+    said.extend(demand.max_vote_age.map(|age| format!("votes count together for {age}")));
     said.extend(demand.max_timeout.map(|most| format!("people have at most {most}")));
     if demand.forbids_continue_after_reject() {
         said.push("a Reject ends the run".to_owned());

@@ -1,4 +1,4 @@
-//! Votes that do not count any more: those of another epoch.
+//! Votes that do not count any more: of another epoch, or too old.
 
 use signoff_api::Outcome;
 
@@ -8,6 +8,13 @@ fn reason(approval: &Approval) -> String {
     let outcome = approval.status.as_ref().and_then(|status| status.outcome.clone()).unwrap();
     assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
     outcome.reason.unwrap()
+}
+
+/// A quorum of two whose votes count together for half a minute.
+fn aging(more: Value) -> Approval {
+    let mut fields = json!({"threshold": 2, "maxVoteAge": "30s"});
+    fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    approval(fields)
 }
 
 #[test]
@@ -30,4 +37,85 @@ fn without_a_vote_no_event_says_that_one_is_lost() {
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
     let result = count_in(&mut open, "e2");
     assert!(result.events.iter().all(|event| event.reason != "VotesVoided"), "{:?}", result.events);
+}
+
+#[test]
+fn a_quorum_completes_only_with_votes_given_within_the_span() {
+    let mut open = aging(json!({}));
+    says(&mut open, "alice", "Approve");
+    assert_eq!(count(&mut open, 1).wake_at, Some(at(31).at), "the moment at which the vote is too old");
+    says(&mut open, "bob", "Approve");
+    let result = count(&mut open, 31);
+    assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD) && reason(&open).contains("the votes of alice, bob;"));
+    assert_eq!(result.due, Some(at(31).at), "compared with the API server's own time");
+    assert_eq!(open.spec.decisions.len(), 2, "no vote is removed");
+
+    let mut open = aging(json!({}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 30);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn without_a_span_an_old_vote_counts() {
+    let mut open = approval(json!({"threshold": 2}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 59);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn rejects_that_count_together_are_within_the_span_too_and_a_single_no_is_never_too_old() {
+    let mut open = aging(json!({"rejectPolicy": "threshold"}));
+    says(&mut open, "alice", "Reject");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Reject");
+    count(&mut open, 31);
+    assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
+
+    let further = json!({"source": "policy", "approvers": users(&["olga"]), "threshold": 1, "rejectPolicy": "any"});
+    let mut open = aging(json!({"rejectPolicy": "threshold", "further": [further]}));
+    says(&mut open, "alice", "Reject");
+    count(&mut open, 1);
+    says(&mut open, "olga", "Reject");
+    count(&mut open, 40);
+    assert_eq!(verdict(&open), Some(Verdict::Reject), "one no is enough there, however old the other one is");
+
+    for no in ["Reject", "Abort"] {
+        let mut open = aging(json!({}));
+        says(&mut open, "alice", "Approve");
+        count(&mut open, 1);
+        says(&mut open, "bob", no);
+        count(&mut open, 40);
+        assert_eq!(verdict(&open).map(Verdict::name), Some(no));
+    }
+}
+
+#[test]
+fn a_deadline_that_comes_first_decides_and_an_old_vote_ends_an_overdue_request() {
+    let mut open = aging(json!({"maxVoteAge": "90s"}));
+    says(&mut open, "alice", "Approve");
+    assert_eq!(count(&mut open, 1).wake_at, Some(at(60).at));
+    count(&mut open, 60);
+    assert_eq!(verdict(&open), Some(Verdict::Reject));
+
+    let mut open = aging(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    count(&mut open, 60);
+    says(&mut open, "alice", "Retry");
+    assert_eq!(count(&mut open, 70).wake_at, Some(at(100).at));
+    count(&mut open, 100);
+    assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
+}
+
+#[test]
+fn an_escalation_and_its_vote_do_not_become_too_old() {
+    let mut open = aging(json!({"escalateTo": users(&["frank"])}));
+    says(&mut open, "alice", "Escalate");
+    count(&mut open, 1);
+    let result = count(&mut open, 40);
+    assert_eq!((result.status.phase, result.status.level), (ApprovalPhase::Pending, Some(1)));
 }

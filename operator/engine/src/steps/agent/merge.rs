@@ -13,7 +13,7 @@ use signoff_api::{
 use super::gating::Asking;
 use crate::{
     plan::{Action, CallGate, PlannedGate, PlannedStep, TOLD_AGENT},
-    policy::caution_rank,
+    policy::{caution_rank, shorter},
     steps::request,
 };
 
@@ -73,6 +73,7 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
     gate.required_by = required_by(&all);
     for (other_step, other) in all.iter().skip(1) {
         gate.excludes_editors |= other.excludes_editors;
+        gate.max_vote_age = shorter(gate.max_vote_age, other.max_vote_age);
         gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
     }
     gate.persons = persons.first().map(|persons| (*persons).clone()).unwrap_or_default();
@@ -184,6 +185,7 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         gate.merged.push((other.prompt.clone(), other.context.clone()));
         gate.spec.excluded.extend(other.spec.excluded.iter().cloned());
         gate.excludes_editors |= other.excludes_editors;
+        gate.max_vote_age = shorter(gate.max_vote_age, other.max_vote_age);
         gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
         gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
         gate.stops_on_reject |= other.stops_on_reject;
