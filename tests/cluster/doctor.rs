@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 use signoff_api::Workflow;
-use signoff_api::gate::Subject;
+use signoff_api::gate::{RequiredFrom, Subject};
 use signoff_tests::control_plane::{Cluster, Finished, OPERATOR_NAMESPACE, OperatorOptions, OperatorProcess};
 
 use crate::asked::Place;
@@ -140,4 +140,40 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
     let nothing = place.approve("admin", &["doctor", "nothing"]).await;
     assert_eq!(nothing.code, 3, "{nothing:?}");
     assert!(nothing.stderr.contains("nothing: no Workflow and no Approval of the namespace"), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told_and_a_group_is_no_mistake_where_only_users_are_bound() {
+    let place = Place::shared("missing").await;
+    let namespace = place.namespace.name.as_str();
+    let groups = |request: &mut signoff_api::ApprovalRequest| {
+        request.quorums[0].approvers = vec![Subject::group("finance"), Subject::group("leads")];
+        request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
+    };
+    let approval = place.ask(groups).await;
+    // Every person of these tests is bound by name.
+    let bound = ["delete", "rolebindings", "--all", "--namespace", namespace];
+    place.cluster.kubectl(bound).run().await.unwrap().ok().unwrap();
+
+    let bind = async |name: &str, subject: &str| {
+        let bind = ["create", "rolebinding", name, "--clusterrole=signoff-approver", subject, "--namespace", namespace];
+        place.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+    };
+    bind("a-group", "--group=finance").await;
+    let told = place.approve("admin", &["doctor", &approval]).await;
+    assert!(
+        unwrapped(&told).contains("Missing: 1 of group leads: NO binding of the verb approve covers it"),
+        "{told:?}"
+    );
+    assert!(told.stderr.contains(&format!("{approval} takes 1 of group leads, and no binding grants")), "{told:?}");
+
+    for user in ["olga", "pia"] {
+        bind(user, &format!("--user={user}@example.com")).await;
+    }
+    let users = place.approve("admin", &["doctor", &approval]).await;
+    assert!(unwrapped(&users).contains("Missing: 1 of group leads: unknown: 2 users are bound"), "{users:?}");
+    assert!(!users.stderr.contains("no binding grants"), "{users:?}");
+    bind("leads", "--group=leads").await;
+    let bound = place.approve("admin", &["doctor", &approval]).await;
+    assert!(unwrapped(&bound).contains("Missing: 1 of group leads: may approve, by RoleBinding leads"), "{bound:?}");
 }

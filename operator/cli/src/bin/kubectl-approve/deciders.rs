@@ -29,6 +29,8 @@ pub enum Right {
     Granted(String),
     /// The API server allows it, by a binding that the caller cannot read or by another authorizer.
     Allowed,
+    /// No binding names the group, but so many users are bound who may be its members.
+    Users(usize),
     /// No binding names the user, but groups are bound of which the user may be a member.
     Perhaps(Vec<String>),
     /// No binding grants it. The subject that may have been meant.
@@ -67,7 +69,8 @@ impl<'s> Deciders<'s> {
         }
         match self.review(approver).await {
             Some(true) => Right::Allowed,
-            Some(false) if matches!(by_bindings, Right::Unknown(_)) && approver.kind == SubjectKind::User => {
+            // Its members may be bound as users.
+            Some(false) if matches!(by_bindings, Right::Unknown(_)) && approver.kind != SubjectKind::ServiceAccount => {
                 by_bindings
             }
             Some(false) if matches!(by_bindings, Right::Unknown(_)) => Right::Missing(None),
@@ -155,6 +158,15 @@ fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
         groups.truncate(MOST);
         return Right::Perhaps(groups);
     }
+    let mut users: Vec<_> = ordinary(grants)
+        .filter(|grant| grant.subject.kind == "User")
+        .map(|grant| grant.subject.name.as_str())
+        .collect();
+    users.sort_unstable();
+    users.dedup();
+    if approver.kind == SubjectKind::Group && near.is_none() && !users.is_empty() {
+        return Right::Users(users.len());
+    }
     Right::Missing(near)
 }
 
@@ -233,6 +245,18 @@ mod tests {
         assert_eq!(by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
         assert_eq!(by_bindings(&grants, &Subject::group("sre")), Right::Missing(None));
         assert_eq!(by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
+    }
+
+    #[test]
+    fn a_group_that_no_binding_names_may_consist_of_bound_users() {
+        let users = grants(
+            json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
+        );
+        assert_eq!(by_bindings(&users, &Subject::group("leads")), Right::Users(2));
+        // A name that is nearly that of a bound group is a mistake all the same.
+        let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
+        assert_eq!(by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
+        assert_eq!(by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
     }
 
     #[test]

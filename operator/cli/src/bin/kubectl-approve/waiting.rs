@@ -171,6 +171,8 @@ struct Gate<'a> {
     approval: &'a Approval,
     /// For each quorum, the approvers with their rights.
     quorums: Vec<Vec<(&'a Subject, Right)>>,
+    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they take and their rights.
+    missing: Vec<Vec<(String, i32, Right)>>,
     /// Who is bound to `approve`, where that can be read.
     bound: Option<String>,
 }
@@ -188,7 +190,16 @@ impl<'a> Gate<'a> {
             }
             quorums.push(rights);
         }
-        Self { approval, quorums, bound: deciders.bound() }
+        let mut missing = Vec::new();
+        for progress in progress(approval) {
+            let mut groups = Vec::new();
+            for (group, min) in progress.missing {
+                let right = deciders.right(&Subject::group(&group)).await;
+                groups.push((group, min, right));
+            }
+            missing.push(groups);
+        }
+        Self { approval, quorums, missing, bound: deciders.bound() }
     }
 
     fn name(&self) -> String {
@@ -217,7 +228,8 @@ impl<'a> Gate<'a> {
             return page;
         }
         let progress = progress(self.approval);
-        for ((quorum, rights), progress) in request.quorums.iter().zip(&self.quorums).zip(progress) {
+        let all = request.quorums.iter().zip(&self.quorums).zip(&self.missing).zip(progress);
+        for (((quorum, rights), missing), progress) in all {
             let so_far = status.tally.map(|_| format!(" ({} of {} so far)", progress.have, progress.needed));
             let so_far = so_far.unwrap_or_default();
             let source = one_line(&quorum.source, 253);
@@ -225,6 +237,13 @@ impl<'a> Gate<'a> {
             page.push_str(&wrapped(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
             for (approver, right) in rights {
                 page.push_str(&wrapped(4, &format!("{}: {}", one_line(&approver.to_string(), 320), says(right))));
+            }
+            for (group, min, right) in missing {
+                let line = format!("Missing: {min} of group {}: {}", one_line(group, 253), says(right));
+                page.push_str(&wrapped(4, &line));
+            }
+            if progress.have < progress.needed && status.tally.is_some() {
+                page.push_str(&format!("    Missing: {} more\n", people(progress.needed - progress.have)));
             }
         }
         if !request.excluded.is_empty() {
@@ -248,7 +267,38 @@ impl<'a> Gate<'a> {
     }
 
     fn problem(&self) -> Option<String> {
-        self.blocked().map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()))
+        let of_all =
+            self.blocked().map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
+        of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few()).filter(|_| self.is_open())
+    }
+
+    /// Says which group of `requiredFrom` nobody can decide for.
+    fn unmet_group(&self) -> Option<String> {
+        let mut missing = self.missing.iter().flatten();
+        let (group, min, _) = missing.find(|(_, _, right)| matches!(right, Right::Missing(_)))?;
+        let (group, name) = (one_line(group, 253), self.name());
+        Some(format!("{name} takes {min} of group {group}, and no binding grants the verb approve to that group"))
+    }
+
+    /// Says which quorum has fewer users who can decide than it takes, where its approvers are users.
+    fn too_few(&self) -> Option<String> {
+        let voted = |user: &String| {
+            self.approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.user == *user))
+        };
+        let quorums = self.approval.spec.request.quorums.iter().zip(&self.quorums);
+        quorums.into_iter().find_map(|(quorum, rights)| {
+            let can = rights.iter().filter(|(one, right)| !matches!(right, Right::Missing(_)) || voted(&one.name));
+            let can: Vec<_> = can.map(|(one, _)| *one).collect();
+            let are_users = can.iter().all(|one| one.kind != SubjectKind::Group);
+            (are_users && can.len() < quorum.needed()).then(|| {
+                let (source, name) = (one_line(&quorum.source, 253), self.name());
+                format!(
+                    "{name} takes {} by {source}, and bindings of the verb approve cover {} of its approvers",
+                    people(quorum.threshold),
+                    can.len()
+                )
+            })
+        })
     }
 
     /// The command that binds the first approver that lacks the right.
@@ -273,6 +323,8 @@ fn says(right: &Right) -> String {
     match right {
         Right::Granted(binding) => format!("may approve, by {}", one_line(binding, 600)),
         Right::Allowed => "may approve, says the API server".to_owned(),
+        Right::Users(1) => "unknown: 1 user is bound, who may be a member".to_owned(),
+        Right::Users(users) => format!("unknown: {users} users are bound, who may be members"),
         Right::Perhaps(groups) => {
             format!("no binding names this user; may approve as a member of a bound group ({})", groups.join(", "))
         }
@@ -290,13 +342,19 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
+    use signoff_api::gate::RequiredFrom;
 
     use super::*;
     use crate::sample;
 
     fn gate(approval: &Approval, right: impl Fn(&Subject) -> Right) -> Gate<'_> {
         let rights = approval.approvers().iter().map(|approver| (approver, right(approver))).collect();
-        Gate { approval, quorums: vec![rights], bound: Some("Group finance (RoleBinding approvers of finance)".into()) }
+        Gate {
+            approval,
+            quorums: vec![rights],
+            missing: vec![Vec::new()],
+            bound: Some("Group finance (RoleBinding approvers of finance)".into()),
+        }
     }
 
     #[test]
@@ -331,6 +389,7 @@ mod tests {
             Right::Granted("RoleBinding approvers of finance (ClusterRole signoff-approver)".into()),
             Right::Allowed,
             Right::Perhaps(vec!["finance".into()]),
+            Right::Users(5),
             Right::Unknown("you cannot list rolebindings".into()),
         ] {
             let one =
@@ -341,6 +400,39 @@ mod tests {
         }
         let nobody = gate(&approval, |_| Right::Missing(None));
         assert!(nobody.problem().is_some());
+    }
+
+    #[test]
+    fn a_required_group_that_nobody_is_bound_for_is_a_problem_and_bound_users_are_not() {
+        let mut approval = sample::approval();
+        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
+        let mut gate = gate(&approval, |_| Right::Allowed);
+        gate.missing = vec![vec![("leads".to_owned(), 1, Right::Missing(None))]];
+        let name = approval.metadata.name.clone().unwrap();
+        assert_eq!(
+            gate.problem().unwrap(),
+            format!("{name} takes 1 of group leads, and no binding grants the verb approve to that group")
+        );
+        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("Missing: 1 of group leads: NO binding of the verb approve covers it"), "{page}");
+        gate.missing = vec![vec![("leads".to_owned(), 1, Right::Users(5))]];
+        assert_eq!(gate.problem(), None);
+        assert!(gate.lines(sample::now()).contains("unknown: 5 users are bound, who may be members"));
+    }
+
+    #[test]
+    fn a_quorum_with_fewer_bound_users_than_it_takes_is_a_problem() {
+        let mut approval = sample::approval();
+        let users = ["alice@example.com", "bob@example.com"].map(Subject::user);
+        approval.spec.request.quorums[0].approvers = users.to_vec();
+        approval.spec.request.quorums[0].threshold = 2;
+        let only_alice =
+            |approver: &Subject| if approver.name.starts_with("alice") { Right::Allowed } else { Right::Missing(None) };
+        let problem = gate(&approval, only_alice).problem().unwrap();
+        assert!(problem.contains("takes 2 people by gate review") && problem.ends_with("cover 1 of its approvers"));
+        assert_eq!(gate(&approval, |_| Right::Allowed).problem(), None);
+        approval.spec.request.quorums[0].threshold = 1;
+        assert_eq!(gate(&approval, only_alice).problem(), None);
     }
 
     #[test]
