@@ -18,13 +18,17 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     let namespace = harness.namespace.name.clone();
     let plugin = crate::asked::plugin();
     let approve = async |who: &str, words: &[&str]| {
-        let words = [&["approve"], words, &["--namespace", &namespace]].concat();
+        let of: &[&str] = if words.contains(&"--upgrade") { &[] } else { &["--namespace", &namespace] };
+        let words = [&["approve"], words, of].concat();
         harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
     };
     // A list while nothing is wrong says nothing of it.
     let list = approve("alice", &["list"]).await;
     assert!(list.stdout.contains(&first.name_any()) && !list.stderr.contains("NOT GUARDED"), "{list:?}");
     harness.decides("alice", &first, "Approve").await.unwrap();
+    let upgrade = approve("admin", &["doctor", "--upgrade"]).await;
+    assert_eq!(upgrade.code, 0, "{upgrade:?}");
+    assert!(upgrade.stdout.contains("voids no vote"), "{upgrade:?}");
 
     let binding = "ValidatingAdmissionPolicyBinding";
     let audit = |object: &mut serde_json::Value| {
@@ -35,6 +39,11 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     harness.says("run", "Guarded", "False").await;
     let list = approve("bob", &["list"]).await;
     assert!(list.stderr.contains("NOT GUARDED:") && list.stdout.contains(&first.name_any()), "{list:?}");
+    // The rules of this plugin differ from those in the cluster, as those of a new version do.
+    let upgrade = approve("admin", &["doctor", "--upgrade"]).await;
+    assert_eq!(upgrade.code, 1, "{upgrade:?}");
+    assert!(upgrade.stdout.contains("alice@example.com (Approve)"), "{upgrade:?}");
+    assert!(upgrade.stderr.contains("an upgrade would void"), "{upgrade:?}");
 
     harness.restore(binding, before).await;
     let superseded = harness.phase(&first, ApprovalPhase::Superseded).await;
@@ -60,7 +69,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     assert!(list.stdout.contains("0/2 (asked again)") && list.stderr.contains(&lost), "{list:?}");
 
     let events: Api<Event> = Api::namespaced(harness.admin.clone(), &namespace);
-    for (reason, words) in [("VotesVoided", "alice@example.com (Approve)"), ("GateSuperseded", "alice@example.com")] {
+    for (reason, words) in [("VotesVoided", "alice@example.com (Approve)"), ("Guarded", "in force again")] {
         harness
             .until_accepted(reason, async || {
                 let all = events.list(&ListParams::default()).await.unwrap();

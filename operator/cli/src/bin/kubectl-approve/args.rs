@@ -220,6 +220,11 @@ pub struct Doctor {
     /// List every object that was compared
     #[arg(short, long)]
     pub verbose: bool,
+    /// Say how many votes an upgrade to the version of this plugin would void, and nothing else
+    ///
+    /// Use the plugin of the new version, before the upgrade. The exit code is 1 if a vote would be void.
+    #[arg(long, conflicts_with = "name")]
+    pub upgrade: bool,
     /// The operator's namespace. Default: the namespace in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_namespace: Option<String>,

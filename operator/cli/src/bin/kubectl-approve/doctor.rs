@@ -1,4 +1,5 @@
-//! `doctor`: whether the admission policies are in force, whether an operator is alive, and who could impersonate it.
+//! `doctor`: whether the admission policies are in force, whether an operator is alive, who could impersonate it, and what an upgrade would
+//! void.
 //!
 //! Reads only. It repairs nothing.
 
@@ -14,7 +15,7 @@ use crate::{
     impersonators,
     operator_status::{OperatorState, operator_state},
     sanitize::one_line,
-    waiting,
+    upgrade, waiting,
     wrap::wrapped,
 };
 
@@ -35,6 +36,9 @@ struct Installation {
 /// Checks the policies and the operator; and, with a name or in a namespace that was given, what waits there.
 pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> Found {
     let installation = Installation::read(session, options).await;
+    if options.upgrade {
+        return upgrade::report(session, installation.map(|found| found.inspection)).await;
+    }
     let named = options.operator_namespace.as_deref();
     let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));
     let mut state = operator_state(session, namespace).await;

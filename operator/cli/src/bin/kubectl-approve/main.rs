@@ -30,6 +30,7 @@ mod show;
 mod status;
 mod successor;
 mod turn;
+mod upgrade;
 mod version;
 mod wait;
 mod waiting;
