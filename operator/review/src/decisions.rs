@@ -4,7 +4,10 @@
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
-use signoff_engine::{approval::eligibility::ineligible, gate::parameters};
+use signoff_engine::{
+    approval::eligibility::{Voter, counted_as, ineligible},
+    gate::parameters,
+};
 
 use crate::{action::is_question, clock::distance, text::one_line, voter::Me};
 
@@ -62,10 +65,19 @@ pub fn is_uncounted(approval: &Approval, me: &Me) -> bool {
     !status.phase.is_end() && !is_invalid && !is_vote
 }
 
+/// Returns the sentence for a user who has another account that decided, or `None`.
+pub fn already_counted(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
+    let other = one_line(&counted_as(approval, voter)?, 600);
+    Some(format!(
+        "already counted as {other}: both names are one person, and of their votes the most cautious one counts"
+    ))
+}
+
 /// Returns whether the reader is one of the approvers, or why they cannot decide.
 pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
     match ineligible(approval, &me.voter(), now) {
+        None if let Some(already) = already_counted(approval, &me.voter()) => format!("{user}: {already}"),
         None if is_question(&approval.spec.request) => format!("{user}, one of those who can answer"),
         None => format!("{user}, one of the approvers"),
         Some(_) if is_uncounted(approval, me) => format!("{user}: your decision is recorded, and not counted yet"),

@@ -257,6 +257,21 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
+/// Returns the key of a recorded vote of the same person under another name, or `None`. Of several votes of one person the most cautious
+/// one counts.
+#[must_use]
+pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
+    let electorate = Electorate::new(&approval.spec.request, &[]);
+    let person = electorate.persons.objector(voter.counted())?;
+    let key = voter.key();
+    let others = approval.spec.decisions.iter().filter(|(other, _)| **other != key);
+    let mut same = others.filter(|(other, decision)| {
+        let user = decision.on_behalf_of.as_ref().unwrap_or(other);
+        electorate.person_of_vote(user, decision.verdict).as_ref() == Some(&person)
+    });
+    same.next().map(|(other, _)| other.clone())
+}
+
 /// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.
 #[must_use]
 pub fn next_attempt(approval: &Approval, key: &str) -> Option<i32> {

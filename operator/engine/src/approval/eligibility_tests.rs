@@ -10,7 +10,7 @@ use signoff_api::{
     gate::Subject,
 };
 
-use super::{Electorate, IneligibleReason, Voter, ineligible, next_attempt};
+use super::{Electorate, IneligibleReason, Voter, counted_as, ineligible, next_attempt};
 
 const ALICE: &str = "alice@example.com";
 const DANA: &str = "dana@example.com";
@@ -230,4 +230,20 @@ fn an_excluded_voter_is_told_because_of_which_decision() {
         format!("you sent a decision on behalf of another person that changed this text at gate sql, so flux {end}")
     );
     assert_eq!((why_for(&approval, "argo", ALICE), why(&approval, ALICE, &[])), Default::default());
+}
+
+#[test]
+fn a_second_account_of_one_person_is_known_by_the_first_vote() {
+    let persons = json!([
+        {"pattern": "github:([a-z]+)", "person": "$1@example.com"},
+        {"pattern": "([a-z]+@example[.]com)", "person": "$1"},
+    ]);
+    let own = quorum("gate review", json!([{"kind": "Group", "name": "finance"}]));
+    let mut approval = approval(json!({"quorums": [own], "persons": persons}));
+    approval.spec.decisions.insert("bob@example.com".into(), Decision::new(Verdict::Approve));
+    let other = |user: &str| counted_as(&approval, &Voter::new(user, &["finance".to_owned()]));
+    assert_eq!(other("github:bob"), Some("bob@example.com".to_owned()));
+    assert_eq!((other("bob@example.com"), other("github:carol"), other("oidc:bob")), (None, None, None));
+    // The API server accepts the vote all the same: of two votes of one person the most cautious one counts.
+    assert_eq!(why(&approval, "github:bob", &["finance"]), "");
 }

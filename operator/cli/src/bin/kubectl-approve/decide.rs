@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use signoff_api::{Approval, ApprovalStatus, Moment};
 use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
-    action,
+    action, decisions,
     entry::{self, Change, Entry},
     foreseen::{self, Counter},
     outcome::{self, done},
@@ -143,6 +143,8 @@ pub async fn record(
     match prepare(session, typed, seen, me, asks).await? {
         Prepared::Sent(sent) => Ok(sent),
         Prepared::Ready(args, entry) => {
+            let voter = me.voter_for(args.common.on_behalf_of.as_deref());
+            decisions::already_counted(&seen.approval, &voter).iter().for_each(|already| terminal::note(already));
             if asks {
                 if let Some(difference) = edit::difference_of(session, seen, &entry).await? {
                     terminal::note(&difference);
