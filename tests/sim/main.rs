@@ -34,5 +34,5 @@ mod timeouts;
 mod two_operators;
 mod unclean;
 mod values;
-mod withdrawal;
 mod voided;
+mod withdrawal;

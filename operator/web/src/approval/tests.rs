@@ -263,7 +263,7 @@ async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept()
 async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters_are_told() {
     let approval = sample::approval();
     let mut read = read_of(&approval);
-    let votes = vec![("alice@example.com".to_owned(), Verdict::Approve)];
+    let votes = vec![("alice@example.com".to_owned(), signoff_api::Verdict::Approve)];
     read.earlier = vec![Earlier { approval: "refund-4711-review-1".into(), votes, reason: Some("too old".into()) }];
     let page =
         |user: &str| ApprovalPage::of(&caller(user), &read, &Typed::default(), &Problems::default()).render().unwrap();
