@@ -15,7 +15,7 @@ use signoff_tests::page::{self, Block, is_printed};
 
 use crate::asked::{Place, plugin};
 
-const GUIDE: &str = include_str!("../../docs/guides/deciding.md");
+const GUIDE: &str = concat!(include_str!("../../docs/guides/deciding.md"), include_str!("../../docs/guides/gitops.md"));
 
 /// The example's name and digest, which stand for those of the Approval that is asked.
 struct Example {

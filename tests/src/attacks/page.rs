@@ -9,7 +9,7 @@ use super::{Answer, CHANGES, CHAPTERS, Chapter, Ground, Row, Scene};
 /// Where the pages stand below the repository.
 const FOLDER: &str = "docs/security";
 /// A chapter of more rows stands on a page of its own.
-const MOST_ROWS: usize = 100;
+const MOST_ROWS: usize = 60;
 
 /// What stands above a long chapter.
 const GENERATED: &str =

@@ -1,4 +1,5 @@
 //! The deadline of a gate that asks again because its votes were voided: it keeps the time that was left.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
 

@@ -91,7 +91,8 @@ async fn the_inbox_says_that_the_identity_provider_left_the_groups_out() {
 async fn a_request_that_asks_again_says_that_earlier_votes_are_void() {
     let caller = caller();
     let mut again = approval();
-    let shown = |approval: &Approval| rendered(&caller, &Feed::sample(caller.me.clone(), &[approval.clone()], &[]));
+    let shown =
+        |approval: &Approval| rendered(&caller, &Feed::sample(caller.me.clone(), std::slice::from_ref(approval), &[]));
     assert!(!shown(&again).contains("asked again"));
     let annotation = signoff_api::names::ANNOTATION_ASKS_AGAIN.to_owned();
     again.metadata.annotations = Some([(annotation, "refund-4711-review-1".to_owned())].into());
