@@ -32,3 +32,4 @@ mod targets;
 mod terminal_sessions;
 mod tool_calls;
 mod upgrade;
+mod withdrawal;

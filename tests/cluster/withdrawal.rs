@@ -1,0 +1,77 @@
+//! A namespace that is being deleted, on a real control plane: no timeout ends a gate in it, and no call begins.
+
+use std::time::Duration;
+
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_tests::control_plane::Cluster;
+use signoff_tests::loopback::{Loopback, text};
+use tokio::time::{sleep, timeout};
+
+use crate::policies::harness::workflow;
+use crate::runs::Runs;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn begin(runs: &Runs, steps: Value) {
+    let dana: Api<Workflow> = runs.as_a("dana").await;
+    let object = workflow("refund", json!({"steps": steps}));
+    dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+fn sent(server: &Loopback, path: &str) -> usize {
+    server.received().iter().filter(|request| request.what == format!("POST /{path}")).count()
+}
+
+async fn until_sent(server: &Loopback, path: &str, count: usize) {
+    let arrives = async {
+        while sent(server, path) < count {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, arrives).await.unwrap_or_else(|_| panic!("{path} was sent {} times", sent(server, path)));
+}
+
+#[tokio::test]
+async fn a_namespace_deleted_a_second_before_a_deadline_pays_nothing() {
+    let server = Loopback::start(|_, _| text(200, "paid")).await.unwrap();
+    let cluster = Cluster::operated().unwrap();
+    let (deleted, twin) = tokio::join!(Runs::on(cluster.clone(), "deleted"), Runs::on(cluster, "kept"));
+    let steps = |path: &str| {
+        json!([
+            {"name": "review", "hitl": {"prompt": "Go on?", "timeout": {"after": "12s", "action": "Approve"},
+                "approvers": [{"kind": "User", "name": "alice@example.com"}]}},
+            {"name": "pay", "http": {"method": "POST", "url": format!("{}/{path}", server.url()), "body": "42 EUR"}},
+        ])
+    };
+    tokio::join!(begin(&deleted, steps("deleted")), begin(&twin, steps("kept")));
+    let (asked, _) = tokio::join!(deleted.asked("refund"), twin.asked("refund"));
+    let deadline = asked.spec.request.deadline.timestamp();
+    let left = deadline.duration_since(jiff::Timestamp::now()) - jiff::SignedDuration::from_secs(1);
+    sleep(Duration::try_from(left).unwrap_or_default()).await;
+    deleted.namespace.delete().await.unwrap();
+    // The honest twin has the same deadline.
+    until_sent(&server, "kept", 1).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(sent(&server, "deleted"), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_has_not_begun_is_never_made_once_its_namespace_is_deleted() {
+    // The first attempt fails, and the second one follows five seconds later.
+    let server = Loopback::start(|_, _| text(429, "try again")).await.unwrap();
+    let cluster = Cluster::operated().unwrap();
+    let (deleted, twin) = tokio::join!(Runs::on(cluster.clone(), "deleted"), Runs::on(cluster, "kept"));
+    let steps = |path: &str| {
+        json!([{"name": "pay", "http": {"method": "POST", "url": format!("{}/{path}", server.url()), "body": "42 EUR"},
+            "retry": {"limit": 1, "backoff": {"base": "5s", "factor": 1, "jitter": 0}}}])
+    };
+    tokio::join!(begin(&deleted, steps("deleted")), begin(&twin, steps("kept")));
+    tokio::join!(until_sent(&server, "deleted", 1), until_sent(&server, "kept", 1));
+    deleted.namespace.delete().await.unwrap();
+    until_sent(&server, "kept", 2).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(sent(&server, "deleted"), 1);
+}
