@@ -274,7 +274,8 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
 #[must_use]
 pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Transition {
     let values = ValueLimits { of_run: u64::MAX, ..ValueLimits::default() };
-    let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true), values };
+    let (suspend, cancel) = (spec.suspend == Some(true), spec.cancel == Some(true));
+    let control = Control { suspend, cancel, values, ..Control::default() };
     let mut state = TransitionState::new(journal, values);
     let mut ended: Vec<Fact> =
         facts.into_iter().filter(|fact| matches!(fact, Fact::CallFinished { .. } | Fact::CallLost { .. })).collect();

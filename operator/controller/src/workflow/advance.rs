@@ -35,7 +35,7 @@ pub(super) async fn advance(
     facts.extend(context.quarantines.costly(&seen.name, &seen.uid));
     let spec = &seen.workflow.spec;
     let (suspend, cancel) = (spec.suspend.unwrap_or(false), spec.cancel.unwrap_or(false));
-    let control = Control { suspend, cancel, values: seen.values };
+    let control = Control { suspend, cancel, values: seen.values, ..Control::default() };
     let max_gate_timeout = context.settings.max_gate_timeout;
     let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);

@@ -201,7 +201,8 @@ impl<'a> Run<'a> {
         {
             let state = self.state.borrow();
             // A suspended run asks nothing, not even again.
-            let asks_not = gate && (self.control.suspend || !state.gone.contains(&record.path));
+            let is_silent = self.control.suspend && !self.control.asks_missing;
+            let asks_not = gate && (is_silent || !state.gone.contains(&record.path));
             if state.requested.contains(&key) || asks_not {
                 return;
             }

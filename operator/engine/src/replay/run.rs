@@ -32,6 +32,8 @@ use crate::{
 pub struct Control {
     /// Start nothing new.
     pub suspend: bool,
+    /// Whether a gate that is recorded is asked although the run is suspended, where its Approval is missing.
+    pub asks_missing: bool,
     /// End the run.
     pub cancel: bool,
     /// The limits of its long values.

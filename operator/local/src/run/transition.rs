@@ -27,7 +27,7 @@ impl Run {
         let now = self.now();
         let facts = self.observe(&now).await?;
         let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
-        let control = Control { suspend: held, cancel, ..Control::default() };
+        let control = Control { suspend: held, asks_missing: held, cancel, ..Control::default() };
         let before = self.journal.clone();
         let mut transition = self.advance(control, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut transition) };
