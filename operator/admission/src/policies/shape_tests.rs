@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::admissionregistration::v1::Validation as ValidationRule;
 use serde_json::{Value, json};
 
 use super::*;
@@ -13,7 +14,8 @@ fn messages() -> BTreeMap<String, Vec<String>> {
     let policies = objects(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
         PolicyObject::Validating(policy) => {
             let all = policy.spec.unwrap().validations.unwrap_or_default();
-            Some((policy.metadata.name.unwrap(), all.into_iter().filter_map(|one| one.message).collect()))
+            let message = |one: ValidationRule| one.message.or(one.message_expression);
+            Some((policy.metadata.name.unwrap(), all.into_iter().filter_map(message).collect()))
         }
         _ => None,
     });
