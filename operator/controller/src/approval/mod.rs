@@ -67,7 +67,8 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     }
     if let Some(due) = result.due {
         let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
-        if !context.still_stands(&run).await? {
+        // An escalation asks more people, which a withdrawn run survives.
+        if result.status.outcome.is_some() && !context.still_stands(&run).await? {
             return Ok(Some(now.at));
         }
         // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
