@@ -171,12 +171,16 @@ fn ask<'a>(
     if let Some(why) = &gate.blocked {
         return Ok(Start::Blocked(why.clone()));
     }
-    let asked = run.state.borrow().journal.get(&key.path, 1).and_then(|r| r.request.clone());
+    let record = run.state.borrow().journal.get(&key.path, 1).cloned();
+    let began = record.as_ref().map_or(run.now.at, |record| record.at);
+    let asked = record.and_then(|record| record.request);
+    let deadline = asked.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |asked| asked.deadline);
     let facts = RequestIdentity {
         name: &step.name,
         path: &key.path,
         visit,
-        deadline: asked.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |asked| asked.deadline),
+        left: time_left(run, &key.path, began, deadline),
+        deadline,
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
     let shown = match shown(seq) {
@@ -202,6 +206,17 @@ fn ask<'a>(
     }
     let content = RequestContent { texts: texts?, reviewed: shown, edits, exclusions };
     request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
+}
+
+/// Returns the time from the beginning of a request to its deadline, in whole seconds, where it keeps what was left of
+/// voided votes.
+fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Option<Duration> {
+    let state = run.state.borrow();
+    let earlier = state.journal.superseded_before(path).and_then(|earlier| earlier.decision.as_ref());
+    earlier.filter(|earlier| earlier.voids_votes()).map(|_| {
+        let left = deadline.since(began);
+        Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0))
+    })
 }
 
 /// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the time that was

@@ -2,6 +2,8 @@
 //!
 //! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, JsonObject, Moment, Verdict,
@@ -135,6 +137,8 @@ pub(crate) struct RequestIdentity<'a> {
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
     pub(crate) deadline: Moment,
+    /// The time that people have, where it is not that of the gate.
+    pub(crate) left: Option<Duration>,
     pub(crate) guard_epoch: String,
 }
 
@@ -221,9 +225,7 @@ pub(crate) fn ask(
     let review_ref = whole_review.map(|text| state.store_blob(text));
     let sent_ref = whole_sent.map(|text| state.store_blob(text));
     drop(state);
-    let mut timeout = spec.timeout.clone().unwrap_or_default();
-    // What people are promised stands in the request, whatever the operator's default is later.
-    timeout.after.get_or_insert(gate.after.into());
+    let timeout = timeout(gate, facts.left);
     let action = timeout.action.unwrap_or_default();
     let mut request = ApprovalRequest {
         workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
@@ -266,7 +268,7 @@ pub(crate) fn ask(
         persons: gate.persons.clone(),
         max_vote_age: gate.max_vote_age,
         required_by: gate.required_by.clone(),
-        timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
+        timeout: Timeout { action: Some(action), ..timeout },
         escalate_to: spec.escalate_to.clone(),
         digest: Digest::of_bytes(b""),
     };
@@ -276,6 +278,18 @@ pub(crate) fn ask(
     let of_record = of_record.chain([(exclusions::FACT_GATE, exclusions::names(step, gate))]);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
+}
+
+/// Returns what people are promised, whatever the operator's default is later. `left`: the time that they have, where it is not
+/// that of the gate; the levels of an escalation keep theirs.
+fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
+    let mut timeout = gate.spec.timeout.clone().unwrap_or_default();
+    if left.is_some() {
+        for level in &mut timeout.escalation {
+            level.after.get_or_insert(gate.after.into());
+        }
+    }
+    Timeout { after: Some(left.unwrap_or(gate.after).into()), ..timeout }
 }
 
 /// The most bytes of the schema of a response in a request. A response to a longer one is checked when it is used.

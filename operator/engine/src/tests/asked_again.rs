@@ -20,7 +20,10 @@ fn supersede(run: &mut TestRun, path: &str, after: u64, why: &str, next: &str) -
     run.clock = run.clock.after(Duration::from_secs(after));
     let outcome = superseded(run, why);
     run.decide(path, outcome);
-    deadline(run, next).since(run.clock)
+    let left = deadline(run, next).since(run.clock);
+    // What people are told, and what tells whether they were asked late.
+    assert_eq!(run.asked(next).request.timeout.after.unwrap().duration(), left);
+    left
 }
 
 fn deadline(run: &TestRun, path: &str) -> Moment {
@@ -74,4 +77,14 @@ fn a_gate_that_asks_again_for_another_reason_has_its_full_time() {
     let mut run = gate_of("24h");
     let left = supersede(&mut run, "review", 23 * HOUR, "asked too late", "review#2");
     assert_eq!(left, Duration::from_secs(24 * HOUR));
+}
+
+#[test]
+fn the_levels_of_an_escalation_keep_their_time() {
+    let escalation = json!([{"to": [{"kind": "User", "name": "carol"}]}]);
+    let timeout = json!({"after": "24h", "action": "Escalate", "escalation": escalation});
+    let mut run = TestRun::new(json!([hitl("review", json!({"timeout": timeout}))]));
+    supersede(&mut run, "review", 20 * HOUR, Outcome::UNGUARDED, "review#2");
+    let level = &run.asked("review#2").request.timeout.escalation[0];
+    assert_eq!(level.after.unwrap().duration(), Duration::from_secs(24 * HOUR));
 }
