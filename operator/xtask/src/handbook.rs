@@ -68,7 +68,7 @@ pub(crate) fn page() -> Result<String, LanguageError> {
 const BEYOND_A_LIMIT: &str = "
 Limits of the source are checked before the run starts. A rendering that goes beyond a limit fails its step with the class `Template`.
 The CPU time of all templates and conditions of a transition together is limited by the operator's flag `--evaluation-limit`:
-[what follows](../guides/operating.md#quarantinedtrue).
+[what follows](../guides/troubleshooting.md#quarantinedtrue).
 ";
 
 const OPENING: &str = "\
