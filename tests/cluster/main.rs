@@ -24,6 +24,7 @@ mod plugin_wait;
 mod policies;
 mod quickstart;
 mod races;
+mod restore;
 mod run_verbs;
 mod runs;
 #[path = "../story.rs"]

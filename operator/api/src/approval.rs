@@ -216,6 +216,11 @@ pub struct ApprovalRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub requested_for: Option<String>,
+    /// The persons who requested the runs that this one repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 512)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub earlier_requesters: Vec<String>,
     /// The user names that cannot decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
@@ -279,6 +284,11 @@ impl ApprovalRequest {
         let review = self.reviews.as_ref().filter(|review| review.digest == *digest);
         let sent = self.sends.as_ref().filter(|sent| sent.digest() == *digest);
         review.map(|review| whole(&review.response)).or_else(|| sent.map(|sent| whole(&sent.text)))
+    }
+
+    /// Returns the users and persons whom `excludeRequester` excludes.
+    pub fn requesters(&self) -> impl Iterator<Item = &String> {
+        self.requested_for.iter().chain([&self.requested_by]).chain(&self.earlier_requesters)
     }
 
     /// Whether the requester must not vote at all.

@@ -56,6 +56,9 @@ pub struct WorkflowSpec {
     /// Whether this is a copy from a backup: it keeps its requester and never runs. Requires the verb `restore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
+    /// The run that this one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<RerunOf>,
     /// The parameters of the run and their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -114,11 +117,42 @@ pub struct WorkflowSpec {
 }
 
 impl WorkflowSpec {
+    /// Returns the users whom `excludeRequester` excludes: the requester, the person on whose behalf it acts, and the requesters
+    /// of the runs that this one repeats.
+    pub fn requesters(&self) -> impl Iterator<Item = &String> {
+        let earlier = self.rerun_of.iter().flat_map(|rerun| &rerun.requesters);
+        self.requested_for.iter().chain([&self.requested_by]).chain(earlier)
+    }
+
     /// Whether a step runs only as a tool, and is no part of the order.
     #[must_use]
     pub fn runs_as_tool(&self, step: &Step) -> bool {
         step.branch.is_none() && self.tools.iter().any(|tool| tool.step == step.name)
     }
+}
+
+/// The run that a run repeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RerunOf {
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its uid.
+    #[schemars(length(min = 36, max = 36))]
+    pub uid: String,
+    /// Its requesters, and those of the runs that it repeats: `excludeRequester` excludes them too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub requesters: Vec<String>,
+}
+
+impl RerunOf {
+    /// The largest number of earlier requesters.
+    pub const MAX_REQUESTERS: usize = 8;
+    /// The longest name of an earlier requester, in characters.
+    pub const MAX_NAME: usize = 253;
 }
 
 /// One parameter of a run.

@@ -101,6 +101,8 @@ pub struct Plan {
     pub(crate) created: String,
     pub(crate) requested_by: String,
     pub(crate) requested_for: Option<String>,
+    /// The requesters of the runs that this one repeats.
+    pub(crate) earlier_requesters: Vec<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) agents: BTreeMap<String, PlannedAgent>,
     pub(crate) tools: PlannedTools,
@@ -197,6 +199,7 @@ impl Plan {
                 created: metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
                 requested_by: spec.requested_by.clone(),
                 requested_for: spec.requested_for.clone(),
+                earlier_requesters: spec.rerun_of.iter().flat_map(|rerun| rerun.requesters.clone()).collect(),
                 inputs,
                 agents,
                 tools,

@@ -116,8 +116,7 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     let is_left = |subject: &&Subject| subject.name != *editor && !request.excluded.contains(&subject.name);
     let is_short = |quorum: &Quorum| {
         let all = &quorum.approvers;
-        let is_requester =
-            |one: &Subject| one.name == request.requested_by || request.requested_for.as_ref() == Some(&one.name);
+        let is_requester = |one: &Subject| request.requesters().any(|name| *name == one.name);
         let is_barred = |one: &Subject| quorum.excludes_requester() && is_requester(one);
         all.iter().all(|subject| subject.kind == SubjectKind::User)
             && all.iter().filter(is_left).filter(|one| !is_barred(one)).count() < quorum.needed()

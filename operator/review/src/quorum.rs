@@ -92,8 +92,7 @@ pub fn agreement(approval: &Approval) -> String {
 /// Returns the approvers without users who are excluded; all of them if nobody would be left.
 pub fn possible(approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
-    let requesters = [Some(&request.requested_by), request.requested_for.as_ref()];
-    let is_requester = |name: &String| request.bars_requester() && requesters.contains(&Some(name));
+    let is_requester = |name: &String| request.bars_requester() && request.requesters().any(|one| one == name);
     let is_excluded = |one: &&Subject| {
         one.kind == SubjectKind::User && (request.excluded.contains(&one.name) || is_requester(&one.name))
     };

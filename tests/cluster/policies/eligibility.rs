@@ -98,6 +98,9 @@ fn request(rng: &mut Rng) -> Value {
     if rng.u8(..3) == 0 {
         fields["requestedFor"] = json!(pick(rng, &["github:alice", DANA, BOB]));
     }
+    if rng.u8(..8) == 0 {
+        fields["earlierRequesters"] = json!([pick(rng, &[ALICE, "alice", BOB, BOT])]);
+    }
     if rng.u8(..4) == 0 {
         fields["requiredFrom"] = json!([{"group": pick(rng, &GROUPS), "min": 1}]);
     }

@@ -115,7 +115,7 @@ fn request(voters: &[String]) -> Value {
         .collect();
     json!({"approvers": subjects("User", voters), "further": further, "persons": persons, "excludeRequester": true,
         "excluded": names("excluded", 32), "form": {"questions": questions}, "threshold": 64,
-        "requestedBy": longest("requester", 0), "requestedFor": longest("principal", 0),
+        "requestedBy": longest("requester", 0), "requestedFor": longest("principal", 0), "earlierRequesters": names("earlier", 16),
         "closesAt": "2100-01-01T00:00:00Z", "requireReason": true, "requiredBy": required_by})
 }
 

@@ -346,7 +346,9 @@ impl<'a> Electorate<'a> {
 
     fn is_requester(&self, person: &str) -> bool {
         let mut requesters = self.request.requested_for.iter().chain([&self.request.requested_by]);
+        // The request has persons there, because a policy has no time to map as many names.
         requesters.any(|name| self.persons.is(person, name))
+            || self.request.earlier_requesters.iter().any(|earlier| earlier == person)
     }
 
     fn is_excluded(&self, person: &str) -> bool {

@@ -97,6 +97,19 @@ impl Persons {
         }
     }
 
+    /// Returns every person for whom one of these user names stands, as [`Persons::is`] reads it.
+    pub(crate) fn named_by(&self, listed: &[String]) -> Vec<String> {
+        let mut persons: Vec<String> = Vec::new();
+        for name in listed {
+            let read = [self.objector(name), self.by_group(name)].into_iter().flatten();
+            let read: Vec<String> = read.collect();
+            persons.extend(if read.is_empty() { vec![name.clone()] } else { read });
+        }
+        persons.sort();
+        persons.dedup();
+        persons
+    }
+
     /// Returns how many persons these approvers are without the excluded ones, or `None` if one of them is a group.
     pub(crate) fn count(&self, approvers: &[Subject], excluded: &[String]) -> Option<usize> {
         if approvers.iter().any(|subject| subject.kind == SubjectKind::Group) {

@@ -90,3 +90,11 @@ fn a_pattern_that_programs_read_differently_is_refused() {
     assert!(why("(a)?b", "$1"), "the API server cannot read what follows the group");
     assert!(!why("(.+)@example.com", "$1@corp") && !why("(.+)", "$1"));
 }
+
+#[test]
+fn listed_names_are_the_persons_for_whom_they_stand_each_once() {
+    let rules = persons(&[("github:([a-z]+)", "$1@example.com")]);
+    let listed = ["github:dana", "github:dana", "erin"].map(str::to_owned);
+    assert_eq!(rules.named_by(&listed), ["dana@example.com", "erin"]);
+    assert_eq!(persons(&[]).named_by(&listed), ["erin", "github:dana"]);
+}

@@ -196,6 +196,19 @@ fn the_requester_and_the_excluded_do_not_count() {
 }
 
 #[test]
+fn an_earlier_requester_is_excluded_as_the_requester_is() {
+    for (excludes, verdicts) in [(true, None), (false, Some(Verdict::Approve))] {
+        let mut open = approval(json!({"excludeRequester": excludes, "earlierRequesters": ["carol", "erin"],
+            "approvers": users(&["carol", "erin", "alice"]), "threshold": 2}));
+        for who in ["carol", "erin"] {
+            says(&mut open, who, "Approve");
+        }
+        count(&mut open, 1);
+        assert_eq!(verdict(&open), verdicts);
+    }
+}
+
+#[test]
 fn a_vote_on_behalf_counts_for_the_person_and_fills_no_group() {
     let mut open = approval(json!({"threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
         "approvers": [{"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"}]}));

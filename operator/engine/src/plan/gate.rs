@@ -146,7 +146,7 @@ impl Validator<'_> {
             );
         }
         let spec = context.plan.spec;
-        let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
+        let requester = Requester::of(spec);
         if !self.accepted {
             self.excluded_gates(hitl, field, context);
         }
@@ -273,8 +273,7 @@ impl Validator<'_> {
         let excluded = |subject: &Subject| {
             subject.kind == SubjectKind::User
                 && (hitl.excluded.contains(&subject.name)
-                    || (hitl.exclude_requester == Some(true)
-                        && (subject.name == spec.requested_by || spec.requested_for.as_ref() == Some(&subject.name))))
+                    || (hitl.exclude_requester == Some(true) && spec.requesters().any(|name| *name == subject.name)))
         };
         let mut named: Vec<&Subject> = Vec::new();
         for subject in hitl.approvers.iter().filter(|s| s.kind != SubjectKind::Group && !excluded(s)) {
@@ -299,7 +298,7 @@ impl Validator<'_> {
                 self.error(format!("{field}.requiredFrom"), message);
             }
         }
-        let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
+        let requester = Requester::of(spec);
         if hitl.exclude_requester == Some(true) && requester.is_machine() {
             self.error_as(
                 reason::REQUESTER_IS_MACHINE,

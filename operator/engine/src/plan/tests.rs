@@ -204,6 +204,19 @@ fn an_agent_needs_a_provider_and_a_provider_a_model() {
 }
 
 #[test]
+fn a_gate_that_only_earlier_requesters_could_decide_is_refused() {
+    let spec = |requesters: Value| {
+        json!({
+            "requestedBy": "dana",
+            "rerunOf": {"name": "w", "uid": "00000000-0000-0000-0000-000000000009", "requesters": requesters},
+            "steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true, "approvers": [{"kind": "User", "name": "bob"}]}}],
+        })
+    };
+    refuses(&errors(spec(json!(["bob"]))), "spec.steps[0].hitl.threshold", "only 0 of the listed approvers can decide");
+    assert!(errors(spec(json!(["erin"]))).is_empty());
+}
+
+#[test]
 fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_warning() {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use signoff_api::{
-    ApprovalRequest, Span, Verdict,
+    ApprovalRequest, Span, Verdict, WorkflowSpec,
     approval::RequiredBy,
     conditions::reason,
     gate::{Form, PersonRule, Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
@@ -35,16 +35,28 @@ const SENTENCE: usize = 500;
 pub(crate) struct Requester<'a> {
     pub(crate) by: &'a str,
     pub(crate) on_behalf_of: Option<&'a str>,
+    /// The requesters of the runs that this one repeats.
+    pub(crate) earlier: &'a [String],
 }
 
-impl Requester<'_> {
+impl<'a> Requester<'a> {
+    /// Returns the requester of a spec.
+    pub(crate) fn of(spec: &'a WorkflowSpec) -> Self {
+        Self {
+            by: &spec.requested_by,
+            on_behalf_of: spec.requested_for.as_deref(),
+            earlier: spec.rerun_of.as_ref().map_or(&[], |rerun| &rerun.requesters),
+        }
+    }
+
     /// Whether the requester is a service account without a person.
     pub(crate) fn is_machine(self) -> bool {
         self.by.starts_with("system:serviceaccount:") && self.on_behalf_of.is_none()
     }
 
     fn names(self) -> impl Iterator<Item = String> {
-        self.on_behalf_of.map(str::to_owned).into_iter().chain([self.by.to_owned()])
+        let own = self.on_behalf_of.map(str::to_owned).into_iter().chain([self.by.to_owned()]);
+        own.chain(self.earlier.iter().cloned())
     }
 }
 

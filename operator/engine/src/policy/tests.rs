@@ -29,7 +29,7 @@ fn written(more: Value) -> HitlStep {
     serde_json::from_value(hitl).unwrap()
 }
 
-const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
+const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None, earlier: &[] };
 
 fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) -> EffectiveGate {
     policies.merge_into(
@@ -207,7 +207,7 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
 #[test]
 fn a_requester_who_is_no_person_cannot_be_excluded() {
     let policies = cluster(&[("policy", json!({"gates": {"excludeRequester": true}}))]);
-    let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None };
+    let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None, earlier: &[] };
     let gate = merge_into(&policies, &written(json!({})), machine);
     assert_eq!(gate.contradictions[0].reason, "RequesterIsMachine");
     let for_erin = Requester { on_behalf_of: Some("erin"), ..machine };

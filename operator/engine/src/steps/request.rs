@@ -15,6 +15,7 @@ use signoff_api::{
 use signoff_expr::{Scope, Template, text};
 
 use crate::{
+    approval::persons::Persons,
     journal::values::MAX_VALUE,
     plan::{PlannedGate, PlannedStep},
     replay::{
@@ -263,6 +264,7 @@ pub(crate) fn ask(
         quorums: quorums(step, gate),
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
+        earlier_requesters: Persons::new(&gate.persons).named_by(&plan.earlier_requesters),
         excluded: exclusions::excluded(gate, &exclusions),
         excluded_because: exclusions,
         persons: gate.persons.clone(),

@@ -16,7 +16,8 @@ fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "n", "uid": uid},
-        "spec": {"requestedBy": "dana", "requestedFor": "erin", "inputs": [{"name": "who", "value": "mallory"}],
+        "spec": {"requestedBy": "dana", "requestedFor": "erin",
+            "rerunOf": {"name": "v", "uid": "00000000-0000-0000-0000-000000000009", "requesters": ["carol"]}, "inputs": [{"name": "who", "value": "mallory"}],
             "steps": [
                 {"name": "draft", "set": {"value": "a draft"}},
                 {"name": "gate", "hitl": hitl},
@@ -57,7 +58,17 @@ fn the_digest_covers_every_field_but_itself() {
         changed[field] = json!("something else");
         assert_ne!(Digest::of(&changed).unwrap(), was, "{field} can be changed without anybody noticing");
     }
-    for bound in ["workflow", "gate", "specDigest", "guardEpoch", "deadline", "closesAt", "reviews", "requestedFor"] {
+    for bound in [
+        "workflow",
+        "gate",
+        "specDigest",
+        "guardEpoch",
+        "deadline",
+        "closesAt",
+        "reviews",
+        "requestedFor",
+        "earlierRequesters",
+    ] {
         assert!(fields.iter().any(|field| field == bound), "{bound} is not part of the request");
     }
 }

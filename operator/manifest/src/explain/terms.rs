@@ -252,11 +252,15 @@ pub const TERMS: &[Term] = &[
     ),
     term(REASON, "EndedOperator", "The process of the operator ended twice while it evaluated the text. Simplify it."),
     term(REASON, "Panicked", "The evaluation of the text panicked, which is a bug of Signoff: report it."),
-    term(REASON, "ValueMissing", "A large value of the run is missing. Restore its Blob, or cancel the run."),
+    term(
+        REASON,
+        "ValueMissing",
+        "A large value of the run is missing. No backup tool can write its Blob, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun NAME`), and delete it.",
+    ),
     term(
         REASON,
         "ValueDamaged",
-        "A large value of the run has another digest than the run wrote. Restore its Blob, or cancel the run.",
+        "A large value of the run has another digest than the run wrote. No backup tool can write its Blob, so the run cannot continue: find out who changed it, run it again (`kubectl approve rerun NAME`), and delete it.",
     ),
     term(
         REASON,

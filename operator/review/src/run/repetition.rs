@@ -26,6 +26,8 @@ pub struct Repetition {
     done: Vec<String>,
     /// The number of records that could not be read.
     unread: i64,
+    /// The run is a copy from a backup, and its old status is not known.
+    is_lost: bool,
 }
 
 impl Repetition {
@@ -49,9 +51,30 @@ impl Repetition {
         found
     }
 
+    /// Returns the calls of a run that was restored, as far as its status in the backup says: calls that were in flight then may have had
+    /// an effect too.
+    #[must_use]
+    pub fn of_restored(backup: Option<&Workflow>) -> Self {
+        let Some((old, status)) = backup.and_then(|old| Some((old, old.status.as_ref()?))) else {
+            return Self { is_lost: true, ..Self::default() };
+        };
+        let mut found = Self::of(old);
+        let in_flight = status.steps.iter().filter(|record| record.phase == StepPhase::Started);
+        found.unknown.extend(
+            in_flight.filter(|record| must_not_be_repeated(old, record)).map(|record| one_line(&record.path, 253)),
+        );
+        found
+    }
+
     /// Returns why the run must not be repeated before people have checked it, or `None`. A sentence without its full stop.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
+        if self.is_lost {
+            return Some(
+                "it is a copy from a backup without its status, so it is not known what it has done: give the backup (--backup FILE), or check by hand"
+                    .to_owned(),
+            );
+        }
         match (self.unknown.as_slice(), self.unread) {
             ([], 0) => None,
             ([], unread) => Some(format!(
@@ -125,6 +148,10 @@ mod tests {
     }
 
     fn of(records: Value, segments: &Value) -> Repetition {
+        Repetition::of(&workflow(records, segments))
+    }
+
+    fn workflow(records: Value, segments: &Value) -> Workflow {
         let workflow = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
             "spec": {
@@ -146,7 +173,7 @@ mod tests {
             },
             "status": {"steps": records, "segments": segments},
         });
-        Repetition::of(&serde_json::from_value(workflow).unwrap())
+        serde_json::from_value(workflow).unwrap()
     }
 
     fn succeeded(path: &str, kind: &str) -> Repetition {
@@ -192,6 +219,19 @@ mod tests {
         {
             assert_eq!(succeeded(path, kind).warning(), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_restored_run_is_judged_by_its_status_in_the_backup() {
+        let lost = Repetition::of_restored(None).refusal().unwrap();
+        assert!(lost.contains("without its status") && lost.contains("--backup FILE"), "{lost}");
+        let backup = |record: Value| Repetition::of_restored(Some(&workflow(json!([record]), &json!([]))));
+        let in_flight = backup(record("pay", "http", "Started", &json!({})));
+        assert_eq!(in_flight.refusal().unwrap(), "the outcome of pay is unknown: check by hand what it has done");
+        assert_eq!(backup(record("look", "http", "Started", &json!({}))).refusal(), None);
+        let paid = backup(record("pay", "http", "Succeeded", &json!({})));
+        assert_eq!(paid.refusal(), None);
+        assert!(paid.warning().unwrap().contains("also pay, which succeeded"));
     }
 
     #[test]

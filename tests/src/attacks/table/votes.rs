@@ -115,6 +115,16 @@ pub(super) fn rows() -> Vec<Row> {
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
         Row::new(
+            "votes at a repetition of their own run, which excludes the requester,",
+            [Approver],
+            CHANGES,
+            own(approve()),
+        )
+        .asked(json!({"excludeRequester": true, "earlierRequesters": ["carol@example.com", "alice@example.com"]}))
+        .refused("the requester must not decide this gate (excludeRequester)")
+        .honest("the other approver's vote", own(approve()))
+        .by(SecondApprover),
+        Row::new(
             "votes at what a machine asked for them, which excludes the requester,",
             [Approver],
             CHANGES,

@@ -4,6 +4,7 @@
 //! its user's.
 
 mod args;
+mod backup;
 mod client;
 mod completion;
 mod decide;
@@ -89,7 +90,8 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     }
     let session = Session::open(&typed.connection).await?;
     if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {
-        return Ok(run_verbs::run(&session, verb, names, yes).await?);
+        let backup = typed.command.as_ref().and_then(Command::backup);
+        return Ok(run_verbs::run(&session, verb, names, yes, backup).await?);
     }
     let text = match typed.command {
         Some(Command::List(options)) if options.watch => return Ok(list_watch::watch(&session, &options).await?),

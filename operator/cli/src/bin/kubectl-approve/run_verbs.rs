@@ -2,17 +2,22 @@
 //!
 //! It must not decide an Approval.
 
+use std::path::Path;
+
 use kube::{
     Api,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Map, Value, json};
-use signoff_api::{Workflow, names, workflow::WorkflowPhase};
+use signoff_api::{
+    Workflow, names,
+    workflow::{RerunOf, WorkflowPhase},
+};
 use signoff_review::{run::Repetition, voter::Me};
 
 use signoff_cli::status::deletion;
 
-use crate::{args::RunVerb, client::Session, error::Failure, sanitize::one_line, status::fetch, terminal};
+use crate::{args::RunVerb, backup, client::Session, error::Failure, sanitize::one_line, status::fetch, terminal};
 
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";
@@ -24,8 +29,15 @@ const MAX_PREFIX: usize = names::MAX_WORKFLOW_NAME - 5;
 ///
 /// # Errors
 /// The first refusal; runs named before it were changed.
-pub async fn run(session: &Session, verb: RunVerb, names: &[String], yes: bool) -> Result<(), Failure> {
+pub async fn run(
+    session: &Session,
+    verb: RunVerb,
+    names: &[String],
+    yes: bool,
+    backup: Option<&Path>,
+) -> Result<(), Failure> {
     let api = api(session);
+    let backup = backup.map(backup::read).transpose()?;
     let mut doomed = Vec::new();
     if verb == RunVerb::Delete {
         for name in names {
@@ -47,7 +59,7 @@ pub async fn run(session: &Session, verb: RunVerb, names: &[String], yes: bool) 
     for name in names {
         let line = match doomed.next() {
             Some(run) => delete(session, &api, name, &run).await?,
-            None => one(session, &api, verb, name).await?,
+            None => one(session, &api, verb, name, backup.as_deref()).await?,
         };
         terminal::print(&format!("{line}\n")).map_err(|error| Failure::Other(error.to_string()))?;
     }
@@ -109,7 +121,13 @@ fn of_run(run: &DynamicObject) -> DeleteParams {
     }
 }
 
-async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &str) -> Result<String, Failure> {
+async fn one(
+    session: &Session,
+    api: &Api<DynamicObject>,
+    verb: RunVerb,
+    name: &str,
+    backup: Option<&[Workflow]>,
+) -> Result<String, Failure> {
     let explain = |error| session.explain(error);
     let resource = resource(name);
     let (patch, done) = match verb {
@@ -121,7 +139,7 @@ async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &
             return delete(session, api, name, &run).await;
         }
         RunVerb::Rerun { despite_unknown } => {
-            check_repetition(session, name, despite_unknown).await?;
+            check_repetition(session, name, despite_unknown, backup).await?;
             let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
             let copy = copy(&old, &me)?;
             let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
@@ -148,10 +166,30 @@ async fn one(session: &Session, api: &Api<DynamicObject>, verb: RunVerb, name: &
 
 /// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it. Warns about calls that
 /// succeeded and must not be repeated.
-async fn check_repetition(session: &Session, name: &str, despite_unknown: bool) -> Result<(), Failure> {
+async fn check_repetition(
+    session: &Session,
+    name: &str,
+    despite_unknown: bool,
+    backup: Option<&[Workflow]>,
+) -> Result<(), Failure> {
     let mut run = fetch::workflow(session, name).await?;
-    fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
-    let repetition = Repetition::of(&run);
+    let repetition = match (run.spec.restored == Some(true), backup) {
+        (false, None) => {
+            fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
+            Repetition::of(&run)
+        }
+        (false, Some(_)) => {
+            let why = "is not a copy from a backup, so its own status says what it has done: remove --backup";
+            return Err(Failure::Refused(format!("{} {why}", resource(name))));
+        }
+        (true, None) => Repetition::of_restored(None),
+        (true, Some(backup)) => {
+            let old = backup::find(backup, &run);
+            let old = old.map_err(|why| Failure::Refused(format!("{}: {why}", resource(name))))?;
+            terminal::note("Warning: the backup cannot tell what the run did after it was made");
+            Repetition::of_restored(Some(old))
+        }
+    };
     if let Some(why) = repetition.refusal().filter(|_| !despite_unknown) {
         return Err(Failure::Refused(format!(
             "{}: {why}; to run every step again all the same, use --despite-unknown",
@@ -170,6 +208,10 @@ fn refusal(run: &DynamicObject, verb: RunVerb) -> Option<String> {
     if phase.is_end() {
         return Some(format!("has ended ({}): status says how to go on", phase.name()));
     }
+    if run.data["spec"]["restored"] == true && verb != RunVerb::Cancel {
+        let ways = "cancel it, or run it again (rerun)";
+        return Some(format!("is a copy from a backup, which never starts or continues anything: {ways}"));
+    }
     let is_cancelled = run.data["spec"]["cancel"] == true;
     (is_cancelled && verb != RunVerb::Cancel)
         .then(|| "is being cancelled: when it has ended, status says how to go on".to_owned())
@@ -184,9 +226,11 @@ fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, Failure> {
     };
     let is_same_user = spec.get("requestedBy").and_then(Value::as_str) == Some(me.user.as_str());
     let mut spec: Map<String, Value> = spec.clone();
-    for field in ["suspend", "cancel"] {
+    for field in ["suspend", "cancel", "restored"] {
         spec.remove(field);
     }
+    let uid = old.metadata.uid.as_deref().unwrap_or_default();
+    spec.insert("rerunOf".to_owned(), json!({"name": name, "uid": uid, "requesters": earlier_requesters(old, me)?}));
     if !is_same_user {
         // Only a user who may delegate for that person can name them.
         spec.remove("requestedFor");
@@ -200,6 +244,30 @@ fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, Failure> {
     let metadata = json!({"generateName": prefix, "namespace": old.metadata.namespace});
     let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec});
     serde_json::from_value(object).map_err(|error| Failure::Other(error.to_string()))
+}
+
+/// Returns the requesters of a run and of those that it repeats, without the user who repeats it. A list that a new run cannot hold is
+/// refused, because a gate would let those decide whom it leaves out.
+fn earlier_requesters(old: &DynamicObject, me: &Me) -> Result<Vec<String>, Failure> {
+    let spec = &old.data["spec"];
+    let before = spec["rerunOf"]["requesters"].as_array().into_iter().flatten();
+    let all = before.chain([&spec["requestedBy"], &spec["requestedFor"]]).filter_map(Value::as_str);
+    let mut names: Vec<String> = Vec::new();
+    for name in all.filter(|name| *name != me.user) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    let is_too_long = names.iter().any(|name| name.chars().count() > RerunOf::MAX_NAME);
+    if names.len() > RerunOf::MAX_REQUESTERS || is_too_long {
+        return Err(Failure::Refused(format!(
+            "{}: a new run can name {} earlier requesters of {} characters, and this one would need more: create it from its file",
+            resource(old.metadata.name.as_deref().unwrap_or_default()),
+            RerunOf::MAX_REQUESTERS,
+            RerunOf::MAX_NAME
+        )));
+    }
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -221,7 +289,8 @@ mod tests {
                 "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "meta.helm.sh/release-name": "a",
                     "argocd.argoproj.io/tracking-id": "a:signoff.dev/Workflow:finance/refund"},
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "v"}], "finalizers": ["a/b"]}),
-            &json!({"requestedBy": "ci", "requestedFor": "erin", "suspend": true, "cancel": true, "steps": [{"name": "one"}], "later": 1}),
+            &json!({"requestedBy": "ci", "requestedFor": "erin", "suspend": true, "cancel": true, "restored": true,
+                "steps": [{"name": "one"}], "later": 1}),
             &json!({"phase": "Failed"}),
         );
         let copy = serde_json::to_value(copy(&old, &sample::me("dana", &[])).unwrap()).unwrap();
@@ -230,9 +299,35 @@ mod tests {
             json!({
                 "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
                 "metadata": {"generateName": "refund-", "namespace": "finance"},
-                "spec": {"requestedBy": "dana", "steps": [{"name": "one"}], "later": 1},
+                "spec": {"requestedBy": "dana", "steps": [{"name": "one"}], "later": 1,
+                    "rerunOf": {"name": "refund", "uid": "u", "requesters": ["ci", "erin"]}},
             })
         );
+    }
+
+    #[test]
+    fn a_copy_names_every_earlier_requester_once_and_too_many_are_refused() {
+        let old = |earlier: Value| {
+            let spec = json!({"requestedBy": "bob", "requestedFor": "erin", "rerunOf": {"name": "r", "uid": "v", "requesters": earlier}});
+            object(&json!({"name": "refund", "uid": "u"}), &spec, &Value::Null)
+        };
+        let me = sample::me("dana", &[]);
+        let again = copy(&old(json!(["dana", "erin", "ci"])), &me).unwrap();
+        assert_eq!(again.data["spec"]["rerunOf"]["requesters"], json!(["erin", "ci", "bob"]));
+        let seven: Vec<_> = (0..7).map(|at| format!("user-{at}")).collect();
+        assert!(copy(&old(json!(seven[..6])), &me).is_ok());
+        let why = copy(&old(json!(seven)), &me).unwrap_err().to_string();
+        assert!(why.contains("create it from its file"), "{why}");
+        assert!(copy(&old(json!(["x".repeat(254)])), &me).is_err());
+    }
+
+    #[test]
+    fn a_restored_run_is_cancelled_and_never_suspended_or_resumed() {
+        let run = object(&json!({"name": "r"}), &json!({"restored": true}), &json!({"phase": "Pending"}));
+        for verb in [RunVerb::Suspend, RunVerb::Resume] {
+            assert!(refusal(&run, verb).unwrap().contains("cancel it, or run it again"));
+        }
+        assert_eq!(refusal(&run, RunVerb::Cancel), None);
     }
 
     #[test]

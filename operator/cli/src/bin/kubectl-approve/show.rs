@@ -183,6 +183,10 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Gate", &format!("{}{visit}", one_line(&request.gate.path, 512)));
     let on_behalf = request.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
     page.fact("Requested by", &format!("{}{}", one_line(&request.requested_by, 512), on_behalf.unwrap_or_default()));
+    if !request.earlier_requesters.is_empty() {
+        let earlier: Vec<_> = request.earlier_requesters.iter().map(|name| one_line(name, 253)).collect();
+        page.fact("Repeats", &format!("a run of {}", earlier.join(", ")));
+    }
     let holds = if seen.digest_holds() { "" } else { "  << NOT the digest of this request: do not decide it" };
     page.fact("Digest", &format!("{}{holds}", request.digest));
     page.fact("Phase", status.phase.name());

@@ -1,5 +1,7 @@
 //! The commands about runs: `status`, and the verbs that suspend, resume, cancel, delete and repeat them.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 
 use super::{Command, value::workflow};
@@ -27,6 +29,9 @@ pub struct Reruns {
     /// Run every step again although the outcome of a call is unknown: what it has done was checked by hand
     #[arg(long)]
     pub despite_unknown: bool,
+    /// The backup from which the runs were restored, as `kubectl get workflows -o json` wrote it: says what they had done
+    #[arg(long, value_name = "FILE")]
+    pub backup: Option<PathBuf>,
 }
 
 /// `suspend` and `resume`.
@@ -74,6 +79,11 @@ impl RunVerb {
 }
 
 impl Command {
+    /// Returns the backup of the runs that are to be repeated.
+    pub fn backup(&self) -> Option<&Path> {
+        if let Self::Rerun(runs) = self { runs.backup.as_deref() } else { None }
+    }
+
     /// Returns the verb for runs, their names, and whether nothing is asked, if the command is such a verb.
     pub fn run_verb(&self) -> Option<(RunVerb, &[String], bool)> {
         Some(match self {

@@ -31,6 +31,15 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
             commands.push(command(&["get", "workflow", &name, "-o", "jsonpath={.status.outputs}"]));
         }
         WorkflowPhase::Succeeded => commands.push(command(&["get", "workflow", &name, "-o", "yaml"])),
+        phase if workflow.spec.restored == Some(true) => {
+            commands.push(format!(
+                "# after you have checked what it has done\n  {}",
+                command(&["approve", "rerun", &name, "--backup", "FILE"])
+            ));
+            if !phase.is_end() {
+                commands.push(command(&["approve", "cancel", &name]));
+            }
+        }
         // The spec of a refused run would be refused again.
         phase if phase.is_end() && conditions::fails(&status.conditions, conditions::ACCEPTED) => {
             commands.push(format!("# with a corrected file\n  {}", command(&["replace", "--force", "-f", "FILE"])));
@@ -112,6 +121,16 @@ mod tests {
         let mut approval = crate::sample::approval();
         approval.metadata.name = Some(name.to_owned());
         approval
+    }
+
+    #[test]
+    fn a_restored_run_is_repeated_or_cancelled() {
+        let mut spec = spec();
+        spec["restored"] = json!(true);
+        let of = |phase: &str| next(&state(&spec, &json!({"phase": phase})), &CallFlags::default());
+        let again = "\nNext:\n  # after you have checked what it has done\n  kubectl approve rerun refund-4711 --backup FILE -n finance\n";
+        assert_eq!(of("Pending"), format!("{again}  kubectl approve cancel refund-4711 -n finance\n"));
+        assert_eq!(of("Cancelled"), again);
     }
 
     #[test]

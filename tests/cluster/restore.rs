@@ -1,0 +1,158 @@
+//! The procedure of *Backup and restore* in the guide to operating, by its own commands: a namespace with a finished and a half-done run
+//! is deleted and created again from the backup, as a backup tool's account. It must not contain a command of the procedure.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::{Value, json};
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Workflow, conditions};
+use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorProcess, named};
+use signoff_tests::page::{self, Block};
+
+use crate::asked::{allowed, plugin};
+use crate::policies::harness::{refused, workflow};
+use crate::runs::Runs;
+
+const GUIDE: &str = include_str!("../../docs/guides/operating.md");
+/// The run of the page, and its namespace.
+const RUN: &str = "refund-4711";
+const NAMESPACE: &str = "finance";
+
+/// A bank that counts what it is asked. Its address is not that of the API server, which no run reaches.
+struct Bank {
+    url: String,
+    asked: Arc<AtomicU32>,
+}
+
+impl Bank {
+    async fn open() -> Self {
+        let asked = Arc::new(AtomicU32::new(0));
+        let listener = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        async fn answer(State(asked): State<Arc<AtomicU32>>) -> &'static str {
+            asked.fetch_add(1, Ordering::SeqCst);
+            "paid"
+        }
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&asked));
+        tokio::spawn(async { axum::serve(listener, app).await });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn post(&self, name: &str) -> Value {
+        json!({"name": name, "http": {"method": "POST", "url": self.url}})
+    }
+}
+
+/// The block of the page with this word.
+fn block(word: &str) -> Block<'static> {
+    let mut blocks = page::blocks(GUIDE).into_iter();
+    blocks.find(|block| block.word("restore") == Some(word)).unwrap_or_else(|| panic!("the page has no block {word}"))
+}
+
+/// Runs a block as somebody, in this folder, with the namespace of the test instead of the page's.
+async fn play(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
+    let script = block(word).script().replace(NAMESPACE, &runs.namespace.name);
+    let script = format!("exec 2>&1\ncd '{}'\n{script}", folder.display());
+    let kubectl = runs.cluster.clients().kubectl.parent().unwrap();
+    let shell = runs.cluster.run(Path::new("sh"), ["-euc", &script]);
+    let shell = shell.kubeconfig(&runs.cluster.kubeconfig_of(who).unwrap());
+    shell.search(kubectl).search(plugin().parent().unwrap()).run().await.unwrap()
+}
+
+async fn create(runs: &Runs, who: &str, name: &str, steps: Value) -> Workflow {
+    let api: Api<Workflow> = runs.as_a(who).await;
+    let object = serde_json::from_value(workflow(name, json!({"steps": steps}))).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap()
+}
+
+/// Waits until a run of this name, which was created anew, has the condition `Restored`.
+async fn restored(runs: &Runs, name: &str) -> Workflow {
+    let is = |run: Option<&Workflow>| {
+        let status = run.and_then(|run| run.status.as_ref());
+        status.is_some_and(|status| conditions::holds(&status.conditions, conditions::RESTORED))
+    };
+    runs.until(runs.see(), name, "is restored", is).await
+}
+
+#[tokio::test]
+async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let bank = Bank::open().await;
+    let arguments = ["--no-lease", "--allow-address", "127.0.0.0/8"].map(str::to_owned).to_vec();
+    let _operator =
+        OperatorProcess::start(&cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap();
+    let runs = Runs::on(cluster, "restored").await;
+    let folder = tempfile::tempdir().unwrap();
+    let (alice, dana) = (named("alice").unwrap().user, named("dana").unwrap().user);
+    let approvers = json!([{"kind": "User", "name": alice}, {"kind": "User", "name": dana}]);
+    let gate = json!({"prompt": "Tell them?", "approvers": approvers, "excludeRequester": true,
+        "timeout": {"after": "1h", "action": "Approve"}});
+
+    // One run has paid and ended, one has paid and waits.
+    create(&runs, "dana", "paid", json!([bank.post("pay")])).await;
+    create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate}, bank.post("tell")])).await;
+    runs.ended("paid").await;
+    runs.asked(RUN).await;
+    assert_eq!(bank.asked(), 2);
+    play(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
+    play(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
+
+    // Without the verb nothing is created, and nothing is stolen.
+    runs.namespace.bind("signoff-requester", named("bob").unwrap().user).await.unwrap();
+    let answer = play(&runs, folder.path(), "bob", "create").await;
+    assert!(answer.code != 0 && answer.stdout.contains("requested by its creator (bob@example.com)"), "{answer:?}");
+    assert!(runs.see::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    // The backup tool's account holds that role and no other.
+    runs.namespace.bind("signoff-restorer", named("viktor").unwrap().user).await.unwrap();
+    let question = json!({"metadata": {}, "spec": {"user": named("viktor").unwrap().user, "resourceAttributes": {
+        "namespace": runs.namespace.name, "group": "signoff.dev", "resource": "workflows", "verb": "restore"}}});
+    allowed(&runs.cluster, &serde_json::from_value(question).unwrap()).await;
+    play(&runs, folder.path(), "viktor", "create").await.ok().unwrap();
+    for name in ["paid", RUN] {
+        let run = restored(&runs, name).await;
+        assert_eq!((&*run.spec.requested_by, run.spec.restored), (dana, Some(true)));
+        let status = run.status.unwrap();
+        assert_eq!((status.phase, status.steps.len()), (WorkflowPhase::Pending, 0));
+    }
+    // A run that begins later has ended, and those have not begun.
+    create(&runs, "bob", "later", json!([bank.post("pay")])).await;
+    runs.ended("later").await;
+    assert_eq!(bank.asked(), 3);
+    assert!(runs.see::<Approval>().list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    // It is repeated only by somebody who was told, and the first requester is excluded from its gate.
+    let blind = runs.cluster.kubectl(["approve", "rerun", RUN, "-n", &runs.namespace.name]).person("bob");
+    let blind = blind.search(plugin().parent().unwrap()).run().await.unwrap();
+    assert!(blind.code == 1 && blind.stderr.contains("--backup FILE"), "{blind:?}");
+    let again = play(&runs, folder.path(), "bob", "again").await;
+    let text = again.ok().unwrap();
+    let missing = page::missing(&block("again").printed(), &text);
+    assert_eq!(missing, None, "{text}");
+    let name = text.lines().find_map(|line| line.strip_prefix("workflow.signoff.dev/")?.strip_suffix(" created"));
+    let asked = runs.asked(name.unwrap()).await;
+    assert_eq!((bank.asked(), &*asked.spec.request.earlier_requesters), (4, &[dana.to_owned()][..]));
+    for person in [alice, dana] {
+        runs.namespace.bind("signoff-approver", person).await.unwrap();
+    }
+    let dana_client = runs.cluster.token_client("dana").await.unwrap();
+    let approve = json!({"verdict": "Approve"});
+    refused(
+        runs.decides(&dana_client, dana, &asked.name_any(), approve).await,
+        "the requester must not decide this gate",
+    );
+    runs.alice_approves(&asked).await.unwrap();
+    runs.ended(name.unwrap()).await;
+    assert_eq!(bank.asked(), 5);
+}
