@@ -174,16 +174,16 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     harness.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
     let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &harness.namespace.name);
     let object = serde_json::from_value(forged).unwrap();
-    // Stored in dana's name: until then the rules still put in nina's, and refuse.
+    // Stored in dana's name, to be run: until then the rules still refuse it, or make it a copy that never runs.
     harness
         .until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
             let made = crate::policies::harness::said(made)?;
-            if made.spec.requested_by == "dana@example.com" {
+            if made.spec.requested_by == "dana@example.com" && made.spec.restored.is_none() {
                 return Ok(());
             }
             api.delete("forged", &kube::api::DeleteParams::default()).await.unwrap();
-            Err(format!("requestedBy is {}", made.spec.requested_by))
+            Err(format!("requestedBy is {}, restored {:?}", made.spec.requested_by, made.spec.restored))
         })
         .await;
     harness.restore(BINDING, before).await;
