@@ -174,12 +174,10 @@ impl PodIndex {
         CreationFailureRecord { index: Arc::clone(self), pod: pod.clone() }
     }
 
-    /// Returns the Pods of a namespace whose step runs or may run soon. One whose step has ended holds no slot, although a sidecar that
-    /// others injected may run on.
+    /// Returns the Pods of a namespace that hold a slot.
     pub(crate) fn live_in(&self, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let inner = self.lock();
-        let here =
-            inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.state().is_end());
+        let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && entry.pod.holds_slot());
         here.map(|(name, entry)| (entry.run.clone(), name.clone())).collect()
     }
 }

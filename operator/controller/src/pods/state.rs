@@ -147,6 +147,11 @@ impl StepPod {
         self.terminated.is_some() && !self.others_run
     }
 
+    /// Whether it runs or may run soon. One whose step has ended holds no slot where a sidecar that others injected runs on.
+    pub(crate) fn holds_slot(&self) -> bool {
+        !self.is_finished() && !(self.terminated.is_some() && self.others_run)
+    }
+
     /// Returns the reason why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
     pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
         // A deadline that passes after the end leaves its reason on a Pod that has succeeded.
