@@ -170,7 +170,7 @@ impl Tally<'_> {
         if let Some(ballot) = first(Verdict::Defer) {
             return self.decide(&[ballot]);
         }
-        if let Some(passed) = self.oldest_vote_passes().filter(|passed| self.now.at >= *passed) {
+        if let Some(passed) = self.oldest_vote_passes().filter(|passed| *passed <= self.latest_vote()) {
             return self.void_old_votes(passed);
         }
         if let Some(deciders) = quorums.agreement(&persons) {

@@ -39,7 +39,13 @@ impl Tally<'_> {
     pub(super) fn is_too_old(&self, ballot: &Ballot) -> bool {
         let Some(age) = self.request.max_vote_age.map(Span::duration) else { return false };
         let vote = self.status.votes.iter().find(|vote| vote.key == ballot.key);
-        vote.is_some_and(|vote| vote.at.after(age) <= self.now.at)
+        vote.is_some_and(|vote| vote.at.after(age) <= self.latest_vote())
+    }
+
+    /// The latest moment at which a vote can have been given. Votes that nobody could give any more when the first one became too old
+    /// count together, however late they are counted.
+    pub(super) fn latest_vote(&self) -> Moment {
+        self.approval.closes_at().map_or(self.now.at, |closes| closes.min(self.now.at))
     }
 
     /// Ends because the oldest vote has passed the age that policies allow. `passed`: when.

@@ -33,8 +33,6 @@ pub(crate) const MOST_AGAIN: usize = 3;
 const MOST_ASKED: usize = 8;
 /// The least time of a gate that asks again because votes were voided, unless its own time is shorter.
 const LEAST_AGAIN: Duration = Duration::from_secs(3600);
-/// The least time of such a gate that has asked for as long as a gate can.
-const A_MINUTE: Duration = Duration::from_secs(60);
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
@@ -220,7 +218,8 @@ fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Opti
 }
 
 /// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the time that was
-/// left, at least [`LEAST_AGAIN`], and ends with the longest time that a gate can have from its first request on.
+/// left, within the longest time that a gate can have from its first request on, and at least [`LEAST_AGAIN`]: nobody decides by a
+/// deadline before people could.
 fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let now = run.now.at;
     let state = run.state.borrow();
@@ -229,13 +228,13 @@ fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let Some(last) = asked(path) else { return now.after(after).ceil_to_second() };
     let was_due = last.request.as_ref().map_or(now, |request| request.deadline);
     let ended = last.decision.as_ref().and_then(|outcome| outcome.decided_at).unwrap_or(now);
-    let left = was_due.since(ended).clamp(LEAST_AGAIN.min(after), after);
     let mut first = last;
     while let Some(earlier) = asked(&first.path) {
         first = earlier;
     }
-    let longest = first.at.after(run.now.max_gate_timeout).max(now.after(A_MINUTE));
-    now.after(left).min(longest).ceil_to_second()
+    let longest = first.at.after(run.now.max_gate_timeout).since(now);
+    let left = was_due.since(ended).min(longest).clamp(LEAST_AGAIN.min(after), after);
+    now.after(left).ceil_to_second()
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.

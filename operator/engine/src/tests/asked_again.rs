@@ -57,19 +57,31 @@ fn it_has_an_hour_at_least_or_its_own_time_where_that_is_shorter() {
 }
 
 #[test]
-fn it_never_asks_for_longer_than_a_gate_can_have_from_the_first_request_on() {
-    let mut run = gate_of("1h");
+fn it_keeps_no_more_than_a_gate_can_have_from_the_first_request_on() {
+    const DAY: u64 = 24 * HOUR;
+    let mut run = gate_of("168h");
     let (mut path, begun) = ("review".to_owned(), run.clock);
-    // 7 days are the longest time.
-    for visit in 2..170 {
-        let next = format!("review#{visit}");
-        supersede(&mut run, &path, HOUR - 10, Outcome::VOTES_TOO_OLD, &next);
+    // 7 days are the longest time. The run is suspended between two requests, and a suspended run asks nobody.
+    supersede(&mut run, &path, HOUR, Outcome::UNGUARDED, "review#2");
+    path = "review#2".to_owned();
+    for (seconds, left) in [(DAY, 6 * DAY - HOUR), (5 * DAY, DAY - HOUR)] {
+        let next = format!("review#{}", path.trim_start_matches("review#").parse::<i32>().unwrap() + 1);
+        assert_eq!(supersede(&mut run, &path, seconds, Outcome::VOTES_TOO_OLD, &next), Duration::from_secs(left));
         path = next;
     }
-    assert_eq!(deadline(&run, &path).since(begun), Duration::from_secs(7 * 24 * HOUR));
-    // It is still asked, if briefly: nothing is decided by a deadline without a question.
-    let next = supersede(&mut run, &path, 3 * HOUR, Outcome::VOTES_TOO_OLD, "review#170");
-    assert_eq!(next, Duration::from_secs(60));
+    assert_eq!(deadline(&run, &path).since(begun), Duration::from_secs(7 * DAY));
+}
+
+#[test]
+fn people_have_an_hour_however_long_ago_it_asked_first() {
+    let mut run = gate_of("24h");
+    // Nobody was asked for most of that time, because the run was suspended.
+    let left = supersede(&mut run, "review", 8 * 24 * HOUR, Outcome::UNGUARDED, "review#2");
+    assert_eq!(
+        left,
+        Duration::from_secs(HOUR),
+        "nothing is approved by a deadline a minute after people are asked again"
+    );
 }
 
 #[test]

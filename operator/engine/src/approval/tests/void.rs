@@ -103,6 +103,32 @@ fn a_deadline_that_comes_first_decides_and_an_old_vote_ends_an_overdue_request()
     count(&mut open, 60);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 
+    // However late they are counted.
+    for (second, expected) in [(false, Verdict::Reject), (true, Verdict::Approve)] {
+        let mut open = aging(json!({"maxVoteAge": "90s", "closesAt": at(60).at}));
+        says(&mut open, "alice", "Approve");
+        count(&mut open, 1);
+        if second {
+            says(&mut open, "bob", "Approve");
+        }
+        count(&mut open, 200);
+        assert_eq!(verdict(&open), Some(expected), "{second}");
+    }
+    let approves = json!({"after": "60s", "action": "Approve"});
+    let mut open =
+        aging(json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}));
+    says(&mut open, "alice", "Reject");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Reject");
+    count(&mut open, 200);
+    assert_eq!(verdict(&open), Some(Verdict::Reject), "two said no in time");
+    let mut open = aging(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 200);
+    assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD), "the second vote may be from long after the first");
+
     let mut open = aging(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     count(&mut open, 60);
     says(&mut open, "alice", "Retry");
