@@ -89,8 +89,12 @@ impl Harness {
         self.apply_in(NAMESPACE, name, spec)
     }
 
-    /// Applies a Workflow in any namespace.
+    /// Applies a Workflow in any namespace, which is created where it is missing.
     pub fn apply_in(&self, namespace: &str, name: &str, spec: &Value) -> Value {
+        if self.server.value(&Resource::new("", "namespaces"), "", namespace).is_none() {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            self.server.insert(object).unwrap();
+        }
         let workflow = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": name, "namespace": namespace}, "spec": spec,

@@ -87,7 +87,7 @@ async fn an_operator_that_comes_back_to_a_waiting_run_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_costs_a_creation_a_deletion_a_look_at_its_log_and_two_state_writes() {
+async fn a_container_costs_a_creation_a_deletion_a_look_at_its_log_two_questions_and_two_state_writes() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     let before = harness.server.log().len();
@@ -102,8 +102,15 @@ async fn a_container_costs_a_creation_a_deletion_a_look_at_its_log_and_two_state
             format!("{:?} {} {}", entry.verb, entry.resource.plural, entry.subresource.as_deref().unwrap_or("-"))
         })
         .collect();
-    let expected =
-        ["Update workflows status", "Create pods -", "Get pods log", "Update workflows status", "Delete pods -"];
+    let expected = [
+        "Update workflows status",
+        "Get workflows -",
+        "Get namespaces -",
+        "Create pods -",
+        "Get pods log",
+        "Update workflows status",
+        "Delete pods -",
+    ];
     assert_eq!(asked, expected, "{}", harness.server.story());
 }
 

@@ -2,18 +2,21 @@
 //! timeout ends a gate of it, whichever write of the operator meets the deletion and however late its watches are.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use serde_json::{Value, json};
-use signoff_tests::sim::{Answer, ApiServer, Crash, Entry, Fault, On, Verb, World};
+use signoff_tests::sim::{Answer, ApiServer, Crash, Entry, Fault, On, Request, Resource, Verb, World};
 
 use crate::{
     ending::list,
     harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
     people::verdict,
-    scenarios::{RUN, chain, gate, post},
+    scenarios::{RUN, chain, gate, pod, post},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +137,7 @@ async fn a_namespace_deleted_a_second_before_the_deadline_pays_nothing() {
         harness.apply(RUN, &payments());
         let _life = harness.begin_and_settle(OPERATOR).await;
         if !is_told {
-            harness.server.hold_events_of(OPERATOR, &signoff_tests::sim::Resource::new("", "namespaces"));
+            harness.server.hold_events_of(OPERATOR, &Resource::new("", "namespaces"));
         }
         harness.pass(297).await;
         delete_namespace(&harness.server);
@@ -174,9 +177,7 @@ async fn a_call_that_waits_for_a_slot_never_begins_in_a_deleted_namespace() {
 async fn a_call_does_not_begin_while_nobody_says_that_its_run_still_stands() {
     let harness = Harness::new();
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
-    let asks =
-        |request: &signoff_tests::sim::Request| request.resource.plural == "namespaces" && request.name.is_some();
-    harness.server.fault(On::requests_of(OPERATOR).only(asks).first(20), Fault::Reset);
+    harness.server.fault(On::requests_of(OPERATOR).only(asks_for_namespace).first(20), Fault::Reset);
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(30).await;
     assert_eq!(harness.world.effects().len(), 0);
@@ -220,4 +221,102 @@ async fn a_suspended_run_does_not_repeat_a_call_whose_operator_died() {
     harness.people().decides("alice", "review", 1, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
     assert_eq!(harness.world.times(&format!("{RUN}/get")), 2, "it is made again when the run goes on");
+}
+
+/// A question of the operator whether the namespace of a call is still there.
+fn asks_for_namespace(request: &Request) -> bool {
+    request.resource.plural == "namespaces" && request.name.is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_not_created_for_a_run_whose_cancellation_no_watch_tells() {
+    for is_cancelled in [true, false] {
+        let harness = Harness::new();
+        harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
+        harness.server.hold_events_of(OPERATOR, &workflows());
+        let cancel = move |server: &ApiServer| {
+            if is_cancelled {
+                Way::Cancelled.withdraw(server);
+            }
+        };
+        let asks = |request: &Request| request.resource == workflows() && request.verb == Verb::Get;
+        harness.server.fault(On::requests_of(OPERATOR).only(asks).nth(1), Fault::before(cancel));
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        harness.pass(30).await;
+        let created = harness.server.count(|entry| entry.verb == Verb::Create && entry.resource.plural == "pods");
+        assert_eq!(created, usize::from(!is_cancelled), "{}", harness.server.story());
+        harness.server.release_events(OPERATOR);
+        let phase = if is_cancelled { "Cancelled" } else { "Succeeded" };
+        assert_eq!(harness.ended(RUN).await["status"]["phase"], phase);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_run_creates_no_pod_that_its_operator_had_no_time_to_create() {
+    let harness = Harness::new();
+    harness.apply(RUN, &chain(json!([pod("build", json!({"idempotent": true}))])));
+    let creates = |request: &Request| request.resource.plural == "pods" && request.verb == Verb::Create;
+    harness.server.fault(On::writes_of(OPERATOR).only(creates).first(1), Fault::Crash(Crash::NotApplied));
+    let life = harness.begin_and_settle(OPERATOR).await;
+    life.crash().await;
+    assert_eq!(harness.workflow(RUN)["status"]["steps"][0]["phase"], "Started");
+    harness.people().sets(RUN, "suspend", true);
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(3600).await;
+    assert_eq!((harness.all_pods().len(), harness.world.effects().len()), (0, 0), "{}", harness.server.story());
+    harness.people().sets(RUN, "suspend", false);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_a_namespace_that_was_created_again_goes_on_whatever_is_seen_first() {
+    for seconds in [0, 5] {
+        let harness = Harness::new();
+        harness.apply("before", &chain(json!([gate("review", json!({}))])));
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        delete_namespace(&harness.server);
+        harness.pass(0).await;
+        harness.server.remove(&workflows(), NAMESPACE, "before");
+        harness.server.hold_events_of(OPERATOR, &Resource::new("", "namespaces"));
+        harness.server.remove(&Resource::new("", "namespaces"), "", NAMESPACE);
+        harness.pass(seconds).await;
+        harness
+            .server
+            .insert(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .unwrap();
+        harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
+        harness.pass(10).await;
+        // Of the same second only the news of the namespace tells.
+        harness.server.release_events(OPERATOR);
+        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        assert_eq!(harness.world.effects().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_begin_after_another_operator_took_the_lease() {
+    let harness = Harness { lease: true, ..Harness::new() };
+    let (first, second) = ("operator-a", "operator-b");
+    harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
+    // The first operator is cut off while it asks whether the run still stands, and that answer comes late.
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let (cuts, cut) = (Arc::clone(&is_cut), is_cut);
+    harness
+        .server
+        .fault(On::requests_of(first).only(asks_for_namespace).nth(1), Fault::SlowResponse(Duration::from_secs(60)));
+    let sever = move |server: &ApiServer| {
+        cuts.store(true, Ordering::Relaxed);
+        server.drop_watches(first);
+    };
+    harness.server.fault(On::requests_of(first).only(asks_for_namespace).nth(1), Fault::before(sever));
+    let is_lost = move |request: &Request| {
+        cut.load(Ordering::Relaxed) && !asks_for_namespace(request) && request.resource != workflows()
+    };
+    harness.server.fault(On::requests_of(first).only(is_lost), Fault::Reset);
+    let _first = harness.begin_and_settle(first).await;
+    let _second = harness.begin_and_settle(second).await;
+    let ended = harness.ended(RUN).await;
+    assert_eq!(ended["status"]["steps"][0]["phase"], "Unknown", "{}", harness.server.story());
+    harness.pass(600).await;
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
 }

@@ -186,6 +186,18 @@ impl Context {
         self.queue.trigger(Key::Workflow(name));
     }
 
+    /// Has the open runs of these namespaces reconciled.
+    pub(crate) fn enqueue_runs_of(&self, namespaces: &[Arc<str>]) {
+        if namespaces.is_empty() {
+            return;
+        }
+        for name in self.workflows.open() {
+            if namespaces.contains(&name.namespace) {
+                self.enqueue_workflow(name);
+            }
+        }
+    }
+
     pub(crate) fn enqueue_approval(&self, name: Name) {
         self.queue.trigger(Key::Approval(name));
     }

@@ -184,8 +184,8 @@ impl PolicyWatches {
         Self { cluster, own, namespaces }
     }
 
-    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now, and the one whose
-    /// deletion has begun.
+    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now, and the one of
+    /// whose deletion there is news.
     /// It may be dropped at any time: nothing that was seen is lost.
     pub(crate) async fn next(
         &mut self,
@@ -203,14 +203,14 @@ impl PolicyWatches {
             }
             Some(event) = self.namespaces.recv() => {
                 let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
-                let deleted = deleted.apply(&event);
+                let deletions = deleted.apply(&event);
                 let policies = index.change(|inner| inner.namespaces.apply(event, metrics, labels));
-                return ChangedNamespaces { policies, deleted };
+                return ChangedNamespaces { policies, deletions };
             }
             // The tasks that would send have ended, and whoever owns them knows.
             else => std::future::pending().await,
         };
-        ChangedNamespaces { policies, deleted: None }
+        ChangedNamespaces { policies, deletions: None }
     }
 }
 
@@ -218,8 +218,8 @@ impl PolicyWatches {
 pub(crate) struct ChangedNamespaces {
     /// Those with other policies.
     pub(crate) policies: Vec<Arc<str>>,
-    /// The one whose deletion has begun.
-    pub(crate) deleted: Option<Arc<str>>,
+    /// The one whose deletion has begun or is over.
+    pub(crate) deletions: Option<Arc<str>>,
 }
 
 fn watch<K: DecodedKind>(

@@ -3,14 +3,14 @@
 //! The caches know it from the watches of Workflows and Namespaces, which may lag. Before what cannot be taken back, which is the
 //! expiry of a gate and a call that must not be repeated, the API server is asked too *(I/O)*.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use signoff_api::Workflow;
 use signoff_cluster::{
     kinds::{DecodedKind as _, Name, ReconciledKind as _, uid as uid_of},
     store::Found,
 };
-use signoff_engine::transition::{Call, CallContent};
+use signoff_engine::transition::Call;
 use tokio::time::sleep;
 
 use crate::{context::Context, error::Error};
@@ -38,8 +38,7 @@ pub(crate) struct RunVersion<'a> {
 impl Context {
     /// Returns the way in which a run was withdrawn, as far as the object and the watch of namespaces tell, or `None`.
     pub(crate) fn withdrawal(&self, workflow: &Workflow) -> Option<Withdrawal> {
-        let namespace = workflow.metadata.namespace.as_deref().unwrap_or_default();
-        if workflow.metadata.deletion_timestamp.is_some() || self.deleted_namespaces.contains(namespace) {
+        if workflow.metadata.deletion_timestamp.is_some() || self.deleted_namespaces.contain(&workflow.metadata) {
             return Some(Withdrawal::Deleted);
         }
         (workflow.spec.cancel == Some(true)).then_some(Withdrawal::Cancelled)
@@ -83,7 +82,8 @@ impl Context {
     fn is_run_over(&self, name: &Name, run: &str, is_withdrawn: impl Fn(&Workflow) -> bool) -> bool {
         match self.workflows.find(name) {
             Found::Here(workflow) => uid_of(&*workflow) != run || workflow.is_finished() || is_withdrawn(&workflow),
-            Found::Stale => self.deleted_namespaces.contains(&name.namespace),
+            // It is read anew before anything is done.
+            Found::Stale => false,
             Found::Finished { .. } | Found::NotFound => true,
         }
     }
@@ -94,36 +94,53 @@ impl Context {
         let RunVersion { name, uid, generation } = run;
         let (namespace, workflow) =
             tokio::join!(self.requests.namespace(&name.namespace), self.requests.metadata::<Workflow>(name));
-        if let Some(meta) = namespace? {
-            self.deleted_namespaces.record(&meta);
-        }
-        let is_same = workflow?.is_some_and(|meta| {
-            meta.uid.as_deref() == Some(uid) && meta.generation == *generation && meta.deletion_timestamp.is_none()
+        let Some(namespace) = namespace? else {
+            return Err(Error::conflict(format!("Namespace {}, which is not there", name.namespace)));
+        };
+        let news = self.deleted_namespaces.record(&namespace);
+        self.on_news_of_deletions(news.as_slice());
+        let stands = workflow?.is_some_and(|meta| {
+            meta.uid.as_deref() == Some(uid)
+                && meta.generation == *generation
+                && meta.deletion_timestamp.is_none()
+                && !self.deleted_namespaces.contain(&meta)
         });
-        if !is_same {
+        if !stands {
             self.workflows.mark_stale(name);
         }
-        Ok(is_same && !self.deleted_namespaces.contains(&name.namespace))
+        Ok(stands)
+    }
+
+    /// Has the runs of namespaces looked at whose deletion has begun or is over.
+    pub(crate) fn on_news_of_deletions(&self, namespaces: &[Arc<str>]) {
+        if !namespaces.is_empty() {
+            self.wake_evaluations();
+            self.enqueue_runs_of(namespaces);
+        }
     }
 
     /// Waits until it is certain whether a call may begin whose start is committed. The API server is asked where the call must not be
-    /// repeated. For a call that can be repeated, and for a Pod, which the API server refuses in such a namespace, the caches suffice.
-    pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call) -> bool {
+    /// repeated, and where the caches do not know the run; and the Lease must be this operator's after the answer. `is_followed`:
+    /// nothing begins, because it has begun before.
+    pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.withdrawal(workflow).is_some();
         let mut pause = PAUSES.0;
         loop {
             if self.is_run_over(run.name, run.uid, is_withdrawn) {
                 return false;
             }
-            if call.idempotent || matches!(call.content, CallContent::Pod(_)) {
+            if is_followed {
                 return true;
             }
-            match self.still_stands(run).await {
-                Ok(stands) => return stands,
-                Err(error) => {
-                    tracing::warn!(workflow = %run.name, path = call.path, "the call does not begin: {error}")
-                }
-            }
+            let is_known = call.idempotent && !matches!(self.workflows.find(run.name), Found::Stale);
+            let stands = if is_known { Ok(true) } else { self.still_stands(run).await };
+            let why = match stands {
+                Ok(false) => return false,
+                Ok(true) if self.lease_guard.is_valid() => return true,
+                Ok(true) => "the Lease may be another operator's".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(workflow = %run.name, path = call.path, "the call does not begin: {why}");
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }

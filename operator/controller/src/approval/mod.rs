@@ -66,14 +66,14 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         return Ok(None);
     }
     if let Some(due) = result.due {
-        let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
-        // An escalation asks more people, which a withdrawn run survives.
-        if result.status.outcome.is_some() && !context.still_stands(&run).await? {
-            return Ok(Some(now.at));
-        }
         // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
         if !context.has_come(due, began).await? {
             return Ok(Some(now.at.max(due).after(A_SECOND)));
+        }
+        let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
+        // An escalation asks more people, which a withdrawn run survives.
+        if result.status.outcome.is_some() && !context.still_stands(&run).await? {
+            return Ok(Some(now.at.after(A_SECOND)));
         }
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();

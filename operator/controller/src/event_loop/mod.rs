@@ -266,7 +266,8 @@ impl EventLoop {
         let pod_runner = Arc::clone(&self.pod_runner);
         let task = self.calls.spawn(async move {
             let (name, uid, key) = place;
-            if !context.may_begin(&RunVersion { name: &name, uid: &uid, generation }, &call).await {
+            let is_followed = matches!(hold, StartSlot::Pod { begins: false, .. });
+            if !context.may_begin(&RunVersion { name: &name, uid: &uid, generation }, &call, is_followed).await {
                 return (name, uid, key, None);
             }
             let began = Instant::now();
@@ -313,21 +314,11 @@ impl EventLoop {
         }
     }
 
-    /// Enqueues the runs of namespaces whose policies have changed, or whose deletion has begun.
+    /// Has the runs of namespaces looked at whose policies have changed, or whose deletion has begun or is over.
     fn on_namespaces_changed(&self, changed: ChangedNamespaces) {
-        let ChangedNamespaces { policies: mut namespaces, deleted } = changed;
-        if let Some(namespace) = deleted {
-            self.context.wake_evaluations();
-            namespaces.push(namespace);
-        }
-        if namespaces.is_empty() {
-            return;
-        }
-        for name in self.context.workflows.open() {
-            if namespaces.contains(&name.namespace) {
-                self.context.enqueue_workflow(name);
-            }
-        }
+        let ChangedNamespaces { policies, deletions } = changed;
+        self.context.enqueue_runs_of(&policies);
+        self.context.on_news_of_deletions(deletions.as_slice());
     }
 
     fn is_finished(&self) -> bool {

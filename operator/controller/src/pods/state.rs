@@ -149,7 +149,8 @@ impl StepPod {
 
     /// Whether it runs or may run soon. One whose step has ended holds no slot where a sidecar that others injected runs on.
     pub(crate) fn holds_slot(&self) -> bool {
-        !self.is_finished() && !(self.terminated.is_some() && self.others_run)
+        let sidecar_runs_on = self.terminated.is_some() && self.others_run;
+        !(self.is_finished() || sidecar_runs_on)
     }
 
     /// Returns the reason why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …

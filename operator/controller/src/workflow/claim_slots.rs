@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use kube::ResourceExt as _;
 use signoff_api::{
     conditions::reason,
     journal::{StepPhase, StepRecord},
@@ -53,12 +54,14 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
-        // A container that has started is followed, also in a suspended run.
         let is_new = match &call.content {
             CallContent::Pod(pod) => begins(context, seen, &record, pod, ours),
             CallContent::Agent(_) | CallContent::Http(_) => true,
         };
-        if is_suspended && is_new {
+        // A container that has started is followed, also in a suspended run. One that is gone would be created anew where it may be
+        // repeated.
+        let would_start = is_new || call.idempotent && !is_there(context, seen, &call);
+        if is_suspended && would_start {
             continue;
         }
         let hold = match &call.content {
@@ -109,6 +112,12 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
 /// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it did, it did not.
 fn begins(context: &Context, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
     record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name))
+}
+
+/// Whether the Pod of a call is known to be there.
+fn is_there(context: &Context, seen: &ObservedRun, call: &Call) -> bool {
+    let CallContent::Pod(pod) = &call.content else { return false };
+    context.pods.of_run(&seen.uid).iter().any(|known| known.name_any() == pod.name)
 }
 
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
