@@ -180,7 +180,13 @@ async fn a_call_does_not_begin_while_nobody_says_that_its_run_still_stands() {
     harness.server.fault(On::requests_of(OPERATOR).only(asks_for_namespace).first(20), Fault::Reset);
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(30).await;
-    assert_eq!(harness.world.effects().len(), 0);
+    assert_eq!((harness.world.effects().len(), harness.events("Stalled").len()), (0, 0));
+    harness.pass(60).await;
+    let told = harness.events("Stalled");
+    assert!(
+        told.len() == 1 && told[0]["note"].as_str().unwrap().contains("step pay: its call begins when"),
+        "{told:?}"
+    );
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
 }

@@ -20,7 +20,7 @@ use signoff_cluster::{
 use signoff_engine::{JournalLimits, Settings, transition::Call};
 use signoff_executor::{BlobStore, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{mpsc, watch},
     time::Instant,
 };
 
@@ -39,6 +39,7 @@ use crate::{
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
     withdrawal::ObservedObject,
+    withdrawal::Withdrawals,
 };
 
 /// A call to be started, with its slot.
@@ -70,8 +71,8 @@ pub(crate) struct Context {
     pub(crate) approvals: Store<Approval>,
     pub(crate) policies: PolicyIndex,
     pub(crate) deleted_namespaces: DeletedNamespaces,
-    /// Woken when an object was withdrawn.
-    pub(crate) withdrawals: Notify,
+    /// The evaluations that wait or run.
+    pub(crate) withdrawals: Withdrawals,
     pub(crate) unreadable: UnreadableObjects,
     pub(crate) queue: Queue,
     /// The objects whose last reconcile failed.

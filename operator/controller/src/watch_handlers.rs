@@ -121,17 +121,17 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             mark_readable::<K>(context, object.meta());
             let ends_evaluations = object.ends_evaluations(context);
             let news = store.list(*object);
+            if news && ends_evaluations {
+                context.withdrawals.wake(&name.namespace);
+            }
             if news && !idle {
                 context.queue.trigger(K::key(name));
-            }
-            if news && ends_evaluations {
-                context.wake_evaluations();
             }
         }
         WatchEvent::ListDone(version) => {
             for gone in store.finish_list(&version) {
+                context.withdrawals.wake(&gone.name.namespace);
                 K::on_deleted(context, gone);
-                context.wake_evaluations();
             }
             context.unreadable.finish_list(K::holds);
             return true;
@@ -142,10 +142,10 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             let ends_evaluations = object.ends_evaluations(context);
             mark_readable::<K>(context, object.meta());
             if store.apply(*object) {
-                context.queue.trigger_for_version(K::key(name), version);
                 if ends_evaluations {
-                    context.wake_evaluations();
+                    context.withdrawals.wake(&name.namespace);
                 }
+                context.queue.trigger_for_version(K::key(name), version);
             }
         }
         WatchEvent::Deleted(meta) => apply_deletion(context, store, &meta),
@@ -198,7 +198,7 @@ fn mark_readable<K: Watched>(context: &Context, meta: &ObjectMeta) {
 fn apply_deletion<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
     context.unreadable.remove(&K::key(name_of(meta)));
     if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
+        context.withdrawals.wake(&gone.name.namespace);
         K::on_deleted(context, gone);
-        context.wake_evaluations();
     }
 }

@@ -3,17 +3,23 @@
 //! The caches know it from the watches of Workflows and Namespaces, which may lag. Before what cannot be taken back, which is the
 //! expiry of a gate and a call that must not be repeated, the API server is asked too *(I/O)*.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::Workflow;
 use signoff_cluster::{
+    events::Report,
     kinds::{DecodedKind as _, Name, ReconciledKind as _, uid as uid_of},
     store::Found,
 };
 use signoff_engine::transition::Call;
-use tokio::time::sleep;
+use tokio::{sync::Notify, time::sleep};
 
-use crate::{context::Context, error::Error};
+use crate::{context::Context, error::Error, stalls::REPORTED_AFTER};
 
 /// The first and the longest pause between two questions whether a call may begin.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
@@ -44,15 +50,11 @@ impl Context {
         (workflow.spec.cancel == Some(true)).then_some(Withdrawal::Cancelled)
     }
 
-    /// Wakes every evaluation that waits or runs, because an object was withdrawn.
-    pub(crate) fn wake_evaluations(&self) {
-        self.withdrawals.notify_waiters();
-    }
-
     /// Waits until the evaluation of an object is useless: what was done to the object or to its run needs none.
     pub(crate) async fn until_useless(&self, observed: &ObservedObject) {
+        let withdrawals = self.withdrawals.of(&observed.name.namespace);
         loop {
-            let news = self.withdrawals.notified();
+            let news = withdrawals.notified();
             if self.is_useless(observed) {
                 return;
             }
@@ -113,10 +115,8 @@ impl Context {
 
     /// Has the runs of namespaces looked at whose deletion has begun or is over.
     pub(crate) fn on_news_of_deletions(&self, namespaces: &[Arc<str>]) {
-        if !namespaces.is_empty() {
-            self.wake_evaluations();
-            self.enqueue_runs_of(namespaces);
-        }
+        namespaces.iter().for_each(|namespace| self.withdrawals.wake(namespace));
+        self.enqueue_runs_of(namespaces);
     }
 
     /// Waits until it is certain whether a call may begin whose start is committed. The API server is asked where the call must not be
@@ -124,7 +124,7 @@ impl Context {
     /// nothing begins, because it has begun before.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.withdrawal(workflow).is_some();
-        let mut pause = PAUSES.0;
+        let (since, mut pause, mut is_told) = (self.now(), PAUSES.0, false);
         loop {
             if self.is_run_over(run.name, run.uid, is_withdrawn) {
                 return false;
@@ -141,8 +141,58 @@ impl Context {
                 Err(error) => error.to_string(),
             };
             tracing::warn!(workflow = %run.name, path = call.path, "the call does not begin: {why}");
+            if !is_told && self.now() >= since.after(REPORTED_AFTER) {
+                is_told = true;
+                self.tell_that_it_does_not_begin(run, call, &why);
+            }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn tell_that_it_does_not_begin(&self, run: &RunVersion<'_>, call: &Call, why: &str) {
+        let meta = ObjectMeta {
+            name: Some(run.name.name.to_string()),
+            namespace: Some(run.name.namespace.to_string()),
+            uid: Some(run.uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let note =
+            format!("step {}: its call begins when the API server says that the run still stands: {why}", call.path);
+        let key = format!("{}/{}/does-not-begin", call.path, call.attempt);
+        let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, self.clock.now());
+        self.reporter.report(report.warning(true));
+    }
+}
+
+/// Wakes the evaluations of a namespace that wait or run there, because an object of it was withdrawn. The objects of one tenant
+/// are no news for those of others.
+#[derive(Default)]
+pub(crate) struct Withdrawals {
+    waiting: Mutex<BTreeMap<Arc<str>, Weak<Notify>>>,
+}
+
+impl Withdrawals {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Weak<Notify>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is notified of the withdrawals in a namespace, as long as somebody keeps it.
+    fn of(&self, namespace: &Arc<str>) -> Arc<Notify> {
+        let mut waiting = self.lock();
+        if let Some(known) = waiting.get(namespace).and_then(Weak::upgrade) {
+            return known;
+        }
+        waiting.retain(|_, notify| notify.strong_count() > 0);
+        let notify = Arc::new(Notify::new());
+        waiting.insert(Arc::clone(namespace), Arc::downgrade(&notify));
+        notify
+    }
+
+    /// Wakes the evaluations of a namespace.
+    pub(crate) fn wake(&self, namespace: &str) {
+        if let Some(notify) = self.lock().get(namespace).and_then(Weak::upgrade) {
+            notify.notify_waiters();
         }
     }
 }

@@ -40,6 +40,7 @@ use crate::{
     stalls::Stalls,
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
+    withdrawal::Withdrawals,
 };
 
 impl EventLoop {
@@ -66,7 +67,7 @@ impl EventLoop {
             approvals: Store::default(),
             policies: PolicyIndex::default(),
             deleted_namespaces: DeletedNamespaces::default(),
-            withdrawals: Notify::new(),
+            withdrawals: Withdrawals::default(),
             unreadable: UnreadableObjects::default(),
             queue: Queue::default(),
             stalls: Stalls::default(),
