@@ -3,6 +3,7 @@
 
 mod approval_policies;
 mod asked;
+mod asked_late;
 mod attacks;
 mod bytes;
 mod chart;
