@@ -88,8 +88,8 @@ fn approvers(rng: &mut Rng) -> Value {
     list.into_values().collect()
 }
 
-/// Returns the fields of a request that say who decides.
-fn request(rng: &mut Rng) -> Value {
+/// Returns the fields of a request that say who decides. `others` chooses the requesters of earlier runs.
+fn request(rng: &mut Rng, others: &mut Rng) -> Value {
     let mut fields = json!({
         "approvers": approvers(rng),
         "excludeRequester": rng.u8(..3) == 0,
@@ -98,8 +98,9 @@ fn request(rng: &mut Rng) -> Value {
     if rng.u8(..3) == 0 {
         fields["requestedFor"] = json!(pick(rng, &["github:alice", DANA, BOB]));
     }
-    if rng.u8(..8) == 0 {
-        fields["earlierRequesters"] = json!([pick(rng, &[ALICE, "alice", BOB, BOT])]);
+    if others.u8(..4) == 0 {
+        // Persons, as the operator writes them: user names, and what the rules below make of some.
+        fields["earlierRequesters"] = json!([pick(others, &[ALICE, "staff", "others"]), pick(others, &[BOB, "robot"])]);
     }
     if rng.u8(..4) == 0 {
         fields["requiredFrom"] = json!([{"group": pick(rng, &GROUPS), "min": 1}]);
@@ -182,12 +183,12 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
     let people = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": DELEGATED, "verbs": ["delegate"]});
     harness.grant(FLUX, people).await;
 
-    let mut rng = Rng::with_seed(SEED);
+    let (mut rng, mut others) = (Rng::with_seed(SEED), Rng::with_seed(SEED));
     let mut clients: BTreeMap<(&str, Vec<String>), Client> = BTreeMap::new();
-    let (mut accepted, mut refused, mut unauthorized) = (0, 0, 0);
+    let (mut accepted, mut refused, mut unauthorized, mut earlier) = (0, 0, 0, 0);
     let mut reasons = BTreeMap::<String, usize>::new();
     for asked in 0..REQUESTS {
-        let mut approval = harness.ask(request(&mut rng)).await;
+        let mut approval = harness.ask(request(&mut rng, &mut others)).await;
         for sent in 0..VOTES_OF_A_REQUEST {
             if let Some(status) = status(&mut rng, &approval, sent + 2 >= VOTES_OF_A_REQUEST) {
                 approval = harness.status(&approval, status).await.unwrap();
@@ -220,6 +221,8 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
                 (Err(_), None) => unauthorized += 1,
                 (Err(_), Some(_)) => refused += 1,
             }
+            let is_requester = matches!(&why, Some(IneligibleReason::Requester(_) | IneligibleReason::RequesterOf(..)));
+            earlier += usize::from(is_requester && ineligible_without_earlier(&approval, &attempt) != why);
             if let Some(why) = why {
                 *reasons.entry(name(&why)).or_default() += 1;
             }
@@ -229,6 +232,7 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
     let all = REQUESTS * VOTES_OF_A_REQUEST;
     assert!(accepted * 4 >= all && refused * 4 >= all, "{accepted} accepted, {refused} refused of {all}: {reasons:?}");
     assert!(unauthorized > 10, "{unauthorized} votes that only RBAC refuses");
+    assert!(earlier > 0, "{earlier} votes of persons who requested only an earlier run: {reasons:?}");
     let each = [
         "Ended",
         "Closed",
@@ -264,6 +268,13 @@ async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_w
         let patch = Patch::Merge(json!({"spec": {"decisions": {user: {"verdict": "Reject"}}}}));
         api.patch(&approval.name_any(), &PatchParams::default(), &patch).await.unwrap();
     }
+}
+
+/// Returns what the module would say of a vote if the run repeated none.
+fn ineligible_without_earlier(approval: &Approval, attempt: &Attempt) -> Option<IneligibleReason> {
+    let mut first = approval.clone();
+    first.spec.request.earlier_requesters.clear();
+    ineligible(&first, &attempt.voter(), jiff::Timestamp::now().into())
 }
 
 /// Returns the name of a reason, without what it says.
