@@ -46,6 +46,9 @@ pub const MAX_VALUE_NAMES: usize = 1024;
 pub struct WorkflowSpec {
     /// The user who created the Workflow. The API server sets it; before Kubernetes 1.36 the author sets it and the API server
     /// checks it.
+    // Optional in the schema, because clients check a list against it before the API server fills the field in. The admission
+    // policy requires it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("requestedBy is immutable"))]
     pub requested_by: String,

@@ -153,6 +153,11 @@ impl Plan {
             warnings: Vec::new(),
             allowed: BTreeMap::new(),
         };
+        if accepted.is_none() && spec.requested_by.is_empty() {
+            let why =
+                "the requester is missing: write your own user name, or leave the field out from Kubernetes 1.36 on";
+            validator.error("spec.requestedBy", why);
+        }
         let has_inexact = accepted.is_none() && validator.numbers(spec);
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,

@@ -36,9 +36,6 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
     SCHEMAS.keys().map(String::as_str)
 }
 
-/// The required fields that the API server fills in.
-const STAMPED: [&str; 1] = ["spec.requestedBy"];
-
 /// Looks for everything that a value breaks of its schema.
 pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     if field == "metadata" {
@@ -96,7 +93,7 @@ fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
         let path = path(name);
-        if node.get(name).is_none() && !STAMPED.contains(&path.as_str()) {
+        if node.get(name).is_none() {
             let at = crate::problem::place(node, name);
             let about = schema["properties"][name]["description"].as_str().map(first_sentence).unwrap_or_default();
             problems.error("MissingField", &path, at, format!("{name} is missing: give it{about}"));

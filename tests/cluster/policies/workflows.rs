@@ -5,6 +5,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::Workflow;
+use signoff_tests::control_plane::Cluster;
 
 use super::harness::{self, Harness, refused, said, user};
 
@@ -95,6 +96,69 @@ async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
     bare["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     let answer = replace(&bare, "dana").await.refused().unwrap();
     assert!(answer.contains("spec"), "{answer}");
+}
+
+/// A Workflow as users write it from Kubernetes 1.36 on: without `requestedBy`.
+fn without_requester(name: &str) -> Value {
+    let mut workflow = harness::workflow(name, json!({}));
+    workflow["spec"].as_object_mut().unwrap().remove("requestedBy");
+    workflow
+}
+
+#[tokio::test]
+async fn each_workflow_of_a_list_without_requesters_is_created_and_stamped() {
+    let harness = Harness::open("listed").await;
+    let list =
+        json!({"apiVersion": "v1", "kind": "List", "items": [without_requester("one"), without_requester("two")]});
+    let create = harness.cluster.kubectl(["create", "-n", &harness.namespace.name, "-f", "-"]).person("dana");
+    create.input(list.to_string()).run().await.unwrap().ok().unwrap();
+    for name in ["one", "two"] {
+        let stored = harness.workflows("dana").await.get(name).await.unwrap();
+        assert_eq!(stored.spec.requested_by, "dana@example.com");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_remedy() {
+    const MISSING: &str = "spec.requestedBy: Required value: before Kubernetes 1.36 write your own user name";
+    // As before Kubernetes 1.36: without the mutating policies.
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let kinds = "mutatingadmissionpolicybindings,mutatingadmissionpolicies";
+    cluster.kubectl(["delete", kinds, "--all"]).person("admin").run().await.unwrap().ok().unwrap();
+    let namespace = cluster.namespace("typed").await.unwrap();
+    let workflows: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), &namespace.name);
+    let create = async |object: Value| {
+        said(workflows.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await)
+    };
+    let mut answer = create(without_requester("missing-0")).await;
+    for n in 1..1000 {
+        if answer.is_err() {
+            break;
+        }
+        answer = create(without_requester(&format!("missing-{n}"))).await;
+    }
+    refused(answer, MISSING);
+
+    let typed = |requester: &str| harness::workflow("typed", json!({"requestedBy": requester}));
+    refused(create(typed("alice@example.com")).await, "a Workflow is requested by its creator (dana@example.com)");
+    create(typed("dana@example.com")).await.unwrap();
+    let patch = async |spec: Value| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        said(workflows.patch("typed", &PatchParams::default(), &patch).await)
+    };
+    refused(patch(json!({"requestedBy": null})).await, MISSING);
+    patch(json!({"suspend": true})).await.unwrap();
+    let newest = workflows.get("typed").await.unwrap();
+    let mut replacement = without_requester("typed");
+    replacement["metadata"]["resourceVersion"] = json!(newest.resource_version());
+    let replace = async |object: &Value| {
+        let object = serde_json::from_value(object.clone()).unwrap();
+        said(workflows.replace("typed", &PostParams::default(), &object).await)
+    };
+    refused(replace(&replacement).await, MISSING);
+    replacement["spec"]["requestedBy"] = json!("dana@example.com");
+    replace(&replacement).await.unwrap();
 }
 
 #[tokio::test]

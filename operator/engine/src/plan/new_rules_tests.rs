@@ -36,6 +36,20 @@ fn an_approve_that_leaves_a_required_question_unanswered_is_refused_unless_its_a
 }
 
 #[test]
+fn a_run_without_a_requester_is_refused_unless_it_was_accepted() {
+    let spec = |requester: &str| json!({"requestedBy": requester, "steps": [{"name": "only", "set": {"value": "x"}}]});
+    refuses(&errors(spec("")), "spec.requestedBy", "the requester is missing");
+    assert_eq!(errors(spec("dana")), [""; 0]);
+    let accepted = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+        "spec": {"steps": [{"name": "only", "set": {"value": "x"}}]},
+        "status": {"phase": "Running", "seq": 1, "specDigest": Digest::of_bytes(b"")},
+    });
+    let accepted = serde_json::from_value(accepted).unwrap();
+    assert!(Plan::of(&accepted, &Settings::default(), &Arc::default()).is_ok());
+}
+
+#[test]
 fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
     let warnings = |second: Value| {
         let gate = |name: &str, more: Value| {
