@@ -23,6 +23,7 @@ mod planted;
 mod pods;
 mod question;
 mod requests;
+mod reruns;
 mod restored;
 mod run_lifecycle;
 mod scenario_runner;

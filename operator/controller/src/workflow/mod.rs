@@ -16,6 +16,7 @@ mod plan;
 mod pod_gc;
 mod quarantine;
 mod report;
+mod rerun;
 mod status;
 
 use signoff_api::Moment;

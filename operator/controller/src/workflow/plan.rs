@@ -1,4 +1,5 @@
-//! Decides whether a run can go on, and by which plan, from the object and the policies of its namespace *(pure)*.
+//! Decides whether a run can go on, and by which plan, from the object, the policies of its namespace and, once, the run that it repeats
+//! *(I/O)*.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Plan, Policies, plan::spec_digest};
 use signoff_expr::text;
 
-use super::observe::ObservedRun;
+use super::{observe::ObservedRun, rerun};
 use crate::{caches::CachedPlan, context::Context, error::Error};
 
 pub(super) enum PlanDecision {
@@ -41,7 +42,10 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             return Ok(PlanDecision::Refused(why));
         }
         return Ok(match planned {
-            Ok(plan) => PlanDecision::Runs(plan),
+            Ok(plan) => match rerun::refusal(context, seen).await? {
+                Some(why) => PlanDecision::Refused(why),
+                None => PlanDecision::Runs(plan),
+            },
             Err(errors) => PlanDecision::Refused(Refusal {
                 reason: errors.first().map_or(reason::INVALID, |error| error.reason),
                 message: with_remedy(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),

@@ -1,0 +1,106 @@
+//! Verifies what a new run says of the run that it repeats *(I/O)*: `spec.rerunOf.requesters` are users who decide no gate that excludes
+//! the requester, so a name in it must be that of a requester.
+
+use serde_json::Value;
+use signoff_api::{Workflow, conditions::reason, names, workflow::RerunOf};
+use signoff_expr::text;
+
+use super::{observe::ObservedRun, plan::Refusal};
+use crate::{context::Context, error::Error};
+
+/// Returns why a run must not begin because of the run that it names, or `None`. Reads that run from the API server, since of a finished
+/// one only a summary is cached.
+pub(super) async fn refusal(context: &Context, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
+    let Some(rerun) = &seen.workflow.spec.rerun_of else { return Ok(None) };
+    let named = match names::is_object(&rerun.name) {
+        true => context.requests.get_raw::<Workflow>(&seen.name.beside(&rerun.name)).await?,
+        false => None,
+    };
+    Ok(problem(rerun, named.as_ref()).map(|message| Refusal { reason: reason::INVALID, message }))
+}
+
+/// Returns what is wrong with a reference to a run, given the stored run of that name, or `None`.
+fn problem(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
+    let name = text::display(&rerun.name, 63);
+    let Some(named) = named.filter(|named| named["metadata"]["uid"] == rerun.uid.as_str()) else {
+        return Some(format!(
+            "spec.rerunOf: this namespace has no Workflow {name} with the uid {}: leave rerunOf out, or use `kubectl approve rerun NAME` for a run that exists",
+            text::display(&rerun.uid, 36)
+        ));
+    };
+    let spec = &named["spec"];
+    let requested = |user: &str| spec["requestedBy"] == user || spec["requestedFor"] == user;
+    // Its own list was verified when it was accepted, or is that of a backup.
+    let is_verified = named["status"]["specDigest"].is_string() || spec["restored"] == true;
+    let repeats =
+        |user: &str| spec["rerunOf"]["requesters"].as_array().is_some_and(|all| all.iter().any(|one| one == user));
+    let user = rerun.requesters.iter().find(|user| !(requested(user) || (is_verified && repeats(user))))?;
+    let shown = text::display(user, 253);
+    Some(if repeats(user) {
+        format!(
+            "spec.rerunOf.requesters: Workflow {name} names {shown}, and was not accepted: leave rerunOf out, or use `kubectl approve rerun NAME` for the run that {name} repeats"
+        )
+    } else {
+        format!(
+            "spec.rerunOf.requesters: {shown} requested neither Workflow {name} nor a run that it repeats: leave rerunOf out, or use `kubectl approve rerun {name}`"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    const UID: &str = "00000000-0000-4000-8000-000000000001";
+
+    fn rerun(requesters: &[&str]) -> RerunOf {
+        let requesters = requesters.iter().map(|&name| name.to_owned()).collect();
+        RerunOf { name: "refund".to_owned(), uid: UID.to_owned(), requesters }
+    }
+
+    fn run(spec: Value, status: Value) -> Value {
+        let mut run = json!({"metadata": {"uid": UID}, "spec": spec, "status": status});
+        run["spec"]["requestedBy"] = json!("dana");
+        run
+    }
+
+    #[test]
+    fn each_requester_is_one_of_the_run_or_of_the_runs_that_it_was_accepted_to_repeat() {
+        let of_erin = json!({"requestedFor": "erin", "rerunOf": {"name": "r", "uid": UID, "requesters": ["carol"]}});
+        let mut restored = of_erin.clone();
+        restored["restored"] = json!(true);
+        let accepted = json!({"specDigest": "sha256:0"});
+        let none = json!({"phase": "Pending"});
+        for (requesters, spec, status, words) in [
+            (&["dana", "erin"][..], &of_erin, &none, None),
+            (&[], &of_erin, &none, None),
+            (&["carol", "dana"], &of_erin, &accepted, None),
+            (&["carol"], &restored, &none, None),
+            (&["carol"], &of_erin, &none, Some("names carol, and was not accepted")),
+            (&["dana", "bob"], &of_erin, &accepted, Some("bob requested neither Workflow refund nor")),
+            (&["bob"], &restored, &none, Some("bob requested neither Workflow refund nor")),
+        ] {
+            let told = problem(&rerun(requesters), Some(&run(spec.clone(), status.clone())));
+            let fits = match words {
+                Some(words) => {
+                    told.as_ref().is_some_and(|told| told.contains(words) && told.contains("leave rerunOf out"))
+                }
+                None => told.is_none(),
+            };
+            assert!(fits, "{requesters:?} of {spec}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_not_there_or_is_another_one_is_repeated_by_none() {
+        let mut other = run(json!({}), json!({}));
+        other["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000002");
+        for named in [None, Some(&other)] {
+            let told = problem(&rerun(&["dana"]), named).unwrap();
+            assert!(told.starts_with("spec.rerunOf: this namespace has no Workflow refund with the uid"), "{told}");
+        }
+    }
+}

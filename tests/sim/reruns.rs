@@ -1,0 +1,109 @@
+//! Runs that say which run they repeat: the operator believes what they say of its requesters only where it can see that it is so.
+
+use serde_json::{Value, json};
+
+use crate::{
+    ending::list,
+    harness::{Harness, OPERATOR},
+    people::verdict,
+    scenarios::{RUN, chain, gate, post},
+};
+
+/// A run of somebody that says which run it repeats, and by whom that was requested.
+fn repeats(requester: &str, rerun_of: Value) -> Value {
+    let mut spec = chain(json!([gate("review", json!({"excludeRequester": true})), post("pay", "42 EUR", "fail")]));
+    spec["requestedBy"] = json!(requester);
+    spec["rerunOf"] = rerun_of;
+    spec
+}
+
+/// What a run says of a stored one that it repeats.
+fn rerun_of(harness: &Harness, name: &str, requesters: &[&str]) -> Value {
+    json!({"name": name, "uid": harness.workflow(name)["metadata"]["uid"], "requesters": requesters})
+}
+
+/// A run of dana, which has ended.
+async fn first_run(harness: &Harness) {
+    harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_names_another_requester_than_the_run_that_it_repeats_had_is_refused() {
+    let harness = Harness::new();
+    let life = harness.begin(OPERATOR);
+    first_run(&harness).await;
+    let other_uid = json!({"name": RUN, "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["dana"]});
+    let not_there = json!({"name": "x", "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["bob"]});
+    let elsewhere = json!({"name": "../approvals/x", "uid": "00000000-0000-4000-8000-000000000077"});
+    for (name, said, words) in [
+        ("bob", rerun_of(&harness, RUN, &["bob"]), "bob requested neither Workflow refund"),
+        ("too", rerun_of(&harness, RUN, &["dana", "bob"]), "bob requested neither Workflow refund"),
+        ("other", other_uid, "this namespace has no Workflow refund with the uid"),
+        ("none", not_there, "this namespace has no Workflow x with the uid"),
+        ("path", elsewhere, "this namespace has no Workflow ../approvals/x with the uid"),
+        ("itself", json!({"name": "itself", "uid": "0", "requesters": ["bob"]}), "no Workflow itself with the uid"),
+    ] {
+        harness.apply(name, &repeats("mallory", said));
+        let run = harness.ended(name).await;
+        let accepted = list(&run["status"]["conditions"]).find(|one| one["type"] == "Accepted").unwrap();
+        assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("Invalid")), "{run:#}");
+        let message = accepted["message"].as_str().unwrap();
+        assert!(message.starts_with("spec.rerunOf") && message.contains(words), "{message}");
+        assert!(message.contains("leave rerunOf out, or use `kubectl approve rerun"), "{message}");
+    }
+    // A run that was refused lends its list to none.
+    harness.apply("second", &repeats("mallory", rerun_of(&harness, "bob", &["bob"])));
+    let run = harness.ended("second").await;
+    assert!(run["status"]["message"].as_str().unwrap().contains("names bob, and was not accepted"), "{run:#}");
+    assert_eq!((harness.approvals().len(), harness.world.effects().len()), (0, 1), "{}", harness.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_and_its_repetitions_name_each_requester_and_go_on() {
+    let harness = Harness::new();
+    let life = harness.begin(OPERATOR);
+    first_run(&harness).await;
+    for (name, requester, of, requesters, gate) in [
+        ("again", "erin", RUN, &["dana"][..], "review"),
+        // A requester who repeats a run is not named as an earlier one.
+        ("third", "dana", "again", &["erin"], "review"),
+        ("fourth", "carol", "third", &["erin", "dana"], "review"),
+    ] {
+        harness.apply(name, &repeats(requester, rerun_of(&harness, of, requesters)));
+        let is_asked = |harness: &Harness| {
+            let asks = |one: &&Value| one["spec"]["request"]["workflow"]["name"] == name;
+            harness.approvals().iter().find(asks).cloned()
+        };
+        harness.server.until_all(|_| is_asked(&harness).is_some()).await;
+        let asked = is_asked(&harness).unwrap();
+        let mut named = requesters.to_vec();
+        named.sort_unstable();
+        assert_eq!(asked["spec"]["request"]["earlierRequesters"], json!(named), "{asked:#}");
+        assert_eq!(asked["spec"]["request"]["gate"]["path"], gate);
+        // What was verified once needs no second look: the run that is repeated can go.
+        harness.server.remove(&crate::harness::workflows(), crate::harness::NAMESPACE, of);
+        harness.people().votes("alice", asked["metadata"]["name"].as_str().unwrap(), verdict("Approve"));
+        assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    }
+    assert_eq!(harness.world.effects().len(), 4, "{}", harness.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_from_a_backup_lends_its_list_to_the_run_that_repeats_it() {
+    let harness = Harness::new();
+    let life = harness.begin(OPERATOR);
+    let gone = json!({"name": "gone", "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["erin"]});
+    let mut copy = repeats("dana", gone);
+    copy["restored"] = json!(true);
+    harness.apply(RUN, &copy);
+    harness.apply("again", &repeats("carol", rerun_of(&harness, RUN, &["dana", "erin"])));
+    harness.apply("forged", &repeats("carol", rerun_of(&harness, RUN, &["dana", "bob"])));
+    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.ended("again").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.ended("forged").await["status"]["phase"], "Failed");
+    assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
+    life.crash().await;
+}
