@@ -101,9 +101,14 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
 
     // One run has paid and ended, one has paid and waits.
     create(&runs, "dana", "paid", json!([bank.post("pay")])).await;
-    create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate}, bank.post("tell")])).await;
+    create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
+        .await;
+    // One is of the account that restores later.
+    runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
+    create(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
     runs.ended("paid").await;
     runs.asked(RUN).await;
+    runs.asked("own").await;
     assert_eq!(bank.asked(), 2);
     play(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
     play(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
@@ -120,9 +125,9 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
         "namespace": runs.namespace.name, "group": "signoff.dev", "resource": "workflows", "verb": "restore"}}});
     allowed(&runs.cluster, &serde_json::from_value(question).unwrap()).await;
     play(&runs, folder.path(), "viktor", "create").await.ok().unwrap();
-    for name in ["paid", RUN] {
+    for (name, requester) in [("paid", dana), (RUN, dana), ("own", named("viktor").unwrap().user)] {
         let run = restored(&runs, name).await;
-        assert_eq!((&*run.spec.requested_by, run.spec.restored), (dana, Some(true)));
+        assert_eq!((&*run.spec.requested_by, run.spec.restored), (requester, Some(true)));
         let status = run.status.unwrap();
         assert_eq!((status.phase, status.steps.len()), (WorkflowPhase::Pending, 0));
     }
