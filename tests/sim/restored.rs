@@ -4,7 +4,8 @@ use serde_json::json;
 
 use crate::{
     ending::list,
-    harness::{Harness, OPERATOR},
+    harness::{Harness, NAMESPACE, OPERATOR, workflows},
+    people::verdict,
     scenarios::{RUN, chain, gate, post},
 };
 
@@ -54,4 +55,59 @@ async fn a_restored_run_ends_by_a_cancel_and_the_same_run_that_is_new_goes_on() 
         assert_eq!(harness.condition("Restored"), Default::default());
         life.crash().await;
     }
+}
+
+/// A run that has paid and waits, and whose operator has gone.
+async fn half_done() -> Harness {
+    let harness = Harness::new();
+    harness.apply(RUN, &payment(false));
+    let life = harness.begin(OPERATOR);
+    harness.people().asked("review").await;
+    life.crash().await;
+    assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
+    harness
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_created_with_the_status_of_an_older_object_never_continues() {
+    for (suspend, cancel) in [(json!(null), false), (json!(true), false), (json!(null), true)] {
+        let harness = half_done().await;
+        let mut copy = harness.workflow(RUN);
+        harness.server.remove(&workflows(), NAMESPACE, RUN);
+        harness.pass(10).await;
+        for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+            copy["metadata"].as_object_mut().unwrap().shift_remove(field);
+        }
+        copy["spec"]["suspend"] = suspend;
+        harness.server.insert(copy).unwrap();
+        let life = harness.begin(OPERATOR);
+        harness.pass(3600).await;
+        let run = harness.workflow(RUN);
+        assert_eq!(harness.condition("Restored"), ("True".to_owned(), "NotResumed".to_owned()), "{run:#}");
+        let message = run["status"]["message"].as_str().unwrap();
+        assert!(message.contains("status.startedAt is before its creation"), "{message}");
+        if cancel {
+            harness.people().sets(RUN, "cancel", true);
+            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+            harness.pass(600).await;
+        }
+        let asked = harness.approvals().into_iter().filter(|one| one["status"]["outcome"].is_null()).count();
+        assert_eq!((asked, harness.world.effects().len()), (0, 1), "{}", harness.server.story());
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_own_status_began_seconds_before_it_by_another_clock_continues() {
+    let harness = half_done().await;
+    let life = harness.begin(OPERATOR);
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |run| {
+        let created: jiff::Timestamp = run["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+        run["status"]["startedAt"] = json!((created - jiff::SignedDuration::from_secs(4)).to_string());
+    });
+    harness.people().decides("alice", "review", 10, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
+    assert_eq!(harness.condition("Restored"), Default::default());
+    life.crash().await;
 }

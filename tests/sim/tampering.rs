@@ -56,7 +56,7 @@ async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
     harness.server.default_with(move |resource, object| {
         let began = &mut object["status"]["startedAt"];
         if *resource == workflows() && began.is_string() && changes.fetch_add(1, Ordering::Relaxed) == 0 {
-            *began = json!("2020-02-20T20:20:20Z");
+            *began = json!("2120-02-20T20:20:20Z");
         }
     });
     harness.apply(RUN, &payment());
@@ -67,7 +67,7 @@ async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
     harness.ended(RUN).await;
     let run = harness.workflow(RUN);
     assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
-    assert_eq!(run["status"]["startedAt"], "2020-02-20T20:20:20Z", "{}", harness.server.story());
+    assert_eq!(run["status"]["startedAt"], "2120-02-20T20:20:20Z", "{}", harness.server.story());
     life.crash().await;
 }
 

@@ -77,7 +77,7 @@ pub mod reason {
     pub const POLICY_UNKNOWN: &str = "PolicyUnknown";
     /// `Held` is True: the run was accepted under other rules than those of this version; see [`crate::rules::RULES`].
     pub const OLD_RULES: &str = "OldRules";
-    /// `Restored` is True: `spec.restored` is true.
+    /// `Restored` is True: `spec.restored` is true, or the status began before the object was created.
     pub const NOT_RESUMED: &str = "NotResumed";
     /// `Accepted` is False: an approval policy does not allow a host, a Secret or a provider of the spec.
     pub const NOT_ALLOWED: &str = "NotAllowed";

@@ -2,6 +2,8 @@
 //!
 //! The author writes the spec, which is immutable except for three fields; the operator writes the status.
 
+mod restored;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -50,7 +50,8 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
         status.rules = Some(RULES);
     }
     status.spec_digest = Some(plan.spec_digest().clone());
-    status.started_at = status.started_at.or(Some(now));
+    // Never before the creation, whichever API server's clock wrote that: see `Workflow::is_restored`.
+    status.started_at = status.started_at.or(Some(workflow.created_at().map_or(now, |created| now.max(created))));
     if let Some(End::Succeeded(text)) = &transition.end {
         if is_apart(text) {
             status.outputs_ref = Some(reference(text));

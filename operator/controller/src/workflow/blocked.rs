@@ -73,8 +73,12 @@ pub(super) async fn block_on_rules(
 pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> Result<Option<Moment>, Error> {
     let is_news = !conditions::holds(&seen.status.conditions, conditions::RESTORED);
     let name = &seen.name.name;
+    let (because, backup) = match seen.workflow.spec.restored {
+        Some(true) => ("spec.restored", " --backup FILE"),
+        _ => ("status.startedAt is before its creation", ""),
+    };
     let why = format!(
-        "the run is a copy from a backup (spec.restored), which cannot tell what the run did afterwards, so it never continues: cancel it (`kubectl approve cancel {name}`), or check what it has done and run it again (`kubectl approve rerun {name} --backup FILE`)"
+        "the run is a copy from a backup ({because}), which cannot tell what the run did afterwards, so it never continues: cancel it (`kubectl approve cancel {name}`), or check what it has done and run it again (`kubectl approve rerun {name}{backup}`)"
     );
     quarantine::remove_marks(context, &seen.name, Some(&seen.uid));
     let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);

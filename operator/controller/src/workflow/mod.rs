@@ -75,7 +75,7 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
             return Ok(finish::cancel_calls(context, name, uid.as_deref()));
         }
     };
-    if seen.workflow.spec.restored == Some(true) {
+    if seen.workflow.is_restored() {
         return blocked::block_on_restored(context, &seen).await;
     }
     if let Some(accepted) = seen.status.other_rules() {

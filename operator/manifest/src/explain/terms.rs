@@ -196,7 +196,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONDITION,
         "Restored",
-        "Listed while the run is a copy from a backup (`spec.restored`): it starts nothing and never continues.",
+        "Listed while the run is a copy from a backup (`spec.restored`, or a status that began before the object was created): it starts nothing and never continues.",
     ),
     term(CONDITION, "Waiting", "Whether an Approval of the run is open."),
     term(

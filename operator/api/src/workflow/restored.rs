@@ -1,0 +1,58 @@
+//! Recognizes a run that is a copy from a backup, by its spec or by its status.
+
+use std::time::Duration;
+
+use super::Workflow;
+use crate::values::Moment;
+
+/// The most by which a status can begin before its object, because the clocks of API servers differ.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
+
+impl Workflow {
+    /// Returns the time of its creation, by the clock of the API server.
+    #[must_use]
+    pub fn created_at(&self) -> Option<Moment> {
+        self.metadata.creation_timestamp.as_ref().map(|time| time.0.into())
+    }
+
+    /// Whether the run is a copy from a backup, which never continues: by its spec, or because it came with the status of an older object.
+    #[must_use]
+    pub fn is_restored(&self) -> bool {
+        self.spec.restored == Some(true) || self.has_older_status()
+    }
+
+    /// Whether the status began before the object was created.
+    fn has_older_status(&self) -> bool {
+        let began = self.status.as_ref().and_then(|status| status.started_at);
+        let limit = began.map(|began| began.after(MAX_CLOCK_DIFFERENCE));
+        limit.zip(self.created_at()).is_some_and(|(limit, created)| limit < created)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_restored_by_its_spec_or_by_a_status_that_began_before_it() {
+        let created = "2026-11-27T10:00:00Z";
+        for (restored, began, expected) in [
+            (json!(true), Value::Null, true),
+            (json!(false), Value::Null, false),
+            (Value::Null, json!("2026-11-27T09:59:54.999Z"), true),
+            (Value::Null, json!("2026-11-27T09:59:55Z"), false),
+            (Value::Null, json!("2026-11-27T10:00:07.123Z"), false),
+        ] {
+            let workflow: Workflow = serde_json::from_value(json!({
+                "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+                "metadata": {"name": "w", "creationTimestamp": created}, "spec": {"requestedBy": "dana", "restored": restored},
+                "status": {"phase": "Running", "seq": 1, "startedAt": began},
+            }))
+            .unwrap();
+            assert_eq!(workflow.is_restored(), expected, "{restored} {began}");
+        }
+    }
+}
