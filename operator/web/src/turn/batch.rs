@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use signoff_api::{Verdict, names};
+use signoff_api::{Approval, Verdict, names};
 use signoff_review::{
     action::{arguments_line, turn_of},
     entry::Entry,
     outcome,
-    state::{DecisionState, level, state as state_of},
+    state::{DecisionState, is_as_voted, level, state as state_of},
 };
 
 use crate::{
@@ -154,11 +154,7 @@ impl<'a> Batch<'a> {
                 Ok(Ok(approval)) => {
                     let before = level(&planned.read.seen.approval);
                     let state = state_of(&approval, &planned.entry, Some(before));
-                    let detail = match state {
-                        DecisionState::Closed { .. } => "see the run",
-                        _ => "",
-                    };
-                    CallOutcome { is_recorded: true, line: outcome::line(&approval, &state, &planned.entry, detail) }
+                    CallOutcome { is_recorded: true, line: recorded(&approval, &state, &planned.entry) }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
                 // Whether it was recorded is not known, or something else was recorded: the error says which.
@@ -170,6 +166,17 @@ impl<'a> Batch<'a> {
         });
         join_all(sent).await
     }
+}
+
+/// Returns the line about a recorded decision. A decision that closed its gate says what follows, any other outcome is on the page of
+/// the run.
+fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry) -> String {
+    let detail = match state {
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => "",
+        DecisionState::Closed { .. } => "see the run",
+        _ => "",
+    };
+    outcome::line(approval, state, entry, detail)
 }
 
 /// One chosen call, before its Approval was read.
@@ -241,4 +248,39 @@ fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
 
 fn sentence(why: &NotSent) -> String {
     why.problems.0.values().cloned().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use signoff_api::{
+        Decision, Outcome,
+        approval::{ApprovalPhase, Source},
+    };
+    use signoff_review::sample;
+
+    use super::*;
+
+    fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, source: Source) -> DecisionState {
+        let decided_by = verdict.iter().map(|_| "alice@example.com".to_owned()).collect();
+        let outcome = Box::new(Outcome { phase, verdict, decided_by, source, ..Outcome::default() });
+        DecisionState::Closed { outcome, is_counted: true, invalid: None }
+    }
+
+    fn approve() -> Entry {
+        Entry { key: "alice@example.com".to_owned(), decision: Decision::new(Verdict::Approve) }
+    }
+
+    #[test]
+    fn a_decision_that_closed_its_gate_says_what_follows_and_another_outcome_names_the_run() {
+        let approved = closed(ApprovalPhase::Approved, Some(Verdict::Approve), Source::Human);
+        assert_eq!(
+            recorded(&sample::call(), &approved, &approve()),
+            "approved; the call goes on with exactly these arguments"
+        );
+        let superseded = closed(ApprovalPhase::Superseded, None, Source::Policy);
+        assert_eq!(
+            recorded(&sample::call(), &superseded, &approve()),
+            "Approve recorded; it does not count, superseded: see the run"
+        );
+    }
 }
