@@ -99,9 +99,15 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     }
 }
 
-/// Returns what the run waits for before it goes on after a verdict, or `None`: a suspended run goes on when it is resumed.
-pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> Option<&'static str> {
-    (run.is_suspended && sequel(request, verdict).starts_with(GOES_ON)).then_some(SUSPENDED)
+/// Returns what a suspended run does after a verdict, or `None` where the suspension delays nothing: the run is not suspended or ends,
+/// or more people are asked.
+pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> Option<String> {
+    let ends = verdict == Verdict::Abort || verdict == Verdict::Reject && request.after_reject.is_empty();
+    if !run.is_suspended || ends || verdict == Verdict::Escalate {
+        return None;
+    }
+    let sequel = sequel(request, verdict);
+    Some(if sequel == GOES_ON { SUSPENDED.to_owned() } else { format!("{SUSPENDED}; then {sequel}") })
 }
 
 /// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody where too few

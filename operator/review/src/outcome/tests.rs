@@ -69,11 +69,31 @@ fn a_suspended_run_does_not_go_on_by_a_decision() {
     let state = closed(ApprovalPhase::Approved, Some(Verdict::Approve), &[ME], Source::Human);
     let held = suspended(request, Verdict::Approve, &run(true)).unwrap();
     assert_eq!(
-        line(&approval, &state, &entry(Verdict::Approve), held),
+        line(&approval, &state, &entry(Verdict::Approve), &held),
         "approved; the run is suspended, and goes on when it is resumed"
     );
     assert_eq!(suspended(request, Verdict::Approve, &run(false)), None);
     assert_eq!(suspended(request, Verdict::Reject, &run(true)), None, "the run ends although it is suspended");
+}
+
+#[test]
+fn a_suspended_run_says_what_it_does_when_it_is_resumed() {
+    let run = RunNow { is_suspended: true, ..RunNow::default() };
+    let mut plain = sample::approval().spec.request;
+    plain.after_reject = vec!["log".to_owned()];
+    let call = sample::call().spec.request;
+    for (request, verdict, then) in [
+        (&call, Verdict::Approve, "the call goes on with exactly these arguments"),
+        (&call, Verdict::Skip, "the call does not run, and the agent continues"),
+        (&plain, Verdict::Defer, "it is done again with the guidance, and then asked again"),
+        (&plain, Verdict::Reject, "the run goes on with log"),
+    ] {
+        assert_eq!(suspended(request, verdict, &run), Some(format!("{SUSPENDED}; then {then}")), "{verdict}");
+    }
+    for verdict in [Verdict::Abort, Verdict::Escalate] {
+        assert_eq!(suspended(&plain, verdict, &run), None, "{verdict} does not wait");
+    }
+    assert_eq!(suspended(&call, Verdict::Reject, &run), None, "the run ends");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Rea
         workflow: request.workflow.name.clone(),
         digest: request.digest.to_string(),
         verdict: verdict.name(),
-        comes_to: model::comes_to(request, verdict, reached),
+        comes_to: model::comes_to(request, verdict, reached, &read.run),
         changes: changes(request, entry, model::reviewed(read).as_deref()),
         reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
         said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),

@@ -107,7 +107,7 @@ pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide 
     let takes = |verdict| allowed.contains(&verdict);
     let foreseen = |verdict| {
         let found = read.foreseen.iter().find(|(other, _)| *other == verdict);
-        found.map(|(_, reached)| comes_to(request, verdict, reached)).unwrap_or_default()
+        found.map(|(_, reached)| comes_to(request, verdict, reached, &read.run)).unwrap_or_default()
     };
     let field = |name: &str, default: String| Field {
         value: typed.text(name).unwrap_or(default),

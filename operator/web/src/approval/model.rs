@@ -17,6 +17,7 @@ use signoff_review::{
     foreseen::Reached,
     outcome, quorum,
     request::{CONTEXT, consequence, warnings},
+    seen::RunNow,
     suggest::CallFlags,
     text::one_line,
     voided,
@@ -277,10 +278,13 @@ pub fn target(request: &ApprovalRequest) -> String {
     }
 }
 
-/// Says what a decision would come to.
-pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached) -> String {
+/// Says what a decision would come to, and when where the run is suspended.
+pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached, run: &RunNow) -> String {
     match reached {
-        Reached::Decided => format!("your decision is enough: {}", outcome::sequel(request, verdict)),
+        Reached::Decided => {
+            let held = outcome::suspended(request, verdict, run);
+            format!("your decision is enough: {}", held.unwrap_or_else(|| outcome::sequel(request, verdict)))
+        }
         Reached::Behind { verdict, by } => {
             let other = verdict.map_or("another decision", Verdict::name);
             format!("{other} by {} takes precedence", one_line(&by.join(", "), 300))

@@ -273,3 +273,21 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
     assert!(other.contains(named) && !other.contains("your Approve"), "{other}");
     assert!(!shown(&approval).contains("Void votes"));
 }
+
+#[tokio::test]
+async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on() {
+    let mut read = read_of(&sample::approval());
+    let (caller, typed) = (caller("alice@example.com"), Typed::default());
+    let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
+    let entry = signoff_review::entry::Entry::new(decision, None, &read.seen.approval, &caller.me).unwrap();
+    let held = "your decision is enough: the run is suspended, and goes on when it is resumed";
+    let goes_on = "your decision is enough: the run goes on";
+    for (is_suspended, said, other) in [(true, held, goes_on), (false, goes_on, held)] {
+        read.run.is_suspended = is_suspended;
+        let forms = ApprovalPage::of(&caller, &read, &typed, &Problems::default()).render().unwrap();
+        let confirm = confirm::confirm(&caller, &read, &entry, &Reached::Decided, &typed).render().unwrap();
+        for page in [forms, confirm] {
+            assert!(page.contains(said) && !page.contains(other), "{page}");
+        }
+    }
+}

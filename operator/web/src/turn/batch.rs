@@ -10,6 +10,7 @@ use signoff_review::{
     action::{arguments_line, turn_of},
     entry::Entry,
     outcome,
+    seen::RunNow,
     state::{DecisionState, is_as_voted, level, state as state_of},
 };
 
@@ -154,7 +155,8 @@ impl<'a> Batch<'a> {
                 Ok(Ok(approval)) => {
                     let before = level(&planned.read.seen.approval);
                     let state = state_of(&approval, &planned.entry, Some(before));
-                    CallOutcome { is_recorded: true, line: recorded(&approval, &state, &planned.entry) }
+                    let line = recorded(&approval, &state, &planned.entry, &planned.read.run);
+                    CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
                 // Whether it was recorded is not known, or something else was recorded: the error says which.
@@ -170,13 +172,15 @@ impl<'a> Batch<'a> {
 
 /// Returns the line about a recorded decision. A decision that closed its gate says what follows, any other outcome is on the page of
 /// the run.
-fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry) -> String {
+fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry, run: &RunNow) -> String {
     let detail = match state {
-        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => "",
-        DecisionState::Closed { .. } => "see the run",
-        _ => "",
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
+            outcome::suspended(&approval.spec.request, entry.decision.verdict, run).unwrap_or_default()
+        }
+        DecisionState::Closed { .. } => "see the run".to_owned(),
+        _ => String::new(),
     };
-    outcome::line(approval, state, entry, detail)
+    outcome::line(approval, state, entry, &detail)
 }
 
 /// One chosen call, before its Approval was read.
@@ -213,7 +217,12 @@ impl Call<'_> {
         };
         chosen.target = format!("Call {number}: {}", model::target(request));
         chosen.arguments = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
-        let read = Read::of(self.state, self.caller, self.namespace, seen).await;
+        let workflow = request.workflow.name.clone();
+        let (run, read) = tokio::join!(
+            read::run(&self.caller.client, self.namespace, &workflow),
+            Read::of(self.state, self.caller, self.namespace, seen)
+        );
+        let read = Read { run, ..read };
         let (planned, problems) = match self.attempt(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),
             Err(why) => shared(&why),
@@ -232,7 +241,8 @@ impl Call<'_> {
         };
         let sender = Sender { caller: self.caller, namespace: self.namespace, name: self.name };
         Ok(sender.attempt(self.state, &read, &entry).await?.map(|reached| {
-            let comes_to = model::comes_to(&read.seen.approval.spec.request, entry.decision.verdict, &reached);
+            let request = &read.seen.approval.spec.request;
+            let comes_to = model::comes_to(request, entry.decision.verdict, &reached, &read.run);
             Planned { read, entry, comes_to }
         }))
     }
@@ -273,13 +283,19 @@ mod tests {
     #[test]
     fn a_decision_that_closed_its_gate_says_what_follows_and_another_outcome_names_the_run() {
         let approved = closed(ApprovalPhase::Approved, Some(Verdict::Approve), Source::Human);
+        let run = RunNow::default();
         assert_eq!(
-            recorded(&sample::call(), &approved, &approve()),
+            recorded(&sample::call(), &approved, &approve(), &run),
             "approved; the call goes on with exactly these arguments"
+        );
+        let held = RunNow { is_suspended: true, ..RunNow::default() };
+        assert_eq!(
+            recorded(&sample::call(), &approved, &approve(), &held),
+            "approved; the run is suspended, and goes on when it is resumed; then the call goes on with exactly these arguments"
         );
         let superseded = closed(ApprovalPhase::Superseded, None, Source::Policy);
         assert_eq!(
-            recorded(&sample::call(), &superseded, &approve()),
+            recorded(&sample::call(), &superseded, &approve(), &run),
             "Approve recorded; it does not count, superseded: see the run"
         );
     }

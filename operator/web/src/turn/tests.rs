@@ -1,5 +1,5 @@
 //! The page of a turn, its confirmation, and what a batch takes.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use askama::Template;
 use serde_json::json;
@@ -7,7 +7,11 @@ use signoff_api::{Approval, Digest};
 use signoff_review::{action::NOTICE, sample, seen::RunNow};
 
 use super::*;
-use crate::approval::tests::{caller, read_of, with};
+use crate::{
+    approval::tests::{caller, read_of, with},
+    history::tests::server,
+    session::fake::World,
+};
 
 fn call(number: u32, tool: &str, verdicts: &[&str]) -> Approval {
     let arguments = format!("{{\"number\":{number}}}");
@@ -101,4 +105,31 @@ async fn a_turn_in_which_nothing_waits_says_so() {
         page.contains("No call of this turn waits") && !page.contains("<form method=\"post\" action=\"/n/"),
         "{page}"
     );
+}
+
+#[tokio::test]
+async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
+    let late = "2999-01-01T00:00:00Z";
+    let approval = with(sample::call(), &json!({"deadline": late, "closesAt": late}));
+    let (name, request) = (approval.metadata.name.clone().unwrap(), &approval.spec.request);
+    let (turn, chosen) = (request.turn().unwrap(), format!("{name} {}", request.digest));
+    let typed =
+        Typed([("verdict", "Approve"), ("call", &chosen)].map(|(name, value)| (name.into(), value.into())).to_vec());
+    let stored = serde_json::to_value(&approval).unwrap();
+    for (suspend, comes_to) in [
+        (
+            true,
+            "your decision is enough: the run is suspended, and goes on when it is resumed; then the call goes on with exactly these arguments",
+        ),
+        (false, "your decision is enough: the call goes on with exactly these arguments"),
+    ] {
+        let (world, stored) = (World::new(&[]), stored.clone());
+        let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711"}, "spec": {"suspend": suspend}});
+        let answer =
+            move |address: &str| (200, if address.contains("/workflows/") { run.clone() } else { stored.clone() });
+        let caller = Caller { client: server(answer).0, ..caller("alice@example.com") };
+        let batch = Batch::prepare(&world.state, &caller, "finance", &turn, &typed).await.unwrap();
+        let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
+        assert_eq!(batch.calls[0].planned.as_ref().map(|planned| planned.comes_to.as_str()).unwrap(), comes_to);
+    }
 }

@@ -38,7 +38,7 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
             let request = &waited.approval.spec.request;
             let run = session.run(&request.workflow.name).await;
-            suspended(request, entry.decision.verdict, &run).unwrap_or_default().to_owned()
+            suspended(request, entry.decision.verdict, &run).unwrap_or_default()
         }
         DecisionState::Counted => {
             waited.problem.as_ref().map(|problem| format!("; it cannot be watched: {problem}")).unwrap_or_default()
