@@ -65,16 +65,33 @@ impl Earlier {
         let why = self.reason.as_ref().map(|why| format!(": {}", one_line(why, 600))).unwrap_or_default();
         (!votes.is_empty()).then(|| format!("{}, of {}{why}", votes.join(", "), one_line(&self.approval, 253)))
     }
+}
 
-    /// Returns the sentence for a reader whose own vote is void, or `None`.
-    #[must_use]
-    pub fn lost(&self, me: &Me) -> Option<String> {
-        let (_, verdict) = self.votes.iter().find(|(key, _)| *key == me.user)?;
-        Some(format!(
-            "your {verdict} of {} is void, because the gate asks again: decide again",
-            one_line(&self.approval, 253)
-        ))
+/// Returns the sentence for a reader whose own vote is void, or `None`: also once they have decided again, or the gate is decided.
+/// `earlier`: the Approvals that this one asks again, the latest first. Of several void votes the latest is named.
+#[must_use]
+pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String> {
+    let status = approval.status.as_ref();
+    let is_decided = status.is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
+    if is_decided || approval.spec.decisions.keys().any(|key| delegate(key, me).is_some()) {
+        return None;
     }
+    earlier.iter().find_map(|earlier| {
+        let own = |(key, verdict): &(String, Verdict)| Some((delegate(key, me)?.to_owned(), *verdict));
+        let (delegate, verdict) = earlier.votes.iter().find_map(own)?;
+        let vote = match delegate.as_str() {
+            "" => format!("your {verdict}"),
+            name => format!("the {verdict} that {} gave for you", one_line(name, 253)),
+        };
+        let name = one_line(&earlier.approval, 253);
+        Some(format!("{vote} of {name} is void, because the gate asks again: decide again"))
+    })
+}
+
+/// Returns who gave the vote with this key for the reader, empty for their own one, or `None` if it is the vote of another person.
+fn delegate<'k>(key: &'k str, me: &Me) -> Option<&'k str> {
+    let rest = key.strip_prefix(me.user.as_str())?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix(" via ") }
 }
 
 #[cfg(test)]
@@ -110,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_voter_is_told_of_the_own_vote_and_others_are_not() {
-        let lost = |user: &str| Earlier::of(&superseded()).lost(&Me { user: user.into(), groups: Vec::new() });
+        let lost = |user: &str| lost(&[Earlier::of(&superseded())], &sample::approval(), &sample::me(user, &[]));
         assert_eq!(
             lost("alice@example.com").unwrap(),
             format!(
@@ -119,6 +136,42 @@ mod tests {
             )
         );
         assert_eq!(lost("carol@example.com"), None);
+    }
+
+    #[test]
+    fn a_voter_who_has_decided_again_is_told_nothing() {
+        let (me, earlier) = (sample::me("alice@example.com", &[]), [Earlier::of(&superseded())]);
+        for key in ["alice@example.com", "alice@example.com via agent"] {
+            let mut again = sample::approval();
+            again.spec.decisions.insert(key.into(), Decision::new(Verdict::Approve));
+            assert_eq!(lost(&earlier, &again, &me), None, "{key}");
+        }
+        let mut others = sample::approval();
+        others.spec.decisions.insert("alice@example.community".into(), Decision::new(Verdict::Approve));
+        assert!(lost(&earlier, &others, &me).is_some(), "another user has decided");
+        let mut decided = sample::approval();
+        decided.status.get_or_insert_default().outcome = Some(Outcome::default());
+        assert_eq!(lost(&earlier, &decided, &me), None, "the gate takes no decision");
+    }
+
+    #[test]
+    fn of_several_void_votes_the_latest_is_told_and_a_delegates_vote_to_its_person() {
+        let earlier = |name: &str, key: &str, verdict| Earlier {
+            approval: name.to_owned(),
+            votes: vec![(key.to_owned(), verdict)],
+            reason: None,
+        };
+        let all = [
+            earlier("refund-3", "carol", Verdict::Approve),
+            earlier("refund-2", "bob via agent", Verdict::Reject),
+            earlier("refund-1", "bob", Verdict::Approve),
+        ];
+        let lost = |user: &str| lost(&all, &sample::approval(), &sample::me(user, &[]));
+        assert_eq!(
+            lost("bob").unwrap(),
+            "the Reject that agent gave for you of refund-2 is void, because the gate asks again: decide again"
+        );
+        assert_eq!(lost("agent"), None);
     }
 
     #[test]

@@ -80,6 +80,8 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
             .await;
     }
     harness.decides("alice", &second, "Approve").await.unwrap();
+    let shown = approve("alice", &["show", &name]).await;
+    assert!(shown.stdout.contains("Void votes:") && !shown.stdout.contains("decide again"), "{shown:?}");
     harness.decides("bob", &second, "Approve").await.unwrap();
     assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);

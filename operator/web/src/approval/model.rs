@@ -149,10 +149,8 @@ impl ApprovalPage {
             conditions: read.run.conditions.clone(),
             ..signoff_api::ApprovalStatus::default()
         }));
-        for earlier in &read.earlier {
-            all_warnings.extend(earlier.lost(&caller.me).map(|lost| ("NOT COUNTED", lost)));
-            all_warnings.extend(earlier.line().map(|line| (voided::LABEL, line)));
-        }
+        all_warnings.extend(voided::lost(&read.earlier, approval, &caller.me).map(|lost| ("NOT COUNTED", lost)));
+        all_warnings.extend(read.earlier.iter().filter_map(|one| Some((voided::LABEL, one.line()?))));
         let mut quorums = quorum::lines(approval).into_iter();
         let decide = (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems));
         let is_question = action::is_question(request);

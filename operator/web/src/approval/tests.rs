@@ -272,6 +272,11 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
     let other = page("bob@example.com");
     assert!(other.contains(named) && !other.contains("your Approve"), "{other}");
     assert!(!shown(&approval).contains("Void votes"));
+    let again = signoff_api::Decision::new(signoff_api::Verdict::Approve);
+    read.seen.approval.spec.decisions.insert("alice@example.com".to_owned(), again);
+    let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
+    let page = page.render().unwrap();
+    assert!(page.contains(named) && !page.contains("your Approve"), "she has decided again: {page}");
 }
 
 #[tokio::test]

@@ -108,10 +108,9 @@ async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
         notices.extend(request::warnings(&status).into_iter().map(|(label, text)| format!("{label}: {text}")));
     }
     for seen in found.iter().filter(is_open).filter(|seen| seen.approval.asks_again().is_some()).take(MOST_AGAIN) {
-        for earlier in voided::earlier(session.raw(), &place(seen), &seen.approval).await {
-            let lost = earlier.lost(me).map(|lost| format!("{}: {lost}", name(&seen.approval)));
-            notices.extend(lost);
-        }
+        let earlier = voided::earlier(session.raw(), &place(seen), &seen.approval).await;
+        let lost = voided::lost(&earlier, &seen.approval, me);
+        notices.extend(lost.map(|lost| format!("{}: {lost}", name(&seen.approval))));
     }
     notices
 }

@@ -67,10 +67,9 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
 /// Returns the lines about votes that are void because the gate asks again.
 async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
     let mut page = Page::default();
-    for earlier in voided::earlier(session.raw(), &session.namespace, approval).await {
-        earlier.lost(me).into_iter().for_each(|lost| page.fact("NOT COUNTED", &lost));
-        earlier.line().into_iter().for_each(|line| page.fact(voided::LABEL, &line));
-    }
+    let all = voided::earlier(session.raw(), &session.namespace, approval).await;
+    voided::lost(&all, approval, me).into_iter().for_each(|lost| page.fact("NOT COUNTED", &lost));
+    all.iter().filter_map(voided::Earlier::line).for_each(|line| page.fact(voided::LABEL, &line));
     page.text
 }
 
