@@ -143,7 +143,7 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_and_a_group_is_no_mistake_where_only_users_are_bound() {
+async fn what_is_missing_is_told_and_a_group_is_no_mistake_where_users_or_other_groups_are_bound() {
     let place = Place::shared("missing").await;
     let namespace = place.namespace.name.as_str();
     let groups = |request: &mut signoff_api::ApprovalRequest| {
@@ -160,12 +160,19 @@ async fn what_is_missing_is_told_and_a_group_is_no_mistake_where_only_users_are_
         place.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
     };
     bind("a-group", "--group=finance").await;
+    let groups = place.approve("admin", &["doctor", &approval]).await;
+    let perhaps = "Missing: 1 of group leads: unknown: no binding names this group; its members may be in a bound group (finance)";
+    assert!(unwrapped(&groups).contains(perhaps), "{groups:?}");
+    assert!(!groups.stderr.contains("no binding grants"), "{groups:?}");
+    bind("misspelt", "--group=lead").await;
     let told = place.approve("admin", &["doctor", &approval]).await;
     assert!(
         unwrapped(&told).contains("Missing: 1 of group leads: NO binding of the verb approve covers it"),
         "{told:?}"
     );
     assert!(told.stderr.contains(&format!("{approval} takes 1 of group leads, and no binding grants")), "{told:?}");
+    let unbind = ["delete", "rolebinding", "misspelt", "--namespace", namespace];
+    place.cluster.kubectl(unbind).run().await.unwrap().ok().unwrap();
 
     for user in ["olga", "pia"] {
         bind(user, &format!("--user={user}@example.com")).await;

@@ -33,6 +33,8 @@ pub enum Right {
     Users(usize),
     /// No binding names the user, but groups are bound of which the user may be a member.
     Perhaps(Vec<String>),
+    /// No binding names the group, but other groups are bound, in which its members may be too.
+    Groups(Vec<String>),
     /// No binding grants it. The subject that may have been meant.
     Missing(Option<String>),
     /// The caller can neither read bindings nor ask the API server.
@@ -152,11 +154,7 @@ fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     };
     let groups: Vec<_> = ordinary(grants).filter(|grant| grant.subject.kind == "Group").collect();
     if approver.kind == SubjectKind::User && near.is_none() && !groups.is_empty() {
-        let mut groups: Vec<_> = groups.iter().map(|grant| one_line(&grant.subject.name, 253)).collect();
-        groups.sort();
-        groups.dedup();
-        groups.truncate(MOST);
-        return Right::Perhaps(groups);
+        return Right::Perhaps(names_of(groups.iter().map(|grant| grant.subject.name.as_str())));
     }
     let mut users: Vec<_> = ordinary(grants)
         .filter(|grant| grant.subject.kind == "User")
@@ -167,7 +165,22 @@ fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     if approver.kind == SubjectKind::Group && near.is_none() && !users.is_empty() {
         return Right::Users(users.len());
     }
+    // No member of a group of people is in a group of service accounts.
+    let of_people = |name: &&str| !name.starts_with("system:");
+    let groups: Vec<_> = groups.iter().map(|grant| grant.subject.name.as_str()).filter(of_people).collect();
+    if approver.kind == SubjectKind::Group && near.is_none() && !groups.is_empty() {
+        return Right::Groups(names_of(groups.into_iter()));
+    }
     Right::Missing(near)
+}
+
+/// Returns some of the names, sorted, for a terminal.
+fn names_of<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let mut names: Vec<_> = names.map(|name| one_line(name, 253)).collect();
+    names.sort();
+    names.dedup();
+    names.truncate(MOST);
+    names
 }
 
 fn kind(approver: &Subject) -> &'static str {
@@ -243,7 +256,7 @@ mod tests {
         let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
         assert_eq!(by_bindings(&grants, &Subject::group("finance")), granted);
         assert_eq!(by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
-        assert_eq!(by_bindings(&grants, &Subject::group("sre")), Right::Missing(None));
+        assert_eq!(by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
         assert_eq!(by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
     }
 
@@ -257,6 +270,25 @@ mod tests {
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
         assert_eq!(by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
         assert_eq!(by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+    }
+
+    #[test]
+    fn a_group_that_no_binding_names_may_consist_of_members_of_bound_groups() {
+        let groups = grants(json!([{"kind": "Group", "name": "sre"}, {"kind": "Group", "name": "finance"}]));
+        let both = Right::Groups(vec!["finance".into(), "sre".into()]);
+        assert_eq!(by_bindings(&groups, &Subject::group("leads")), both);
+        assert_eq!(by_bindings(&groups, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        for nobody in [
+            json!([]),
+            json!([{"kind": "Group", "name": "system:serviceaccounts:ci"}]),
+            json!([{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}]),
+        ] {
+            assert_eq!(
+                by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
+                Right::Missing(None),
+                "{nobody}"
+            );
+        }
     }
 
     #[test]

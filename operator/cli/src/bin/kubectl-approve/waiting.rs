@@ -328,6 +328,9 @@ fn says(right: &Right) -> String {
         Right::Perhaps(groups) => {
             format!("no binding names this user; may approve as a member of a bound group ({})", groups.join(", "))
         }
+        Right::Groups(groups) => {
+            format!("unknown: no binding names this group; its members may be in a bound group ({})", groups.join(", "))
+        }
         Right::Missing(Some(near)) => {
             format!("NO binding of the verb approve covers it; is {} meant?", one_line(near, 320))
         }
@@ -390,6 +393,7 @@ mod tests {
             Right::Allowed,
             Right::Perhaps(vec!["finance".into()]),
             Right::Users(5),
+            Right::Groups(vec!["finance".into()]),
             Right::Unknown("you cannot list rolebindings".into()),
         ] {
             let one =
@@ -418,6 +422,10 @@ mod tests {
         gate.missing = vec![vec![("leads".to_owned(), 1, Right::Users(5))]];
         assert_eq!(gate.problem(), None);
         assert!(gate.lines(sample::now()).contains("unknown: 5 users are bound, who may be members"));
+        gate.missing = vec![vec![("leads".to_owned(), 1, Right::Groups(vec!["finance".into()]))]];
+        assert_eq!(gate.problem(), None);
+        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("this group; its members may be in a bound group (finance)"), "{page}");
     }
 
     #[test]
