@@ -80,13 +80,42 @@ pub fn agreement(approval: &Approval) -> String {
         quorums.iter().zip(&progress).map(one).collect::<Vec<_>>().join(", ")
     };
     if progress.iter().all(|one| one.have >= one.needed) {
-        let missing = progress.iter().flat_map(|one| &one.missing);
-        let missing: Vec<_> = missing.map(|(group, min)| format!("{min} of group {}", one_line(group, 253))).collect();
+        let missing = missing(approval).into_iter().flatten();
+        let missing: Vec<_> =
+            missing.map(|(group, left)| format!("{left} of group {}", one_line(&group, 253))).collect();
         if !missing.is_empty() {
             text.push_str(&format!("; not yet met of: {}", missing.join(", ")));
         }
     }
     text
+}
+
+/// Returns for each quorum the groups of `requiredFrom` that are not met, with the number of their members who must still agree.
+pub fn missing(approval: &Approval) -> Vec<Vec<(String, i32)>> {
+    let of_quorum = |(at, one): (usize, QuorumProgress)| {
+        let left = |(group, min): (String, i32)| {
+            let left = min - agreeing_of(approval, at, &group, min);
+            (group, left)
+        };
+        one.missing.into_iter().map(left).collect()
+    };
+    progress(approval).into_iter().enumerate().map(of_quorum).collect()
+}
+
+/// Returns how many members of a group agree in a quorum, fewer than `min`: the largest number of which `requiredFrom` would be met.
+fn agreeing_of(approval: &Approval, at: usize, group: &str, min: i32) -> i32 {
+    let mut lowered = approval.clone();
+    let mut is_met = |least: i32| {
+        let required = lowered.spec.request.quorums.get_mut(at).map(|quorum| &mut quorum.required_from);
+        required.into_iter().flatten().filter(|one| one.group == group).for_each(|one| one.min = least);
+        progress(&lowered).get(at).is_some_and(|one| one.missing.iter().all(|(missing, _)| missing != group))
+    };
+    let (mut agree, mut too_many) = (0, min);
+    while too_many - agree > 1 {
+        let middle = i32::midpoint(agree, too_many);
+        if is_met(middle) { agree = middle } else { too_many = middle }
+    }
+    agree
 }
 
 /// Returns the approvers without users who are excluded; all of them if nobody would be left.
@@ -98,4 +127,38 @@ pub fn possible(approval: &Approval) -> Vec<Subject> {
     };
     let left: Vec<Subject> = approval.approvers().iter().filter(|one| !is_excluded(one)).cloned().collect();
     if left.is_empty() { approval.approvers().to_vec() } else { left }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::Decision;
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn what_a_required_group_still_takes_is_the_rest_and_not_the_whole() {
+        let mut approval = sample::approval();
+        let own = &mut approval.spec.request.quorums[0];
+        own.required_from =
+            serde_json::from_value(json!([{"group": "finance", "min": 3}, {"group": "leads", "min": 1}])).unwrap();
+        let mut left = Vec::new();
+        for user in ["u1", "u2", "u3", "u4"] {
+            left.push(missing(&approval).remove(0));
+            let decision: Decision =
+                serde_json::from_value(json!({"verdict": "Approve", "groups": ["finance"]})).unwrap();
+            approval.spec.decisions.insert(user.to_owned(), decision);
+            let vote = json!({"key": user, "user": user, "verdict": "Approve", "attempt": 1, "groups": ["finance"],
+                "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
+            approval.status.as_mut().unwrap().votes.push(serde_json::from_value(vote).unwrap());
+        }
+        let both = |finance: i32| vec![("finance".to_owned(), finance), ("leads".to_owned(), 1)];
+        assert_eq!(left, [both(3), both(2), both(1), vec![("leads".to_owned(), 1)]]);
+        approval.spec.decisions.remove("u4");
+        approval.spec.decisions.remove("u3");
+        approval.status.as_mut().unwrap().tally = Some(signoff_api::approval::TallyStatus { needed: 1, have: 2 });
+        assert_eq!(agreement(&approval), "2 of 1; not yet met of: 1 of group finance, 1 of group leads");
+    }
 }

@@ -16,7 +16,7 @@ use signoff_api::{
 };
 use signoff_engine::approval::progress;
 use signoff_review::{
-    quorum::{people, rules},
+    quorum::{self, people, rules},
     request::consequence,
     seen::{RunNow, Seen, still_open},
 };
@@ -38,6 +38,10 @@ const MOST: usize = 20;
 /// The phases of a run that has not ended.
 const OPEN: [WorkflowPhase; 4] =
     [WorkflowPhase::Pending, WorkflowPhase::Running, WorkflowPhase::Waiting, WorkflowPhase::Suspended];
+
+/// The field selector of the runs that have not ended.
+pub const NOT_ENDED: &str =
+    "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Rejected,status.phase!=Aborted,status.phase!=Cancelled";
 
 /// The page, and what on it is a problem.
 #[derive(Debug, Default)]
@@ -122,8 +126,7 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
 async fn everything(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
     let (mut open, _) = session.list(false, &still_open()).await?;
     open.sort_by_cached_key(|seen| (seen.approval.deadline(), seen.approval.metadata.name.clone()));
-    let ends = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Rejected,status.phase!=Aborted,status.phase!=Cancelled";
-    let found = workflows(session).list(&ListParams::default().limit(500).fields(ends)).await;
+    let found = workflows(session).list(&ListParams::default().limit(500).fields(NOT_ENDED)).await;
     let found = found.map_err(|error| session.explain(error))?;
     // A run that waits for people is described by its gates.
     let waits = |run: &Run| run.now.phase == Some(WorkflowPhase::Waiting) && blockers(&run.now).is_empty();
@@ -171,7 +174,7 @@ struct Gate<'a> {
     approval: &'a Approval,
     /// For each quorum, the approvers with their rights.
     quorums: Vec<Vec<(&'a Subject, Right)>>,
-    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they take and their rights.
+    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they still take and their rights.
     missing: Vec<Vec<(String, i32, Right)>>,
     /// Who is bound to `approve`, where that can be read.
     bound: Option<String>,
@@ -191,13 +194,13 @@ impl<'a> Gate<'a> {
             quorums.push(rights);
         }
         let mut missing = Vec::new();
-        for progress in progress(approval) {
-            let mut groups = Vec::new();
-            for (group, min) in progress.missing {
+        for groups in quorum::missing(approval) {
+            let mut rights = Vec::new();
+            for (group, left) in groups {
                 let right = deciders.right(&Subject::group(&group)).await;
-                groups.push((group, min, right));
+                rights.push((group, left, right));
             }
-            missing.push(groups);
+            missing.push(rights);
         }
         Self { approval, quorums, missing, bound: deciders.bound() }
     }
@@ -238,8 +241,8 @@ impl<'a> Gate<'a> {
             for (approver, right) in rights {
                 page.push_str(&wrapped(4, &format!("{}: {}", one_line(&approver.to_string(), 320), says(right))));
             }
-            for (group, min, right) in missing {
-                let line = format!("Missing: {min} of group {}: {}", one_line(group, 253), says(right));
+            for (group, left, right) in missing {
+                let line = format!("Missing: {left} of group {}: {}", one_line(group, 253), says(right));
                 page.push_str(&wrapped(4, &line));
             }
             if progress.have < progress.needed && status.tally.is_some() {
@@ -274,8 +277,10 @@ impl<'a> Gate<'a> {
 
     /// Says which group of `requiredFrom` nobody can decide for.
     fn unmet_group(&self) -> Option<String> {
-        let mut missing = self.missing.iter().flatten();
-        let (group, min, _) = missing.find(|(_, _, right)| matches!(right, Right::Missing(_)))?;
+        let quorums = self.approval.spec.request.quorums.iter().zip(&self.missing);
+        let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |one| (quorum, one)));
+        let (quorum, (group, left, _)) = missing.find(|(_, (_, _, right))| matches!(right, Right::Missing(_)))?;
+        let min = quorum.required_from.iter().find(|one| one.group == *group).map_or(*left, |one| one.min);
         let (group, name) = (one_line(group, 253), self.name());
         Some(format!("{name} takes {min} of group {group}, and no binding grants the verb approve to that group"))
     }
@@ -426,6 +431,17 @@ mod tests {
         assert_eq!(gate.problem(), None);
         let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("this group; its members may be in a bound group (finance)"), "{page}");
+    }
+
+    #[test]
+    fn a_required_group_is_missing_with_what_it_still_takes_and_the_problem_names_the_whole() {
+        let mut approval = sample::approval();
+        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 3 }];
+        let mut gate = gate(&approval, |_| Right::Allowed);
+        gate.missing = vec![vec![("leads".to_owned(), 2, Right::Missing(None))]];
+        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("Missing: 2 of group leads: NO binding"), "{page}");
+        assert!(gate.problem().unwrap().contains("takes 3 of group leads, and no binding"));
     }
 
     #[test]
