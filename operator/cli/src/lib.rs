@@ -5,6 +5,7 @@
 pub mod changes;
 pub mod difference;
 pub mod editor;
+pub mod encoding;
 pub mod facts;
 pub mod sanitize;
 pub mod status;

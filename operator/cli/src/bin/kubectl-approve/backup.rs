@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use signoff_api::Workflow;
 
-use crate::{error::Failure, sanitize::one_line};
+use crate::{encoding::decoded, error::Failure, sanitize::one_line};
 
 /// Reads the Workflows of a file: a list, as `kubectl get workflows -o json` writes it, or one object, as Velero keeps it.
 ///
@@ -16,8 +16,8 @@ use crate::{error::Failure, sanitize::one_line};
 pub fn read(file: &Path) -> Result<Vec<Workflow>, Failure> {
     let refused =
         |why: String| Failure::Refused(format!("--backup {}: {why}", one_line(&file.display().to_string(), 512)));
-    let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
-    parse(&text).map_err(refused)
+    let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+    decoded(bytes).and_then(|text| parse(&text)).map_err(refused)
 }
 
 fn parse(text: &str) -> Result<Vec<Workflow>, String> {
@@ -78,6 +78,18 @@ mod tests {
         let missing: Workflow = serde_json::from_value(run("c", "2")).unwrap();
         assert!(find(&backup, &missing).unwrap_err().contains("no run of this name"));
         assert_eq!(parse(&run("a", "1").to_string()).unwrap().len(), 1, "one object is a backup too");
+    }
+
+    #[test]
+    fn a_backup_that_powershell_wrote_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("backup.json");
+        let text = format!("\u{feff}{}", run("a", "1"));
+        let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for bytes in [text.into_bytes(), utf_16] {
+            std::fs::write(&file, bytes).unwrap();
+            assert_eq!(read(&file).unwrap().len(), 1);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! It must not judge whether a decision is allowed: the API server does.
 
-use std::pin::pin;
+use std::{io::Read, pin::pin};
 
 use futures::future::{Either, select};
 use signoff_api::{Approval, ApprovalStatus, Moment};
@@ -24,6 +24,7 @@ use crate::{
     clock,
     decision_report::{self, Report},
     dialog, edit,
+    encoding::decoded,
     error::Failure,
     output, payload, refusals,
     sanitize::{fenced, one_line},
@@ -319,9 +320,14 @@ fn tampered(entry: &Entry, differences: &[String]) -> Failure {
     ))
 }
 
+/// Reads the text of a file, or of standard input where the name is `-`.
 fn read(path: &str) -> Result<String, Failure> {
-    let text = if path == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
-    text.map_err(|error| Failure::Usage(format!("--from-file {path}: {error}")))
+    let mut bytes = Vec::new();
+    let read =
+        if path == "-" { std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes) } else { std::fs::read(path) };
+    read.map_err(|error| error.to_string())
+        .and_then(decoded)
+        .map_err(|why| Failure::Usage(format!("--from-file {}: {why}", one_line(path, 512))))
 }
 
 /// Returns the subject of the decision in a few lines; of a call with its tool and target.

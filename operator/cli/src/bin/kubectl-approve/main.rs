@@ -45,7 +45,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use signoff_api::Verdict;
-use signoff_cli::{sanitize, table, terminal};
+use signoff_cli::{encoding, sanitize, table, terminal};
 #[cfg(test)]
 use signoff_review::sample;
 use signoff_review::{clock, suggest};

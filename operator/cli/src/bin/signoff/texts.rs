@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use signoff_cli::encoding::decoded;
+
 /// The name of standard input among files.
 const STDIN: &str = "-";
 
@@ -66,34 +68,6 @@ fn whole(mut from: impl io::Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns bytes as text: UTF-8, or UTF-16 with a byte order mark, as editors and shells of Windows write it.
-fn decoded(bytes: Vec<u8>) -> Result<String, String> {
-    let unit: Option<fn([u8; 2]) -> u16> = match bytes.get(..2) {
-        Some([0xFF, 0xFE]) => Some(u16::from_le_bytes),
-        Some([0xFE, 0xFF]) => Some(u16::from_be_bytes),
-        _ => None,
-    };
-    let Some(unit) = unit else {
-        let remedy = if bytes.contains(&0) { "it looks like UTF-16 without a byte order mark: " } else { "" };
-        return String::from_utf8(bytes)
-            .map_err(|why| {
-                let at = why.utf8_error().valid_up_to();
-                format!("not UTF-8 from byte {at} on; {remedy}save it as UTF-8")
-            })
-            .and_then(|text| match text.contains('\0') {
-                true => Err("the text contains NUL; it looks like UTF-16 without a byte order mark: save it as UTF-8"
-                    .to_owned()),
-                false => Ok(text),
-            });
-    };
-    let (units, rest) = bytes[2..].as_chunks::<2>();
-    let text = String::from_utf16(&units.iter().map(|pair| unit(*pair)).collect::<Vec<_>>());
-    match text {
-        Ok(text) if rest.is_empty() => Ok(text),
-        _ => Err("it begins like UTF-16 and is none; save it as UTF-8".to_owned()),
-    }
-}
-
 /// The file itself, or every file of a folder and of those below it, by name.
 fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
     if name == Path::new(STDIN) || !name.is_dir() {
@@ -121,21 +95,6 @@ fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn utf_16_is_read_and_anything_else_that_is_not_utf_8_is_refused_with_the_remedy() {
-        let text = "kind: Workflow # 42 €";
-        let units = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
-        let marked = |mark: [u8; 2], rest: Vec<u8>| [mark.to_vec(), rest].concat();
-        assert_eq!(decoded(marked([0xFF, 0xFE], units(u16::to_le_bytes))).unwrap(), text);
-        assert_eq!(decoded(marked([0xFE, 0xFF], units(u16::to_be_bytes))).unwrap(), text);
-        assert_eq!(decoded(text.as_bytes().to_vec()).unwrap(), text);
-        let why = |bytes: Vec<u8>| decoded(bytes).unwrap_err();
-        assert_eq!(why(marked([0xFF, 0xFE], vec![0x61])), "it begins like UTF-16 and is none; save it as UTF-8");
-        assert_eq!(why(b"price: \xA3".to_vec()), "not UTF-8 from byte 7 on; save it as UTF-8");
-        assert!(why(units(u16::to_le_bytes)).contains("UTF-16 without a byte order mark: save it as UTF-8"));
-        assert!(why(b"a\0b".to_vec()).contains("UTF-16 without a byte order mark"), "ASCII letters in UTF-16");
-    }
 
     #[test]
     fn a_folder_stands_for_every_manifest_below_it_by_name() {

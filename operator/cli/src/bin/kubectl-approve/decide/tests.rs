@@ -1,4 +1,5 @@
 //! Refusing and confirming, without a cluster.
+#![allow(clippy::unwrap_used)]
 use signoff_api::{Decision, Verdict};
 
 use super::*;
@@ -22,4 +23,19 @@ fn a_changed_decision_is_reported_field_by_field() {
     let entry = Entry { key: "alice".into(), decision: Decision::new(Verdict::Approve) };
     let text = tampered(&entry, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
     assert!(text.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice:\n  | verdict: sent"), "{text}");
+}
+
+#[test]
+fn a_file_of_windows_is_read_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answer.txt");
+    let utf_16: Vec<u8> = "\u{feff}Main €".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in ["\u{feff}Main €".as_bytes().to_vec(), utf_16, "Main €".as_bytes().to_vec()] {
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(read(path.to_str().unwrap()).unwrap(), "Main €");
+    }
+    std::fs::write(&path, b"\xA3").unwrap();
+    let refused = read(path.to_str().unwrap()).unwrap_err();
+    assert_eq!(refused.code(), 2);
+    assert!(refused.to_string().ends_with("answer.txt: not UTF-8 from byte 0 on; save it as UTF-8"), "{refused}");
 }
