@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use signoff_api::{Approval, Digest, approval::ApprovalPhase, workflow::WorkflowPhase};
 
+use crate::text::one_line;
+
 /// An Approval as it was read: the bytes' own structure, and our understanding of it.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -19,7 +21,7 @@ pub struct Seen {
 
 /// An object that is no Approval as this version knows them.
 #[derive(Debug, thiserror::Error)]
-#[error("approval {name} cannot be read by this version ({why})")]
+#[error("approval {} cannot be read by this version ({})", one_line(.name, 253), one_line(&.why.to_string(), 1000))]
 pub struct Unreadable {
     /// Its name.
     pub name: String,
@@ -139,6 +141,9 @@ mod tests {
     fn an_object_that_is_no_approval_is_named() {
         let why = Seen::of_value(serde_json::json!({"metadata": {"name": "x"}, "spec": 1})).unwrap_err();
         assert!(why.to_string().starts_with("approval x cannot be read by this version"), "{why}");
+        let hostile = serde_json::json!({"metadata": {"name": "x\u{1b}[2J\nfake"}, "spec": "\u{1b}[31m"});
+        let why = Seen::of_value(hostile).unwrap_err().to_string();
+        assert!(why.starts_with("approval x[2J fake cannot") && !why.contains(['\u{1b}', '\n']), "{why}");
     }
 
     #[test]

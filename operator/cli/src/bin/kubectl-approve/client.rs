@@ -245,6 +245,7 @@ impl Session {
 
 fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
     Seen::of(object).map_err(|Unreadable { name, why }| {
+        let (name, why) = (one_line(&name, 253), one_line(&why.to_string(), 1000));
         Failure::Other(format!(
             "approval {name} cannot be read by this version of kubectl-approve ({why}): update it, or use kubectl get approval {name} -o yaml"
         ))
@@ -273,4 +274,19 @@ async fn configuration(options: &Connection) -> Result<Config, Failure> {
     Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| {
         Failure::Other(format!("the kubeconfig cannot be used: {error}; see kubectl config get-contexts"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_approval_that_cannot_be_read_is_named_in_one_line() {
+        let object = serde_json::json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
+            "metadata": {"name": "x\u{1b}[2J\nfake"}, "spec": {"request": {"gate": {"type": "\u{1b}[31m"}}}});
+        let why = seen(&serde_json::from_value(object).unwrap()).unwrap_err().to_string();
+        assert!(why.starts_with("error: approval x[2J fake cannot be read by this version"), "{why}");
+        assert!(!why.contains(['\u{1b}', '\n']), "{why}");
+    }
 }

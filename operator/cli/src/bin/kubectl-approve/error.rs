@@ -89,7 +89,8 @@ impl Server {
                 Failure::Other(format!("cannot log in to {self}: {}; {remedy}", one_line(&error.to_string(), 1000)))
             }
             kube::Error::SerdeError(error) => {
-                Failure::Other(format!("{self} answered something else than expected ({error}): is it an API server?"))
+                let why = one_line(&error.to_string(), 1000);
+                Failure::Other(format!("{self} answered something else than expected ({why}): is it an API server?"))
             }
             error => Failure::Other(format!(
                 "cannot reach {self}: {}; is it up, and is this the right context? (kubectl cluster-info)",
@@ -119,8 +120,9 @@ impl Server {
 
 impl std::fmt::Display for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.url.trim_end_matches('/'))?;
-        self.context.as_ref().map_or(Ok(()), |context| write!(f, " (context {context})"))
+        f.write_str(&one_line(self.url.trim_end_matches('/'), 1024))?;
+        let context = self.context.as_ref().map(|context| one_line(context, 253));
+        context.map_or(Ok(()), |context| write!(f, " (context {context})"))
     }
 }
 
@@ -181,6 +183,12 @@ mod tests {
         let (code, text) = failure(json!({"code": 404, "message": "404 page not found"}));
         assert_eq!(code, 1);
         assert!(text.contains("https://127.0.0.1:6443 (context prod) has no approvals.signoff.dev"), "{text}");
+    }
+
+    #[test]
+    fn a_hostile_context_is_named_in_one_line() {
+        let server = Server { context: Some("prod\u{1b}[2J\nfake".into()), ..server(None) };
+        assert_eq!(server.to_string(), "https://127.0.0.1:6443 (context prod[2J fake)");
     }
 
     #[test]

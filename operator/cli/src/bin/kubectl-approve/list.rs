@@ -153,7 +153,7 @@ fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<u
         let action = request.action.as_ref();
         let cell = |text: Option<&String>, most| text.map_or_else(|| "-".to_owned(), |text| one_line(text, most));
         let is_mine = ineligible(&seen.approval, &me.voter(), now).is_none();
-        let namespace = namespaces.then(|| seen.approval.metadata.namespace.clone().unwrap_or_default());
+        let namespace = namespaces.then(|| namespace(&seen.approval));
         let cells = vec![
             name(&seen.approval),
             turn,
@@ -251,7 +251,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     let request = &approval.spec.request;
     let mut cells = Vec::new();
     if namespaces {
-        cells.push(approval.metadata.namespace.clone().unwrap_or_default());
+        cells.push(namespace(approval));
     }
     let age = approval.metadata.creation_timestamp.as_ref().map(|at| clock::length(now.since(Moment::from(at.0))));
     let phase = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
@@ -286,8 +286,14 @@ fn votes(approval: &Approval) -> String {
     format!("{}{again}", quorum::cell(approval))
 }
 
+/// Returns the name for a terminal.
 fn name(approval: &Approval) -> String {
-    approval.metadata.name.clone().unwrap_or_default()
+    one_line(approval.metadata.name.as_deref().unwrap_or_default(), 253)
+}
+
+/// Returns the namespace for a terminal.
+fn namespace(approval: &Approval) -> String {
+    one_line(approval.metadata.namespace.as_deref().unwrap_or_default(), 63)
 }
 
 fn document(found: &[Seen]) -> serde_json::Value {
@@ -400,6 +406,19 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
         let shown = calls(&found, true, &sample::me("alice@example.com", &[]), sample::now(), None);
         let cells: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
         assert_eq!(cells, [["NAMESPACE", "NAME"], ["dev", "dev-1"], ["dev", "dev-2"], ["prod", "prod-1"]]);
+    }
+
+    #[test]
+    fn a_hostile_name_makes_no_second_row_and_no_colour() {
+        let mut hostile = seen("Send?");
+        hostile.approval.metadata.name = Some("x\u{1b}[2J\nfake".into());
+        hostile.approval.metadata.namespace = Some("prod\u{1b}[31m\u{202e}".into());
+        let me = sample::me("alice@example.com", &[]);
+        let found = [hostile];
+        for shown in [rows(&found, true, false, sample::now(), None), calls(&found, true, &me, sample::now(), None)] {
+            assert_eq!(shown.lines().count(), 2, "{shown}");
+            assert!(shown.contains("prod[31m⟨U+202E⟩   x[2J fake   ") && !shown.contains('\u{1b}'), "{shown}");
+        }
     }
 
     #[test]

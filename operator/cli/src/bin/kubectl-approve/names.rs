@@ -69,7 +69,8 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
     if whole == typed {
         return Ok(whole);
     }
-    let says = format!("{} is {whole}, request digest {}", one_line(typed, 253), approval.spec.request.digest);
+    let says =
+        format!("{} is {}, request digest {}", one_line(typed, 253), shown(approval), approval.spec.request.digest);
     if let Some(remedy) = short.refusal(terminal::can_ask()) {
         return Err(Failure::Usage(format!("{says}; {remedy}")));
     }
@@ -168,7 +169,7 @@ fn nearest(typed: &str, open: &[Seen]) -> Vec<String> {
 
 /// Returns a name with the run and gate that it stands for.
 fn described(approval: &Approval) -> String {
-    format!("{} ({})", name(approval), one_line(&address(approval), 120))
+    format!("{} ({})", shown(approval), one_line(&address(approval), 120))
 }
 
 /// Returns `WORKFLOW/GATE`.
@@ -177,8 +178,14 @@ pub fn address(approval: &Approval) -> String {
     format!("{}/{}", request.workflow.name, request.gate.path)
 }
 
+/// Returns the name as it is stored, to compare and to send.
 fn name(approval: &Approval) -> &str {
     approval.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Returns the name for a terminal.
+fn shown(approval: &Approval) -> String {
+    one_line(name(approval), 253)
 }
 
 #[cfg(test)]
@@ -272,6 +279,18 @@ mod tests {
             "{text}"
         );
         assert_eq!(refusal.code(), 2);
+    }
+
+    #[test]
+    fn a_hostile_name_is_compared_as_it_is_stored_and_shown_as_one_line() {
+        let open = [seen("w\u{1b}[2J", "g", "g", "0000000001")];
+        let found = matching("w\u{1b}[2J-g", &open);
+        assert_eq!(found.len(), 1);
+        assert_eq!(described(found[0]), "w[2J-g-0000000001 (w[2J/g)");
+        assert_eq!(matching("w[2J-g", &open).len(), 0, "what is shown is no name");
+        for text in [not_found("finance", "x", &open), ambiguous("w", &[found[0], found[0]])] {
+            assert!(!text.to_string().contains('\u{1b}'), "{text}");
+        }
     }
 
     #[test]

@@ -158,7 +158,7 @@ struct Page {
 
 impl Page {
     fn fact(&mut self, label: &str, text: &str) {
-        self.text.push_str(&format!("{:<14}{text}\n", format!("{label}:")));
+        self.text.push_str(&format!("{:<14}{}\n", format!("{label}:"), one_line(text, LONGEST)));
     }
 
     fn gap(&mut self) {

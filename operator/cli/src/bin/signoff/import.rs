@@ -65,7 +65,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     let yaml = imported.to_yaml();
     let problems: Vec<_> =
         check(&yaml, &Settings::default()).into_iter().flat_map(|checked| checked.problems).collect();
-    let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| file.display().to_string());
+    let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| texts::shown(file));
     let text = match options.format {
         Format::Yaml => yaml.clone(),
         Format::Json => {

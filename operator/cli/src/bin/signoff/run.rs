@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     answer::{self, Answers, Given, person::Editing},
     exit::Exit,
-    texts,
+    texts::{self, shown},
 };
 use signoff_expr::nearest::did_you_mean;
 use terminal_handler::TerminalHandler;
@@ -260,8 +260,8 @@ impl Answer {
 
 fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
     let Some(file) = &options.answers else { return Ok(Answers::default()) };
-    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{}: {why}", file.display())))?;
     let name = shown(file);
+    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }
 
@@ -353,9 +353,4 @@ fn parameters(typed: &str) -> Result<JsonObject, String> {
 /// Reads a whole session's snapshot, for commands that only look.
 pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<signoff_local::Snapshot> {
     sessions.read(id).map_err(failure)
-}
-
-/// A path as it stands in a message.
-pub fn shown(path: &Path) -> String {
-    one_line(&path.display().to_string(), 1024)
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use signoff_cli::encoding::decoded;
+use signoff_cli::{encoding::decoded, sanitize::one_line};
 
 /// The name of standard input among files.
 const STDIN: &str = "-";
@@ -18,6 +18,7 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 /// A text and what to call it.
 #[derive(Debug)]
 pub struct Text {
+    /// The name for a terminal.
     pub name: String,
     pub text: String,
     /// Whether nobody named it: it stood in a folder.
@@ -30,7 +31,7 @@ pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
     for name in names {
         match files(name) {
             Ok(found) if found.is_empty() => {
-                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", name.display()))
+                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", shown(name)))
             }
             Ok(found) => {
                 for file in found {
@@ -40,7 +41,7 @@ pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
                     }
                 }
             }
-            Err(error) => problems.push(format!("{}: {error}", name.display())),
+            Err(error) => problems.push(format!("{}: {error}", shown(name))),
         }
     }
     (texts, problems)
@@ -49,12 +50,17 @@ pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
 /// One file, or standard input.
 pub fn one(file: &Path) -> Result<Text, String> {
     let is_stdin = file == Path::new(STDIN);
-    let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
+    let name = if is_stdin { "standard input".to_owned() } else { shown(file) };
     let read = if is_stdin { whole(io::stdin().lock()) } else { fs::read(file) };
     match read.map_err(|error| error.to_string()).and_then(decoded) {
         Ok(text) => Ok(Text { name, text, found: false }),
         Err(why) => Err(format!("{name}: {why}")),
     }
+}
+
+/// Returns a path for a terminal: in a folder of others, names of files are text of others.
+pub fn shown(path: &Path) -> String {
+    one_line(&path.display().to_string(), 1024)
 }
 
 /// Returns the text of a file that values or answers are read from.
@@ -108,6 +114,23 @@ mod tests {
         assert_eq!(found, ["b/two.yml", "one.yaml", "three.json"]);
         assert!(texts.iter().all(|text| text.found) && !read(&[folder.path().join("one.yaml")]).0[0].found);
         assert_eq!(problems, [] as [String; 0]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_hostile_name_of_a_file_is_one_line_without_colour() {
+        let folder = tempfile::tempdir().unwrap();
+        let hostile = "a\u{1b}[2J\nvalid: yes\u{202e}";
+        fs::write(folder.path().join(format!("{hostile}.yaml")), "a").unwrap();
+        fs::write(folder.path().join(format!("b{hostile}.yaml")), b"\xA3").unwrap();
+        fs::create_dir(folder.path().join(hostile)).unwrap();
+        let (texts, mut problems) = read(&[folder.path().to_owned(), folder.path().join(hostile)]);
+        problems.extend(read(&[folder.path().join(format!("{hostile}.json"))]).1);
+        assert_eq!((texts.len(), problems.len()), (1, 3), "{problems:?}");
+        assert!(texts[0].name.ends_with("/a[2J valid: yes⟨U+202E⟩.yaml"), "{}", texts[0].name);
+        for shown in problems.iter().chain([&texts[0].name]) {
+            assert!(!shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
+        }
     }
 
     #[test]

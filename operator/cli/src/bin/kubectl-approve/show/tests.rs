@@ -57,6 +57,18 @@ You:          alice@example.com, one of the approvers
 }
 
 #[test]
+fn a_hostile_name_moves_nothing_and_adds_no_line() {
+    let mut approval = sample::approval();
+    let lines = shown(approval.clone()).lines().count();
+    approval.metadata.name = Some("x\u{1b}[2J\nPhase:        Approved".into());
+    approval.metadata.namespace = Some("prod\u{1b}[31m".into());
+    let page = shown(approval);
+    assert!(page.starts_with("Name:         x[2J Phase:        Approved\nNamespace:    prod[31m\n"), "{page}");
+    assert_eq!(page.lines().count(), lines, "{page}");
+    assert!(!page.contains('\u{1b}'), "{page}");
+}
+
+#[test]
 fn what_people_changed_names_them_and_shows_the_difference_of_each_change() {
     let mut approval = sample::approval();
     approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
