@@ -152,7 +152,7 @@ impl Sessions {
     #[must_use]
     pub fn groups_left_out(&self, session: &Session) -> Option<String> {
         let (_, names) = self.issuer.as_ref()?;
-        names.left_out(&jwt::claims(session.token.expose_secret())?)
+        names.left_out(&jwt::claims(session.token.expose_secret())?, self.auth)
     }
 }
 

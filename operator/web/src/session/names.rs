@@ -8,9 +8,12 @@ use serde_json::Value;
 use signoff_expr::text::display;
 
 use super::jwt::{self, Claims};
-use crate::{connection::Identity, settings::Oidc};
+use crate::{
+    connection::Identity,
+    settings::{Auth, Oidc},
+};
 
-/// The claim of the groups where the settings name none.
+/// The usual claim of the groups, for tokens that the API server reads.
 const GROUPS: &str = "groups";
 
 /// Which claims are names, and what stands before them.
@@ -74,12 +77,14 @@ impl Names {
         Ok(Identity::Impersonated { user, groups: groups.collect::<Result<_, _>>()? })
     }
 
-    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`.
+    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`: also where the page
+    /// impersonates without groups.
     ///
     /// **Invariant:** that source is never asked: its address is text of a token, and the answer would be no part of what was signed.
     #[must_use]
-    pub fn left_out(&self, claims: &Claims) -> Option<String> {
-        let claim = self.groups_claim.as_deref().unwrap_or(GROUPS);
+    pub fn left_out(&self, claims: &Claims, auth: Auth) -> Option<String> {
+        let by_default = (auth == Auth::PassThrough).then_some(GROUPS);
+        let claim = self.groups_claim.as_deref().or(by_default)?;
         jwt::is_elsewhere(claims, claim).then(|| {
             format!(
                 "your identity provider left the groups out of your token (_claim_names instead of {claim}), as Microsoft Entra ID does for users in more than 200 groups: its administrators can have it put only the groups that are assigned to this application into the token, then sign in again"

@@ -348,6 +348,8 @@ async fn groups_that_the_provider_left_out_are_told_and_never_fetched() {
     }
     let renamed = World::new(&["--auth", "impersonation", "--oidc-groups-claim", "roles"]);
     assert_eq!(told_of_groups(&renamed, overage()).await, None, "the page reads another claim");
+    let without = World::new(&["--auth", "impersonation"]);
+    assert_eq!(told_of_groups(&without, overage()).await, None, "the page reads no groups");
 }
 
 #[tokio::test]
