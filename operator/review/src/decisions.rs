@@ -67,10 +67,14 @@ pub fn is_uncounted(approval: &Approval, me: &Me) -> bool {
 
 /// Returns the sentence for a user who has another account that decided, or `None`.
 pub fn already_counted(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
-    let other = one_line(&counted_as(approval, voter)?, 600);
-    Some(format!(
-        "already counted as {other}: both names are one person, and of their votes the most cautious one counts"
-    ))
+    let key = counted_as(approval, voter)?;
+    let is_counted = approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.key == key));
+    let other = one_line(&key, 600);
+    let already = match is_counted {
+        true => format!("already counted as {other}"),
+        false => format!("already recorded as {other}, not counted yet"),
+    };
+    Some(format!("{already}: both names are one person, and of their votes the most cautious one counts"))
 }
 
 /// Returns whether the reader is one of the approvers, or why they cannot decide.
@@ -82,5 +86,36 @@ pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
         None => format!("{user}, one of the approvers"),
         Some(_) if is_uncounted(approval, me) => format!("{user}: your decision is recorded, and not counted yet"),
         Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_second_account_is_told_whether_the_first_vote_counts() {
+        let mut approval = sample::approval();
+        let persons = json!([{"pattern": "github:([a-z]+)", "person": "$1@example.com"}, {"pattern": "(.+@example[.]com)", "person": "$1"}]);
+        approval.spec.request.persons = serde_json::from_value(persons).unwrap();
+        approval.spec.decisions.insert("bob@example.com".into(), Decision::new(Verdict::Approve));
+        let told = |approval: &Approval| standing(approval, &sample::me("github:bob", &["finance"]), sample::now());
+        let both = "both names are one person, and of their votes the most cautious one counts";
+        let recorded = format!("github:bob: already recorded as bob@example.com, not counted yet: {both}");
+        assert_eq!(told(&approval), recorded);
+        let vote = json!({"key": "bob@example.com", "user": "bob@example.com", "verdict": "Approve", "attempt": 1,
+            "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
+        let status = approval.status.as_mut().unwrap();
+        status.votes.push(serde_json::from_value(vote).unwrap());
+        assert_eq!(told(&approval), format!("github:bob: already counted as bob@example.com: {both}"));
+        let status = approval.status.as_mut().unwrap();
+        status.votes.clear();
+        let invalid = json!({"bob@example.com": {"attempt": 1, "why": "no such field"}});
+        status.invalid = serde_json::from_value(invalid).unwrap();
+        assert_eq!(told(&approval), "github:bob, one of the approvers", "that vote does not count");
     }
 }

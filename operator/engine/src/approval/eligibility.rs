@@ -257,19 +257,23 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
-/// Returns the key of a recorded vote of the same person under another name, or `None`. Of several votes of one person the most cautious
-/// one counts.
+/// Returns the key of a recorded vote of the same person under another name, or `None`: a counted one if there is one, and none that is
+/// invalid. Of several votes of one person the most cautious one counts.
 #[must_use]
 pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let electorate = Electorate::new(&approval.spec.request, &[]);
     let person = electorate.persons.objector(voter.counted())?;
     let key = voter.key();
+    let status = approval.status.as_ref();
+    let is_counted = |key: &String| status.is_some_and(|status| status.votes.iter().any(|vote| vote.key == *key));
     let others = approval.spec.decisions.iter().filter(|(other, _)| **other != key);
-    let mut same = others.filter(|(other, decision)| {
+    let same = others.filter(|(other, decision)| {
         let user = decision.on_behalf_of.as_ref().unwrap_or(other);
         electorate.person_of_vote(user, decision.verdict).as_ref() == Some(&person)
     });
-    same.next().map(|(other, _)| other.clone())
+    let mut same = same.map(|(other, _)| other).filter(|other| next_attempt(approval, other).is_none()).peekable();
+    let first = same.peek().map(|other| (*other).clone());
+    same.find(|other| is_counted(other)).cloned().or(first)
 }
 
 /// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.

@@ -246,4 +246,20 @@ fn a_second_account_of_one_person_is_known_by_the_first_vote() {
     assert_eq!((other("bob@example.com"), other("github:carol"), other("oidc:bob")), (None, None, None));
     // The API server accepts the vote all the same: of two votes of one person the most cautious one counts.
     assert_eq!(why(&approval, "github:bob", &["finance"]), "");
+
+    // A vote that does not count is none, and a counted one goes before one that is only recorded.
+    let invalid = json!({"bob@example.com": {"attempt": 1, "why": "no such field"}});
+    approval.status.get_or_insert_default().invalid = serde_json::from_value(invalid).unwrap();
+    let other = |approval: &Approval| counted_as(approval, &Voter::new("github:bob", &["finance".to_owned()]));
+    assert_eq!(other(&approval), None);
+    approval.spec.decisions.insert(
+        "bob@example.com via agent".into(),
+        Decision { on_behalf_of: Some("bob@example.com".to_owned()), ..Decision::new(Verdict::Approve) },
+    );
+    approval.status = None;
+    assert_eq!(other(&approval), Some("bob@example.com".to_owned()));
+    let vote = json!({"key": "bob@example.com via agent", "user": "bob@example.com", "verdict": "Approve", "attempt": 1,
+        "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
+    approval.status.get_or_insert_default().votes.push(serde_json::from_value(vote).unwrap());
+    assert_eq!(other(&approval), Some("bob@example.com via agent".to_owned()));
 }
