@@ -238,7 +238,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
         (needed, _) if row.is_last() => format!("{} of {needed}: yours is the last", row.have),
         (needed, _) => format!("{} of {needed} so far", row.have),
     };
-    let vote = if row.asks_again { format!("{vote}; asked again: earlier votes are void") } else { vote };
+    let vote = if row.asks_again { format!("{vote}; asked again") } else { vote };
     Line {
         deadline: Instant::from(row.deadline),
         left: distance(row.deadline, at),

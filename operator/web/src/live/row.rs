@@ -57,7 +57,7 @@ pub struct Row {
     pub needs_more: bool,
     /// Whether the deadline has passed.
     pub is_overdue: bool,
-    /// Whether it asks again, because votes of an earlier request are void.
+    /// Whether it asks again after an earlier request was superseded, which may have had no vote.
     pub asks_again: bool,
 }
 
