@@ -78,6 +78,7 @@ async fn the_end_of_a_time_without_guard_is_an_event_of_its_run() {
     let told = harness.events("Guarded");
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0]["note"].as_str().unwrap().contains("in force again"), "{told:?}");
+    assert!(told[0]["note"].as_str().unwrap().ends_with(": decisions count"), "no vote was void: {told:?}");
     harness.people().decides("alice", "review", 10, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     life.crash().await;

@@ -54,7 +54,7 @@ pub(super) fn report(
     }
     if conditions::fails(&seen.status.conditions, conditions::GUARDED) {
         let key = format!("guarded-{}", seen.status.seq);
-        let note = "the admission policies are in force again: decisions count; votes of the time before are void, and are asked for again";
+        let note = "the admission policies are in force again: decisions count";
         context.reporter.report(tell("Guarded", note, &key));
     }
     if let Some(why) = transition.blocked.first()
