@@ -80,42 +80,14 @@ pub fn agreement(approval: &Approval) -> String {
         quorums.iter().zip(&progress).map(one).collect::<Vec<_>>().join(", ")
     };
     if progress.iter().all(|one| one.have >= one.needed) {
-        let missing = missing(approval).into_iter().flatten();
+        let missing = progress.iter().flat_map(|one| &one.missing);
         let missing: Vec<_> =
-            missing.map(|(group, left)| format!("{left} of group {}", one_line(&group, 253))).collect();
+            missing.map(|(group, rest)| format!("{rest} of group {}", one_line(group, 253))).collect();
         if !missing.is_empty() {
             text.push_str(&format!("; not yet met of: {}", missing.join(", ")));
         }
     }
     text
-}
-
-/// Returns for each quorum the groups of `requiredFrom` that are not met, with the number of their members who must still agree.
-pub fn missing(approval: &Approval) -> Vec<Vec<(String, i32)>> {
-    let of_quorum = |(at, one): (usize, QuorumProgress)| {
-        let left = |(group, min): (String, i32)| {
-            let left = min - agreeing_of(approval, at, &group, min);
-            (group, left)
-        };
-        one.missing.into_iter().map(left).collect()
-    };
-    progress(approval).into_iter().enumerate().map(of_quorum).collect()
-}
-
-/// Returns how many members of a group agree in a quorum, fewer than `min`: the largest number of which `requiredFrom` would be met.
-fn agreeing_of(approval: &Approval, at: usize, group: &str, min: i32) -> i32 {
-    let mut lowered = approval.clone();
-    let mut is_met = |least: i32| {
-        let required = lowered.spec.request.quorums.get_mut(at).map(|quorum| &mut quorum.required_from);
-        required.into_iter().flatten().filter(|one| one.group == group).for_each(|one| one.min = least);
-        progress(&lowered).get(at).is_some_and(|one| one.missing.iter().all(|(missing, _)| missing != group))
-    };
-    let (mut agree, mut too_many) = (0, min);
-    while too_many - agree > 1 {
-        let middle = i32::midpoint(agree, too_many);
-        if is_met(middle) { agree = middle } else { too_many = middle }
-    }
-    agree
 }
 
 /// Returns the approvers without users who are excluded; all of them if nobody would be left.
@@ -146,7 +118,7 @@ mod tests {
             serde_json::from_value(json!([{"group": "finance", "min": 3}, {"group": "leads", "min": 1}])).unwrap();
         let mut left = Vec::new();
         for user in ["u1", "u2", "u3", "u4"] {
-            left.push(missing(&approval).remove(0));
+            left.push(progress(&approval).remove(0).missing);
             let decision: Decision =
                 serde_json::from_value(json!({"verdict": "Approve", "groups": ["finance"]})).unwrap();
             approval.spec.decisions.insert(user.to_owned(), decision);

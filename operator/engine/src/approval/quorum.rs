@@ -24,7 +24,7 @@ pub struct QuorumProgress {
     pub have: i32,
     /// The number that the quorum takes.
     pub needed: i32,
-    /// The groups of `requiredFrom` that are not met, with the number that each takes.
+    /// The groups of `requiredFrom` that are not met, with the number of their members who must still agree.
     pub missing: Vec<(String, i32)>,
 }
 
@@ -87,12 +87,12 @@ impl<'a> Quorums<'a> {
     fn progress(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> QuorumProgress {
         let counted: Vec<_> = ballots.iter().filter(|ballot| self.counts(quorum, ballot)).collect();
         let from = |group: &String| counted.iter().filter(|ballot| ballot.groups.contains(group)).count();
-        let is_missing = |group: &String, min: i32| from(group) < usize::try_from(min).unwrap_or(usize::MAX);
-        let required = quorum.quorum.required_from.iter().filter(|one| is_missing(&one.group, one.min));
+        let rest = |group: &String, min: i32| min.saturating_sub(i32::try_from(from(group)).unwrap_or(i32::MAX));
+        let required = quorum.quorum.required_from.iter().map(|one| (one.group.clone(), rest(&one.group, one.min)));
         QuorumProgress {
             have: i32::try_from(counted.len()).unwrap_or(i32::MAX),
             needed: i32::try_from(quorum.quorum.needed()).unwrap_or(i32::MAX),
-            missing: required.map(|one| (one.group.clone(), one.min)).collect(),
+            missing: required.filter(|(_, rest)| *rest > 0).collect(),
         }
     }
 

@@ -16,7 +16,7 @@ use signoff_api::{
 };
 use signoff_engine::approval::progress;
 use signoff_review::{
-    quorum::{self, people, rules},
+    quorum::{people, rules},
     request::consequence,
     seen::{RunNow, Seen, still_open},
 };
@@ -194,9 +194,9 @@ impl<'a> Gate<'a> {
             quorums.push(rights);
         }
         let mut missing = Vec::new();
-        for groups in quorum::missing(approval) {
+        for progress in progress(approval) {
             let mut rights = Vec::new();
-            for (group, left) in groups {
+            for (group, left) in progress.missing {
                 let right = deciders.right(&Subject::group(&group)).await;
                 rights.push((group, left, right));
             }
