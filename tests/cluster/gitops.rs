@@ -122,15 +122,29 @@ async fn a_decision_file_without_its_approval_is_told_to_be_removed() {
 #[tokio::test]
 async fn flux_applies_a_decision_again_and_again_and_changes_its_labels_after_the_outcome() {
     let controller = Controller::open("gitops").await;
-    let asked = controller.harness.ask(json!({"closesAt": "2100-01-01T00:00:00Z"})).await;
+    // With a closing time, and without one, as where the first timeout escalates.
+    for closes_at in [json!("2100-01-01T00:00:00Z"), Value::Null] {
+        changes_its_labels(&controller, &controller.harness.ask(json!({"closesAt": closes_at})).await).await;
+    }
+}
+
+async fn changes_its_labels(controller: &Controller, asked: &Approval) {
     let file = |labels: Value| decision(&asked.name_any(), json!({"labels": of_flux(labels)}));
-    let first = controller.flux(&file(json!({"team": "a", "owner": "x"}))).await.unwrap();
+    let first = controller.flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
     assert_eq!(first["spec"]["decisions"][key()]["verdict"], "Approve");
-    let again = controller.flux(&file(json!({"team": "a", "owner": "x"}))).await.unwrap();
+    let again = controller.flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
     assert_eq!(again["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"], "nothing has changed");
+    // As if all this was long ago: times have whole seconds, and those of a request that changes nothing else are not stored.
+    let mut entries = again["metadata"]["managedFields"].clone();
+    entries.as_array_mut().unwrap().iter_mut().for_each(|entry| entry["time"] = json!("2020-01-01T00:00:00Z"));
+    let path = format!("approvals/{}?fieldManager=kustomize-controller", asked.name_any());
+    let past = json!({"metadata": {"managedFields": entries, "labels": {"old": null}}});
+    let past =
+        controller.send(&controller.client, "PATCH", &path, "application/merge-patch+json", &past).await.unwrap();
+    assert_eq!(past["metadata"]["managedFields"][0]["time"], "2020-01-01T00:00:00Z", "{past}");
     let removed = controller.flux(&file(json!({"team": "a"}))).await.unwrap();
     assert_eq!(removed["metadata"]["labels"].get("owner"), None, "before the outcome: {removed}");
-    controller.decided(&asked).await;
+    controller.decided(asked).await;
     let changed = controller.flux(&file(json!({"team": "b", "more": "y"}))).await.unwrap();
     assert_eq!(changed["metadata"]["labels"]["team"], "b");
     let removed = controller.flux(&file(json!({}))).await.unwrap();
@@ -140,6 +154,21 @@ async fn flux_applies_a_decision_again_and_again_and_changes_its_labels_after_th
         "only the operator can change labels and annotations of signoff.dev",
     );
     assert_eq!(removed["spec"]["request"], serde_json::to_value(&asked.spec.request).unwrap());
+}
+
+#[tokio::test]
+async fn a_late_decision_is_refused_under_every_name_of_its_manager() {
+    let controller = Controller::open("gitops").await;
+    let answer = async |closes_at: &str, manager: &str| {
+        let asked = controller.harness.ask(json!({"closesAt": closes_at})).await.name_any();
+        let path = format!("approvals/{asked}?fieldManager={manager}&force=true");
+        let file = decision(&asked, json!({}));
+        controller.send(&controller.client, "PATCH", &path, "application/apply-patch+yaml", &file).await
+    };
+    for manager in ["kustomize-controller", "ancient-changes"] {
+        forbidden(answer("2020-01-01T00:00:00Z", manager).await, "too late: this gate closed at 2020-01-01");
+        answer("2100-01-01T00:00:00Z", manager).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,43 @@ async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_e
 }
 
 #[tokio::test]
+async fn times_of_server_side_apply_close_no_gate_and_make_no_vote_earlier() {
+    let harness = Harness::open("time").await;
+    let later = "2090-01-01T00:00:00Z";
+    let entry = |time: &str, operation: &str, fields: Value| {
+        json!({"manager": "clock", "operation": operation, "apiVersion": "signoff.dev/v1alpha1", "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": fields})
+    };
+    let vote =
+        |user: &str| json!({"f:spec": {"f:decisions": {".": {}, format!("f:{user}"): {".": {}, "f:verdict": {}}}}});
+    let labels = json!({"f:metadata": {"f:labels": {"f:team": {}}}});
+    // With entries for a label, and for the votes of others and of its own that are not there yet.
+    let planted = json!([
+        entry(FUTURE, "Apply", labels),
+        entry(FUTURE, "Apply", vote("bob@example.com")),
+        entry(FUTURE, "Apply", vote("alice@example.com")),
+    ]);
+    for entries in [planted.clone(), json!([planted[1]]), json!([planted[2]])] {
+        let approval = harness.ask(json!({"approvers": [user("alice"), user("bob")], "threshold": 2})).await;
+        let stamps = serde_json::to_value(&approval.metadata.managed_fields).unwrap();
+        let all: Vec<Value> = [stamps, entries].into_iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
+        let forged = json!({"metadata": {"managedFields": all, "labels": {"team": "finance"}}});
+        harness.patch("alice", &approval, forged).await.unwrap();
+        harness.status(&approval, json!({"level": 1, "closesAt": later})).await.unwrap();
+        for who in ["bob", "alice"] {
+            harness.decide(who, &approval, approve()).await.unwrap();
+        }
+    }
+    // An update that a client sends is still bound to the stamps.
+    let approval = harness.ask(json!({})).await;
+    let stamps = serde_json::to_value(&approval.metadata.managed_fields).unwrap();
+    let mut all = stamps.as_array().unwrap().clone();
+    all.push(entry(FUTURE, "Update", vote("bob@example.com")));
+    let forged = json!({"metadata": {"managedFields": all, "labels": {"team": "finance"}}});
+    refused(harness.patch("alice", &approval, forged).await, "metadata.managedFields tell when a decision was made");
+}
+
+#[tokio::test]
 async fn an_overdue_gate_takes_retry_reject_and_abort_whatever_it_allowed() {
     let harness = Harness::open("time").await;
     for verdict in ["Retry", "Reject", "Abort"] {

@@ -23,6 +23,12 @@ fn typed(time: &str) -> Value {
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}})
 }
 
+/// An entry of server-side apply that owns somebody's vote.
+fn applied(time: &str, key: &str) -> Value {
+    json!({"manager": "clock", "operation": "Apply", "apiVersion": "signoff.dev/v1alpha1", "time": time, "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:decisions": {format!("f:{key}"): {".": {}, "f:verdict": {}}}}}})
+}
+
 /// A vote with more entries of managedFields than the API server keeps apart.
 fn crowded() -> Value {
     let entry = |n: usize| {
@@ -48,6 +54,12 @@ pub(super) fn rows() -> Vec<Row> {
             .way(Way::Merge)
             .about(Object::Sub("status"))
     };
+    let forged = |what, fields: Value| {
+        let mut entry = typed(FUTURE);
+        entry["fieldsV1"] = json!({"f:spec": {"f:decisions": fields}});
+        let row = Row::new(what, [Approver], REMOVALS, doctored(json!([entry]))).refused(STAMPS);
+        row.honest("the vote alone", own(approve()))
+    };
     vec![
         late("votes after closing time", Approver, &CHANGES, own(approve())),
         late("votes after closing time,", SecondApprover, &CHANGES, own(json!({"verdict": "Reject"}))),
@@ -59,6 +71,12 @@ pub(super) fn rows() -> Vec<Row> {
             Approver,
             &REMOVALS,
             doctored(json!([typed("2019-01-01T00:00:00Z")])),
+        ),
+        late(
+            "votes late and types an earlier time of server-side apply for it",
+            Approver,
+            &REMOVALS,
+            doctored(json!([applied("2019-01-01T00:00:00Z", "alice@example.com")])),
         ),
         late("votes late and types a time from the future", Approver, &REMOVALS, doctored(json!([typed(FUTURE)]))),
         late(
@@ -127,6 +145,14 @@ pub(super) fn rows() -> Vec<Row> {
         Row::new("types a time from the future while voting", [Approver], REMOVALS, doctored(json!([typed(FUTURE)])))
             .refused(STAMPS)
             .honest("the vote alone", own(approve())),
+        forged(
+            "types a time from the future for a field of its own vote that is not there",
+            json!({"f:alice@example.com": {"f:reason": {}}}),
+        ),
+        forged(
+            "types a time from the future for the first of the decisions",
+            json!({".": {}, "f:nobody@example.com": {}}),
+        ),
         Row::new("takes away the stamps while voting", [Approver], REMOVALS, doctored(json!([{}])))
             .refused(STAMPS)
             .honest("the vote alone", own(approve())),
