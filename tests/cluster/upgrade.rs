@@ -100,6 +100,9 @@ impl Harness {
         }
         let written = Patch::Merge(json!({"status": approval["status"]}));
         self.as_operator::<Approval>().patch_status(&name, &PatchParams::default(), &written).await.unwrap();
+        // A status that began before its object would be that of a copy from a backup.
+        let mut status = status.clone();
+        status["startedAt"] = json!(run.metadata.creation_timestamp);
         let written = Patch::Merge(json!({"status": status}));
         let stored: Workflow =
             self.as_operator().patch_status(&run.name_any(), &PatchParams::default(), &written).await.unwrap();
