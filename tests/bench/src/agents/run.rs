@@ -107,6 +107,8 @@ mod tests {
         let server = Server::start(99, 4, Duration::ZERO).await.unwrap();
         let mut object = workflow("w", &server, 99, 4);
         object["metadata"]["uid"] = json!("u");
+        // Admission fills it in.
+        object["spec"]["requestedBy"] = json!("dana");
         let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
         let policies = std::sync::Arc::default();
         signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();

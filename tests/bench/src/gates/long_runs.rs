@@ -232,6 +232,8 @@ mod tests {
     fn the_long_loop_is_one_that_can_be_planned() {
         let mut object = workflow("w", Shape::Loop.spec("http://x/", 1000));
         object["metadata"]["uid"] = json!("u");
+        // Admission fills it in.
+        object["spec"]["requestedBy"] = json!("dana");
         let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
         let policies = std::sync::Arc::default();
         signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();
