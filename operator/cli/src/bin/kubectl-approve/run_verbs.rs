@@ -164,6 +164,9 @@ async fn one(
     Ok(format!("{resource} {done}"))
 }
 
+/// The warning about every copy from a backup.
+const BACKUP_ENDS: &str = "Warning: the backup cannot tell what the run did after it was made";
+
 /// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it. Warns about calls that
 /// succeeded and must not be repeated.
 async fn check_repetition(
@@ -173,21 +176,27 @@ async fn check_repetition(
     backup: Option<&[Workflow]>,
 ) -> Result<(), Failure> {
     let mut run = fetch::workflow(session, name).await?;
-    let repetition = match (run.spec.restored == Some(true), backup) {
-        (false, None) => {
-            fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
-            Repetition::of(&run)
-        }
-        (false, Some(_)) => {
+    let repetition = match backup {
+        Some(_) if !run.is_restored() => {
             let why = "is not a copy from a backup, so its own status says what it has done: remove --backup";
             return Err(Failure::Refused(format!("{} {why}", resource(name))));
         }
-        (true, None) => Repetition::of_restored(None),
-        (true, Some(backup)) => {
+        Some(backup) => {
             let old = backup::find(backup, &run);
             let old = old.map_err(|why| Failure::Refused(format!("{}: {why}", resource(name))))?;
-            terminal::note("Warning: the backup cannot tell what the run did after it was made");
+            terminal::note(BACKUP_ENDS);
             Repetition::of_restored(Some(old))
+        }
+        None if run.spec.restored == Some(true) => Repetition::of_restored(None),
+        None => {
+            fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
+            if run.is_restored() {
+                // It came with its status.
+                terminal::note(BACKUP_ENDS);
+                Repetition::of_restored(Some(&run))
+            } else {
+                Repetition::of(&run)
+            }
         }
     };
     if let Some(why) = repetition.refusal().filter(|_| !despite_unknown) {

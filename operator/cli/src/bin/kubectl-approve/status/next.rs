@@ -31,10 +31,11 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
             commands.push(command(&["get", "workflow", &name, "-o", "jsonpath={.status.outputs}"]));
         }
         WorkflowPhase::Succeeded => commands.push(command(&["get", "workflow", &name, "-o", "yaml"])),
-        phase if workflow.spec.restored == Some(true) => {
+        phase if workflow.is_restored() => {
+            let backup: &[&str] = if workflow.spec.restored == Some(true) { &["--backup", "FILE"] } else { &[] };
             commands.push(format!(
                 "# after you have checked what it has done\n  {}",
-                command(&["approve", "rerun", &name, "--backup", "FILE"])
+                command(&[&["approve", "rerun", &name], backup].concat())
             ));
             if !phase.is_end() {
                 commands.push(command(&["approve", "cancel", &name]));
@@ -131,6 +132,11 @@ mod tests {
         let again = "\nNext:\n  # after you have checked what it has done\n  kubectl approve rerun refund-4711 --backup FILE -n finance\n";
         assert_eq!(of("Pending"), format!("{again}  kubectl approve cancel refund-4711 -n finance\n"));
         assert_eq!(of("Cancelled"), again);
+        // One that came with its status needs no file.
+        let mut copied = state(&self::spec(), &json!({"phase": "Running", "startedAt": "2026-11-22T09:00:00Z"}));
+        copied.workflow.metadata.creation_timestamp =
+            Some(serde_json::from_value(json!("2026-11-22T10:00:00Z")).unwrap());
+        assert!(next(&copied, &CallFlags::default()).contains("kubectl approve rerun refund-4711 -n finance"));
     }
 
     #[test]
