@@ -99,7 +99,7 @@ impl DecodedKind for ApprovalPolicy {
     }
 }
 
-/// Of a Namespace only name, labels and the time of its deletion are kept.
+/// Of a Namespace only name, labels and the times of its creation and deletion are kept.
 impl DecodedKind for Namespace {
     const KIND: &'static str = "Namespace";
 
@@ -108,10 +108,10 @@ impl DecodedKind for Namespace {
         struct NamespaceObject {
             metadata: Meta,
         }
-        let Meta { name, uid, resource_version, deletion_timestamp, labels, .. } =
+        let Meta { name, uid, resource_version, creation_timestamp, deletion_timestamp, labels, .. } =
             NamespaceObject::deserialize(from)?.metadata;
-        let metadata = ObjectMeta { name, uid, resource_version, deletion_timestamp, labels, ..ObjectMeta::default() };
-        Ok(Self { metadata, ..Self::default() })
+        let times = ObjectMeta { creation_timestamp, deletion_timestamp, ..ObjectMeta::default() };
+        Ok(Self { metadata: ObjectMeta { name, uid, resource_version, labels, ..times }, ..Self::default() })
     }
 }
 
@@ -317,6 +317,19 @@ mod tests {
         let Decoded(workflow): Decoded<Workflow> = serde_json::from_str(&text).unwrap();
         assert_eq!(Name::of(&workflow), Name::new("n", "w"));
     }
+    #[test]
+    fn the_times_of_a_namespace_are_kept() {
+        // By them a new namespace is told from one of the same name that is being deleted.
+        let [created, deleted] = ["2026-11-22T12:00:00Z", "2026-11-22T13:00:00Z"];
+        let text = format!(
+            r#"{{"kind":"Namespace","metadata":{{"name":"n","uid":"u","creationTimestamp":"{created}","deletionTimestamp":"{deleted}"}}}}"#
+        );
+        let Decoded(namespace): Decoded<Namespace> = serde_json::from_str(&text).unwrap();
+        let time = |time: Option<Time>| time.unwrap().0.to_string();
+        let ObjectMeta { creation_timestamp, deletion_timestamp, .. } = namespace.metadata;
+        assert_eq!([time(creation_timestamp), time(deletion_timestamp)], [created, deleted]);
+    }
+
     #[test]
     fn an_answer_is_read_whole_or_as_metadata_whichever_came() {
         let metadata = r#"{"name":"w","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[{"a":1}]}"#;
