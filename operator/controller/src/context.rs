@@ -38,8 +38,7 @@ use crate::{
     stalls::Stalls,
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
-    withdrawal::ObservedObject,
-    withdrawal::Withdrawals,
+    withdrawal::{ObservedObject, Withdrawals},
 };
 
 /// A call to be started, with its slot.

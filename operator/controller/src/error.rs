@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// A large value that a journal names is not there.
     #[error(
-        "{object}: its journal names the value {digest}, which is not in the Blob {blob:?} any more, and nobody can write it again, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
+        "{object}: its journal names the value {digest}, which is not in the Blob {blob:?} any more, and no user or backup tool can write a Blob, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
     ValueGone {
         /// The Workflow.
@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// A part of a journal is not there, or is not a journal.
     #[error(
-        "{object}: its journal is incomplete: {why}; nobody can write it again, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
+        "{object}: its journal is incomplete: {why}; no user or backup tool can write a journal, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
     JournalTorn {
         /// The Workflow.

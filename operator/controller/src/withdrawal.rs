@@ -33,7 +33,7 @@ pub(crate) enum Withdrawal {
     Deleted,
 }
 
-/// A run as it was when somebody judged that it goes on.
+/// A run as it was when the operator judged that it goes on.
 pub(crate) struct RunVersion<'a> {
     pub(crate) name: &'a Name,
     pub(crate) uid: &'a str,

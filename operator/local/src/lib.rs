@@ -244,7 +244,7 @@ impl Local {
             return Err(Error::invalid("spec.suspend", why));
         }
         if workflow.spec.restored == Some(true) {
-            let why = "a run from a backup never starts, and only the API server sets the field: leave it out";
+            let why = "a run from a backup never starts: leave the field out";
             return Err(Error::invalid("spec.restored", why));
         }
         Ok(Run::new(self.clone(), self.sessions.create(workflow)?, plan, Journal::default()))

@@ -169,9 +169,8 @@ fn ask<'a>(
     if let Some(why) = &gate.blocked {
         return Ok(Start::Blocked(why.clone()));
     }
-    let record = run.state.borrow().journal.get(&key.path, 1).cloned();
-    let began = record.as_ref().map_or(run.now.at, |record| record.at);
-    let asked = record.and_then(|record| record.request);
+    let known = run.state.borrow().journal.get(&key.path, 1).map(|record| (record.at, record.request.clone()));
+    let (began, asked) = known.unwrap_or((run.now.at, None));
     let deadline = asked.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |asked| asked.deadline);
     let facts = RequestIdentity {
         name: &step.name,
@@ -218,8 +217,8 @@ fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Opti
 }
 
 /// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the time that was
-/// left, within the longest time that a gate can have from its first request on, and at least [`LEAST_AGAIN`]: nobody decides by a
-/// deadline before people could.
+/// left, within the longest time that a gate can have from its first request on, and at least [`LEAST_AGAIN`]: no deadline
+/// decides before people could.
 fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let now = run.now.at;
     let state = run.state.borrow();
