@@ -2,7 +2,9 @@
 //! host, and which waiting call gets a slot that becomes free.
 //!
 //! **Invariant:** free slots are given by turns to the namespaces that wait, and within a namespace by turns to its
-//! Workflows. A call that is held back by a limit of its own delays no other call.
+//! Workflows. A call that is held back by a limit of its own delays no other call. The slots in all, and those to a
+//! host, are shared: each namespace leaves a part of the free ones to those that come after it, and the last ones are for
+//! namespaces without a call in flight.
 //!
 //! A free slot is reserved for one waiting call, and its Workflow is enqueued. A reconcile that does not claim the slot
 //! returns it by [`CallSlots::retain`] or [`CallSlots::forget`].
@@ -31,7 +33,41 @@ pub struct CallLimits {
     pub per_host: usize,
 }
 
+/// Slots that namespaces share. One alone has the limit of a namespace; beside others it has less, in proportion to the
+/// slots that are free (dynamic thresholds of Choudhury and Hahne). The last ones are for namespaces that have none.
+#[derive(Clone, Copy, Debug)]
+struct SharedSlots {
+    most: usize,
+    /// What one namespace has alone.
+    alone: usize,
+    /// Those for namespaces that have none.
+    kept: usize,
+}
+
+impl SharedSlots {
+    /// Whether a namespace with so many of the taken slots can have one more.
+    fn has_one_for(self, own: usize, taken: usize) -> bool {
+        if own == 0 {
+            return taken < self.most;
+        }
+        let shared = self.most - self.kept;
+        own * (shared - self.alone) < self.alone * shared.saturating_sub(taken)
+    }
+}
+
 impl CallLimits {
+    /// The slots in all.
+    fn shared(&self) -> SharedSlots {
+        let alone = self.per_namespace.min(self.total);
+        SharedSlots { most: self.total, alone, kept: (self.total / 4).min(self.total - alone) }
+    }
+
+    /// The slots to one host: a namespace alone has half of them.
+    fn shared_of_host(&self) -> SharedSlots {
+        let alone = self.per_host.div_ceil(2).min(self.per_namespace);
+        SharedSlots { most: self.per_host, alone, kept: self.per_host / 4 }
+    }
+
     /// Returns the default limits beside `total`: half of it for a namespace, a quarter for a Workflow, three quarters
     /// for a host. None of them is below 1.
     #[must_use]
@@ -73,7 +109,14 @@ struct SlotCounts {
     all: usize,
     namespaces: BTreeMap<Arc<str>, usize>,
     runs: BTreeMap<Arc<str>, usize>,
-    hosts: BTreeMap<Arc<str>, usize>,
+    hosts: BTreeMap<Arc<str>, HostCounts>,
+}
+
+/// The slots to one host.
+#[derive(Default)]
+struct HostCounts {
+    all: usize,
+    namespaces: BTreeMap<Arc<str>, usize>,
 }
 
 /// The calls of one namespace that wait.
@@ -106,8 +149,12 @@ pub(crate) enum CallWait {
     Workflow(usize),
     /// Of its namespace.
     Namespace(usize),
+    /// Its namespace has so many, which is its share beside others.
+    Share(usize),
     /// Of the host it goes to.
     Host(Arc<str>, usize),
+    /// Its namespace has so many to the host it goes to, which is its share beside others.
+    HostShare(Arc<str>, usize),
     /// Of the operator.
     Total(usize),
 }
@@ -210,7 +257,7 @@ impl CallSlotsState {
     fn next(&mut self, limits: &CallLimits) -> Option<CallTicket> {
         let order: Vec<Arc<str>> = after(&self.waiting, self.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
         for namespace in order {
-            if self.taken.in_namespace(&namespace) >= limits.per_namespace {
+            if count(&self.taken.namespaces, &namespace) >= limits.per_namespace {
                 continue;
             }
             let Some(line) = self.waiting.get_mut(&namespace) else { continue };
@@ -265,44 +312,66 @@ impl CallSlotsState {
 }
 
 impl SlotCounts {
-    fn in_namespace(&self, namespace: &str) -> usize {
-        self.namespaces.get(namespace).copied().unwrap_or_default()
-    }
-
     /// Returns the limit that holds a call back, or `None`.
     fn full(&self, ticket: &CallTicket, limits: &CallLimits) -> Option<CallWait> {
-        let of_run = self.runs.get(&ticket.run).copied().unwrap_or_default();
-        let to_host = ticket.host.as_ref().map(|host| (host, self.hosts.get(host).copied().unwrap_or_default()));
+        let namespace = &ticket.workflow.namespace;
+        let (of_run, own) = (count(&self.runs, &ticket.run), count(&self.namespaces, namespace));
         if of_run >= limits.per_workflow {
-            Some(CallWait::Workflow(limits.per_workflow))
-        } else if self.in_namespace(&ticket.workflow.namespace) >= limits.per_namespace {
-            Some(CallWait::Namespace(limits.per_namespace))
-        } else if let Some((host, count)) = to_host
-            && count >= limits.per_host
-        {
-            Some(CallWait::Host(Arc::clone(host), limits.per_host))
-        } else {
-            (self.all >= limits.total).then_some(CallWait::Total(limits.total))
+            return Some(CallWait::Workflow(limits.per_workflow));
         }
+        if own >= limits.per_namespace {
+            return Some(CallWait::Namespace(limits.per_namespace));
+        }
+        if let Some(host) = &ticket.host {
+            let (all, own) = self.hosts.get(host).map_or((0, 0), |one| (one.all, count(&one.namespaces, namespace)));
+            if all >= limits.per_host {
+                return Some(CallWait::Host(Arc::clone(host), limits.per_host));
+            }
+            if !limits.shared_of_host().has_one_for(own, all) {
+                return Some(CallWait::HostShare(Arc::clone(host), own));
+            }
+        }
+        if self.all >= limits.total {
+            return Some(CallWait::Total(limits.total));
+        }
+        (!limits.shared().has_one_for(own, self.all)).then_some(CallWait::Share(own))
     }
 
     fn add(&mut self, ticket: &CallTicket) {
+        let namespace = &ticket.workflow.namespace;
         self.all += 1;
-        *self.namespaces.entry(Arc::clone(&ticket.workflow.namespace)).or_default() += 1;
-        *self.runs.entry(Arc::clone(&ticket.run)).or_default() += 1;
+        increment(&mut self.namespaces, namespace);
+        increment(&mut self.runs, &ticket.run);
         if let Some(host) = &ticket.host {
-            *self.hosts.entry(Arc::clone(host)).or_default() += 1;
+            let host = self.hosts.entry(Arc::clone(host)).or_default();
+            host.all += 1;
+            increment(&mut host.namespaces, namespace);
         }
     }
 
     fn remove(&mut self, ticket: &CallTicket) {
+        let namespace = &ticket.workflow.namespace;
         self.all = self.all.saturating_sub(1);
-        decrement(&mut self.namespaces, &ticket.workflow.namespace);
+        decrement(&mut self.namespaces, namespace);
         decrement(&mut self.runs, &ticket.run);
-        if let Some(host) = &ticket.host {
-            decrement(&mut self.hosts, host);
+        if let Some(host) = &ticket.host
+            && let Some(counts) = self.hosts.get_mut(host)
+        {
+            counts.all = counts.all.saturating_sub(1);
+            decrement(&mut counts.namespaces, namespace);
+            if counts.all == 0 {
+                self.hosts.remove(host);
+            }
         }
     }
+}
+
+fn count(counts: &BTreeMap<Arc<str>, usize>, key: &str) -> usize {
+    counts.get(key).copied().unwrap_or_default()
+}
+
+fn increment(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
+    *counts.entry(Arc::clone(key)).or_default() += 1;
 }
 
 /// Counts one less, and keeps no zero.
@@ -339,6 +408,12 @@ impl CallWait {
                     "{most} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free"
                 )
             }
+            Self::Share(own) => format!(
+                "the namespace {namespace} has {own} calls in flight, which is its share beside those of other namespaces (--max-calls-per-namespace is what it has alone); the call starts when a slot is free for it"
+            ),
+            Self::HostShare(host, own) => format!(
+                "the namespace {namespace} has {own} calls to {host} in flight, which is its share beside those of other namespaces (half of --max-calls-per-provider is what it has alone); the call starts when a slot is free for it"
+            ),
             Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
         }
     }

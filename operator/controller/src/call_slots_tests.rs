@@ -47,9 +47,10 @@ fn each_limit_holds_back_only_the_calls_it_is_about() {
     assert_eq!(waits(&slots, &ticket("a", "three", 1)), CallWait::Namespace(4));
     let _c = runs(&slots, &to("shared.test", ticket("b", "one", 1)));
     assert_eq!(waits(&slots, &to("shared.test", ticket("b", "one", 2))), CallWait::Host("shared.test".into(), 3));
-    let _d = runs(&slots, &ticket("b", "one", 3));
-    assert_eq!(waits(&slots, &ticket("c", "four", 1)), CallWait::Total(6));
-    assert_eq!(slots.levels(), (0, 4));
+    assert_eq!(waits(&slots, &ticket("b", "one", 3)), CallWait::Share(1));
+    let _d = runs(&slots, &ticket("c", "one", 1));
+    assert_eq!(waits(&slots, &ticket("d", "four", 1)), CallWait::Total(6));
+    assert_eq!(slots.levels(), (0, 5));
     assert_eq!(granted(&slots), <[&str; 0]>::default(), "a call that got its slot at once wakes nothing");
 }
 
@@ -150,7 +151,7 @@ fn a_reserved_slot_that_is_not_claimed_goes_to_the_next() {
 
 #[test]
 fn nothing_is_kept_of_calls_that_are_over() {
-    let slots = slots(2, 2, 2, 2);
+    let slots = slots(2, 2, 2, 4);
     drop([1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq))));
     let inner = slots.lock();
     assert!(inner.taken.namespaces.is_empty() && inner.taken.runs.is_empty() && inner.taken.hosts.is_empty());
@@ -184,4 +185,52 @@ fn every_spelling_of_a_host_is_one_host() {
 fn default_limits_leave_room_for_others_and_are_never_zero() {
     assert_eq!(CallLimits::of_total(64), CallLimits { total: 64, per_namespace: 32, per_workflow: 16, per_host: 48 });
     assert_eq!(CallLimits::of_total(0), CallLimits { total: 1, per_namespace: 1, per_workflow: 1, per_host: 1 });
+}
+
+/// As many calls of a namespace as get a slot, to one host.
+fn fill(slots: &Arc<CallSlots>, namespace: &str, host: &str) -> Vec<CallSlot> {
+    let tickets = (0..1000).map(|n| to(host, ticket(namespace, &format!("w{n}"), 1)));
+    tickets.map_while(|ticket| slots.acquire(ticket).ok()).collect()
+}
+
+#[test]
+fn however_many_calls_others_have_to_a_host_the_first_call_of_a_namespace_begins_at_once() {
+    let slots = Arc::new(CallSlots::new(CallLimits::default()));
+    let mut crowds = Vec::new();
+    for crowd in 0..10 {
+        crowds.push(fill(&slots, &format!("crowd-{crowd}"), "models.test"));
+        let _victim = runs(&slots, &to("models.test", ticket("victim", "w", 1)));
+    }
+    let counts: Vec<_> = crowds.iter().map(Vec::len).collect();
+    assert_eq!(counts[..4], [24, 8, 3, 1], "one alone has half of the slots to a host");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    let more = to("models.test", ticket("crowd-0", "more", 1));
+    assert_eq!(waits(&slots, &more), CallWait::HostShare("models.test".into(), 24));
+    assert!(
+        waits(&slots, &more).message("crowd-0").contains("has 24 calls to models.test in flight, which is its share")
+    );
+}
+
+#[test]
+fn namespaces_that_have_called_for_long_have_the_same_share() {
+    let slots = Arc::new(CallSlots::new(CallLimits::default()));
+    let mut running: BTreeMap<String, Vec<CallSlot>> = BTreeMap::new();
+    let names: Vec<String> = (0..4).map(|n| format!("ns-{n}")).collect();
+    for name in &names {
+        running.insert(name.clone(), fill(&slots, name, "models.test"));
+    }
+    // Each call ends after a while, and its namespace has another one at once.
+    for round in 0..400 {
+        let name = names[round % names.len()].as_str();
+        drop(running.get_mut(name).unwrap().pop());
+        for name in &names {
+            let ticket = to("models.test", ticket(name, &format!("again-{round}"), 1));
+            if let Ok(slot) = slots.acquire(ticket.clone()) {
+                running.get_mut(name).unwrap().push(slot);
+            }
+            slots.forget(&ticket.workflow);
+        }
+    }
+    let shares: Vec<_> = names.iter().map(|name| running[name].len()).collect();
+    assert!(shares.iter().all(|share| (7..=8).contains(share)), "{shares:?}");
 }
