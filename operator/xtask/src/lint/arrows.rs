@@ -13,10 +13,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-executor", &["signoff-api", "signoff-expr", "signoff-engine"]),
     ("signoff-local", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor"]),
     ("signoff-cluster", &["signoff-api", "signoff-expr"]),
+    ("signoff-listen", &[]),
     ("signoff-admission", &["signoff-api", "signoff-expr", "signoff-cluster"]),
     (
         "signoff-controller",
-        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-admission"],
+        &[
+            "signoff-api",
+            "signoff-expr",
+            "signoff-engine",
+            "signoff-executor",
+            "signoff-cluster",
+            "signoff-listen",
+            "signoff-admission",
+        ],
     ),
     ("signoff-review", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster"]),
     (
@@ -28,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-manifest",
             "signoff-executor",
             "signoff-cluster",
+            "signoff-listen",
             "signoff-review",
         ],
     ),

@@ -2,6 +2,8 @@
 //!
 //! It must not serve anything that a stranger in the cluster must not see.
 
+use std::future::pending;
+
 use axum::{
     Router,
     extract::State,
@@ -10,6 +12,7 @@ use axum::{
     routing::get,
 };
 use signoff_controller::Probe;
+use signoff_listen::Limits;
 use tokio::net::TcpListener;
 
 /// Serves the pages until aborted.
@@ -19,9 +22,7 @@ pub async fn serve(listener: TcpListener, probe: Probe) {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(probe);
-    if let Err(error) = axum::serve(listener, pages).await {
-        tracing::error!(%error, "/metrics, /healthz and /readyz are no longer served");
-    }
+    signoff_listen::serve(listener, pages, Limits::default(), pending()).await;
 }
 
 async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {

@@ -2,11 +2,12 @@
 //!
 //! It must not serve anything that a stranger in the cluster must not see.
 
-use std::net::SocketAddr;
+use std::{future::pending, net::SocketAddr};
 
 use anyhow::Context;
 use axum::{Router, extract::State, routing::get};
 use http::StatusCode;
+use signoff_listen::Limits;
 use signoff_web::connection::Connection;
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -17,11 +18,7 @@ pub async fn listen(at: SocketAddr, connection: Connection) -> anyhow::Result<Jo
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(readyz))
         .with_state(connection);
-    Ok(tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, pages).await {
-            tracing::error!(%error, "/healthz and /readyz are no longer served");
-        }
-    }))
+    Ok(tokio::spawn(signoff_listen::serve(listener, pages, Limits::default(), pending())))
 }
 
 /// The page is ready as soon as it serves: without an API server it still says so to people, and keeps their drafts.

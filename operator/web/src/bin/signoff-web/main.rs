@@ -4,11 +4,12 @@
 
 mod health;
 
-use std::{net::SocketAddr, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use anyhow::Context;
 use axum_extra::extract::cookie::Key;
 use clap::Parser;
+use signoff_listen::Limits;
 use signoff_review::foreseen::Counter;
 use signoff_web::{
     connection::Connection,
@@ -67,15 +68,14 @@ async fn main() -> anyhow::Result<()> {
     tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
     let health = health::listen(settings.health_listen, connection.clone()).await?;
     let state = PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key });
-    let page = server::router(state.clone())?.into_make_service_with_connect_info::<SocketAddr>();
     let (end, ends) = oneshot::channel();
-    let serving = axum::serve(listener, page).with_graceful_shutdown(async {
+    let ends = async {
         let _ = ends.await;
-    });
-    let mut serving = pin!(serving.into_future());
+    };
+    let mut serving = pin!(signoff_listen::serve(listener, server::router(state.clone())?, Limits::default(), ends));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
-        ended = &mut serving => return ended.context("serving the page"),
+        () = &mut serving => anyhow::bail!("the page is not served any more"),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }

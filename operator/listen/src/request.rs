@@ -1,0 +1,70 @@
+//! The body of a request, which has to be whole in time.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Sleep, sleep};
+
+use crate::peers::Counted;
+
+/// A body that ends with an error where it is not whole in time.
+pub(crate) struct WholeBody {
+    body: Incoming,
+    late: Pin<Box<Sleep>>,
+    /// Until it is whole, or nobody reads it any more.
+    counted: Option<Counted>,
+}
+
+impl WholeBody {
+    pub(crate) fn new(body: Incoming, within: Duration, counted: Option<Counted>) -> Self {
+        let counted = counted.filter(|_| !body.is_end_stream());
+        Self { body, late: Box::pin(sleep(within)), counted }
+    }
+}
+
+impl Body for WholeBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(None) => {
+                this.counted = None;
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(frame)) => {
+                if this.body.is_end_stream() {
+                    this.counted = None;
+                }
+                Poll::Ready(Some(frame.map_err(Into::into)))
+            }
+            Poll::Pending => match this.late.as_mut().poll(context) {
+                Poll::Ready(()) => {
+                    let error =
+                        io::Error::new(io::ErrorKind::TimedOut, "the body of the request was not whole in time");
+                    Poll::Ready(Some(Err(error.into())))
+                }
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
