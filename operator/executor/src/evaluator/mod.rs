@@ -1,7 +1,8 @@
 //! Threads on which the text of users is evaluated: transitions, tallies, templates, schemas and patterns.
 //!
 //! `submit -> queue by namespace -> mark on disk -> evaluate -> unmark -> deliver`. The runtime's threads only wait for
-//! the result, so that the Lease, probes and other runs go on whatever one text costs.
+//! the result, so that the Lease, probes and other runs go on whatever one text costs. CPU time is shared by namespace,
+//! over time.
 //!
 //! The limit of an evaluation is the CPU time of its thread. At the limit the evaluation is told to stop. One that does
 //! not stop within the grace is lost: its thread is abandoned and another thread takes its place. An evaluation that
@@ -11,6 +12,7 @@ mod cpu;
 mod marks;
 mod pool;
 mod progress;
+mod shares;
 
 use std::{
     io,
@@ -31,7 +33,8 @@ use pool::{Handle, Job};
 /// The bounds of evaluations.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Evaluations at once. One namespace uses all threads but one at most, where there are several.
+    /// Evaluations at once. One namespace, and all that was costly the last time, use all threads but one at most, where there are
+    /// several.
     pub threads: usize,
     /// CPU time after which an evaluation is told to stop.
     pub limit: Duration,

@@ -24,6 +24,7 @@ use super::{
     cpu::ThreadClock,
     marks::{MarkFile, Marks, Verdict},
     progress::Progress,
+    shares::{Expected, Shares},
 };
 
 /// The stack of a thread. Only what is used of it takes memory.
@@ -32,6 +33,8 @@ const STACK: usize = 8 << 20;
 const SUSPECT_WAIT: Duration = Duration::from_secs(30);
 /// The quiet time before a suspect begins: other runs only pause between two evaluations.
 const QUIET: Duration = Duration::from_secs(2);
+/// After so long, an evaluation goes before shorter ones of its namespace.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two attempts to start a thread that is missing.
 const RETRY: Duration = Duration::from_secs(1);
 /// The shortest sleep of the watchdog.
@@ -90,7 +93,8 @@ impl Job {
 
 /// An evaluation on a thread.
 struct Running {
-    namespace: String,
+    subject: Subject,
+    expected: Expected,
     clock: ThreadClock,
     /// The CPU time of the thread when it began, and when it was told to stop.
     began: Duration,
@@ -100,11 +104,11 @@ struct Running {
     lose: Option<Lose>,
 }
 
-#[derive(Default)]
 struct State {
-    /// By namespace, and the order in which namespaces have their turn.
+    /// By namespace, and the order in which namespaces have their turn where they used as much.
     queued: BTreeMap<String, VecDeque<Job>>,
     turns: VecDeque<String>,
+    shares: Shares,
     /// The evaluations that run alone, once nothing else waits.
     suspects: VecDeque<Job>,
     /// When an evaluation of anything else was submitted or ended last.
@@ -140,7 +144,7 @@ impl Handle {
         let marks = settings.marks.clone().map(Marks::open).transpose()?;
         let pool = Arc::new(Pool {
             marks,
-            state: Mutex::default(),
+            state: Mutex::new(State::new(settings.limit)),
             work: Condvar::new(),
             watchdog: Condvar::new(),
             lost: watch::Sender::new(0),
@@ -236,12 +240,13 @@ impl Pool {
             if state.closed {
                 return None;
             }
-            if let Some(mut job) = state.take(self.settings.threads) {
+            if let Some((mut job, expected)) = state.take(self.settings.threads) {
                 let id = state.next;
                 state.next += 1;
                 state.alone = job.alone;
                 let running = Running {
-                    namespace: job.subject.namespace.clone(),
+                    subject: job.subject.clone(),
+                    expected,
                     clock: clock.clone(),
                     began: clock.used(),
                     told: None,
@@ -265,9 +270,9 @@ impl Pool {
     /// An evaluation has ended. Returns whether its thread still counts.
     fn ended(&self, id: u64) -> bool {
         let mut state = self.lock();
-        if state.running.remove(&id).is_none() {
-            return false;
-        }
+        let Some(running) = state.running.remove(&id) else { return false };
+        let cost = running.clock.used().saturating_sub(running.began);
+        state.shares.charge(&running.subject, running.expected, cost, Instant::now());
         if !std::mem::take(&mut state.alone) {
             state.last = Some(Instant::now());
         }
@@ -279,35 +284,71 @@ impl Pool {
 }
 
 impl State {
-    /// The next evaluation that may begin.
-    fn take(&mut self, threads: usize) -> Option<Job> {
+    fn new(limit: Duration) -> Self {
+        Self {
+            queued: BTreeMap::new(),
+            turns: VecDeque::new(),
+            shares: Shares::new(limit),
+            suspects: VecDeque::new(),
+            last: None,
+            running: BTreeMap::new(),
+            alone: false,
+            next: 0,
+            threads: 0,
+            missing: 0,
+            watchdog_rests: false,
+            closed: false,
+        }
+    }
+
+    /// The next evaluation that may begin, and what is expected of it.
+    fn take(&mut self, threads: usize) -> Option<(Job, Expected)> {
         if self.alone {
             return None;
         }
         // Those that nobody waits for any more have not been tried, and stay suspects.
         self.suspects.retain(|suspect| !suspect.flag.load(Ordering::Relaxed));
         if self.suspects.front().is_some_and(|suspect| suspect.since.elapsed() >= SUSPECT_WAIT) {
-            return if self.running.is_empty() { self.suspects.pop_front() } else { None };
+            return if self.running.is_empty() { self.take_suspect() } else { None };
         }
-        let share = threads.saturating_sub(1).max(1);
-        for _ in 0..self.turns.len() {
-            let namespace = self.turns.pop_front()?;
-            if self.running.values().filter(|running| running.namespace == namespace).count() >= share {
-                self.turns.push_back(namespace);
-                continue;
-            }
-            let Some(queue) = self.queued.get_mut(&namespace) else { continue };
-            let job = queue.pop_front();
-            if queue.is_empty() {
-                self.queued.remove(&namespace);
-            } else {
-                self.turns.push_back(namespace);
-            }
-            if job.is_some() {
-                return job;
-            }
+        if let Some(taken) = self.take_queued(threads) {
+            return Some(taken);
         }
-        if self.quiet_left()? == Duration::ZERO { self.suspects.pop_front() } else { None }
+        if self.quiet_left()? == Duration::ZERO { self.take_suspect() } else { None }
+    }
+
+    fn take_suspect(&mut self) -> Option<(Job, Expected)> {
+        let suspect = self.suspects.pop_front()?;
+        let expected = self.shares.expected(&suspect.subject, Instant::now());
+        Some((suspect, expected))
+    }
+
+    /// The first evaluation of the namespace that used the least, short ones first. One namespace, and all that is costly, leave a
+    /// thread to others.
+    fn take_queued(&mut self, threads: usize) -> Option<(Job, Expected)> {
+        let (now, most) = (Instant::now(), threads.saturating_sub(1).max(1));
+        let of_namespace =
+            |name: &str| self.running.values().filter(|running| running.subject.namespace == name).count();
+        let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;
+        let mut turns: Vec<&String> = self.turns.iter().filter(|name| of_namespace(name) < most).collect();
+        turns.sort_by_key(|name| self.shares.used(name, now));
+        let first = |name: &String| {
+            let jobs = self.queued.get(name)?.iter().enumerate();
+            let expected =
+                jobs.map(|(at, job)| (job.since.elapsed() < PATIENCE, self.shares.expected(&job.subject, now), at));
+            let (_, expected, at) = expected.filter(|(_, one, _)| !(one.is_costly && leaves_none)).min()?;
+            Some((name.clone(), at, expected))
+        };
+        let (name, at, expected) = turns.into_iter().find_map(first)?;
+        let queue = self.queued.get_mut(&name)?;
+        let job = queue.remove(at)?;
+        self.turns.retain(|other| *other != name);
+        if queue.is_empty() {
+            self.queued.remove(&name);
+        } else {
+            self.turns.push_back(name);
+        }
+        Some((job, expected))
     }
 
     /// Returns the quiet time until the next suspect begins, or `None` where that does not depend on time alone.
@@ -398,6 +439,9 @@ fn watch_over(pool: &Arc<Pool>) {
         }
         if !lost.is_empty() {
             let lost: Vec<Running> = lost.into_iter().filter_map(|id| state.running.remove(&id)).collect();
+            for running in &lost {
+                state.shares.charge(&running.subject, running.expected, limit + grace, Instant::now());
+            }
             state.alone = false;
             state.missing += lost.len();
             drop(state);

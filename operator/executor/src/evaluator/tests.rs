@@ -107,6 +107,34 @@ async fn a_namespace_leaves_a_thread_to_others() {
     hostile.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// The law: nobody's evaluation waits for more than a bounded number of others'.
+#[tokio::test]
+async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most() {
+    let evaluator = Evaluator::start(Settings { limit: Duration::from_millis(200), ..Settings::default() }).unwrap();
+    // Each evaluation is that of a fresh object, of which nothing is known.
+    let hostile = |namespace: usize| {
+        let evaluator = evaluator.clone();
+        tokio::spawn(async move {
+            for n in 0.. {
+                let subject = subject(&format!("hostile-{namespace}"), &format!("{namespace}-{n}"));
+                drop(evaluator.run(subject, endless).await);
+            }
+        })
+    };
+    let hostile: Vec<_> = (0..10).map(hostile).collect();
+    // Each of them has shown what it is.
+    while evaluator.begun() < 14 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for n in 0..50 {
+        let before = evaluator.begun();
+        assert_eq!(evaluator.run(subject("victim", &format!("victim-{n}")), || 7).await, Ok(7));
+        let others = evaluator.begun() - before - 1;
+        assert!(others <= 1, "evaluation {n} waited for {others} others");
+    }
+    hostile.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 #[tokio::test]
 async fn an_evaluation_that_is_not_waited_for_ends() {
     let evaluator = Evaluator::start(Settings { limit: Duration::from_secs(3600), threads: 1, ..settings() }).unwrap();

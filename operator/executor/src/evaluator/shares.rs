@@ -1,0 +1,172 @@
+//! Whose evaluation is next: CPU time is shared by namespace, over time, and costly evaluations leave a thread to cheap ones.
+//!
+//! It must not read a clock: whoever asks says what time it is.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use lru::LruCache;
+
+use super::Subject;
+
+/// An evaluation that cost more than this part of the limit of one is costly the next time.
+const CHEAP: u32 = 100;
+/// An evaluation that was taken for a cheap one and cost more than this part has its namespace leave the thread for cheap ones.
+const SURPRISE: u32 = 10;
+/// For so long, and twice as long each further time.
+const LEAVES: Duration = Duration::from_secs(60);
+/// The most times that double it.
+const MOST_DOUBLED: u32 = 6;
+/// After so long, half of the time that a namespace used is forgotten.
+const HALF_LIFE: Duration = Duration::from_secs(30);
+/// Less use is none.
+const NOTHING: Duration = Duration::from_millis(1);
+/// The objects of which it is remembered what their last evaluation cost.
+const OBJECTS: NonZeroUsize = NonZeroUsize::new(16 * 1024).unwrap();
+
+/// The use of CPU time by namespaces and objects.
+pub(super) struct Shares {
+    /// The limit of an evaluation.
+    limit: Duration,
+    namespaces: BTreeMap<String, Share>,
+    /// What the last evaluation of an object cost, by its uid.
+    costs: LruCache<String, Duration>,
+}
+
+/// The use of one namespace.
+#[derive(Clone, Copy)]
+struct Share {
+    /// As of `at`.
+    used: Duration,
+    at: Instant,
+    /// What an evaluation costs of whose object nothing is known: as much as the costliest did, and less after each cheaper one.
+    typical: Duration,
+    /// How often an evaluation surprised, and until when its namespace left the thread for cheap ones.
+    surprises: u32,
+    left_until: Option<Instant>,
+}
+
+impl Share {
+    fn used(&self, now: Instant) -> Duration {
+        let halves = now.saturating_duration_since(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.used.mul_f64(0.5_f64.powf(halves))
+    }
+}
+
+/// What is expected of an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Expected {
+    pub(super) is_costly: bool,
+    pub(super) cost: Duration,
+}
+
+impl Shares {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, namespaces: BTreeMap::new(), costs: LruCache::new(OBJECTS) }
+    }
+
+    /// Returns the time that a namespace used lately.
+    pub(super) fn used(&self, namespace: &str, now: Instant) -> Duration {
+        self.namespaces.get(namespace).map_or(Duration::ZERO, |share| share.used(now))
+    }
+
+    /// Returns what is expected of an evaluation: what the last one of its object cost, or else one of its namespace.
+    pub(super) fn expected(&self, subject: &Subject, now: Instant) -> Expected {
+        let share = self.namespaces.get(&subject.namespace);
+        let cost = self.costs.peek(&subject.uid).copied();
+        let cost = cost.or_else(|| share.map(|share| share.typical)).unwrap_or_default();
+        let has_left = share.and_then(|share| share.left_until).is_some_and(|until| now < until);
+        Expected { is_costly: has_left || cost > self.limit / CHEAP, cost }
+    }
+
+    /// Charges an evaluation to its object and namespace. `expected`: what was expected of it.
+    pub(super) fn charge(&mut self, subject: &Subject, expected: Expected, cost: Duration, now: Instant) {
+        self.namespaces.retain(|_, share| share.is_remembered(now));
+        self.costs.put(subject.uid.clone(), cost);
+        let new = Share { used: Duration::ZERO, at: now, typical: Duration::ZERO, surprises: 0, left_until: None };
+        let share = self.namespaces.entry(subject.namespace.clone()).or_insert(new);
+        share.used = share.used(now) + cost;
+        share.at = now;
+        share.typical = cost.max((share.typical * 3 + cost) / 4);
+        if !expected.is_costly && cost > self.limit / SURPRISE {
+            share.left_until = Some(now + LEAVES * 2_u32.pow(share.surprises.min(MOST_DOUBLED)));
+            share.surprises += 1;
+        }
+    }
+}
+
+impl Share {
+    /// Whether it matters still. What surprised is forgotten after as long a time as it was remembered.
+    fn is_remembered(&self, now: Instant) -> bool {
+        let forgotten = self.left_until.map(|until| until + LEAVES * 2_u32.pow(self.surprises.min(MOST_DOUBLED)));
+        self.used(now) > NOTHING || forgotten.is_some_and(|at| now < at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(namespace: &str, uid: &str) -> Subject {
+        let (namespace, uid) = (namespace.to_owned(), uid.to_owned());
+        Subject { kind: "Workflow".to_owned(), namespace, name: uid.clone(), uid, generation: 1 }
+    }
+
+    fn charge(shares: &mut Shares, subject: &Subject, milliseconds: u64, now: Instant) -> Expected {
+        let expected = shares.expected(subject, now);
+        shares.charge(subject, expected, Duration::from_millis(milliseconds), now);
+        expected
+    }
+
+    #[test]
+    fn use_is_forgotten_by_halves_and_then_altogether() {
+        let (mut shares, begin) = (Shares::new(Duration::from_secs(5)), Instant::now());
+        charge(&mut shares, &subject("a", "1"), 8000, begin);
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        assert_eq!(shares.used("a", begin), Duration::from_secs(8));
+        assert_eq!(shares.used("a", after(60)), Duration::from_secs(2));
+        assert_eq!(shares.used("b", begin), Duration::ZERO);
+        charge(&mut shares, &subject("b", "2"), 1, after(4000));
+        assert!(!shares.namespaces.contains_key("a"), "nothing is kept of what does not matter any more");
+    }
+
+    #[test]
+    fn an_object_is_expected_to_cost_what_it_did_and_an_unknown_one_what_its_namespace_does() {
+        let (mut shares, now) = (Shares::new(Duration::from_secs(5)), Instant::now());
+        assert!(!charge(&mut shares, &subject("a", "new"), 400, now).is_costly, "nothing is known");
+        assert!(charge(&mut shares, &subject("a", "other"), 1, now).is_costly, "as its namespace");
+        assert!(shares.expected(&subject("a", "new"), now).is_costly);
+        assert!(!shares.expected(&subject("a", "other"), now).is_costly, "it was cheap");
+        assert!(!shares.expected(&subject("b", "third"), now).is_costly);
+        for n in 0..20 {
+            charge(&mut shares, &subject("a", &format!("cheap-{n}")), 1, now);
+        }
+        assert!(!shares.expected(&subject("a", "fresh"), now).is_costly, "its namespace was cheap for long");
+    }
+
+    #[test]
+    fn a_namespace_that_surprises_leaves_the_thread_for_cheap_ones_longer_each_time() {
+        let (mut shares, mut now) = (Shares::new(Duration::from_secs(5)), Instant::now());
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        for left in [1, 2, 4, 8] {
+            assert!(!charge(&mut shares, &subject("a", &format!("fresh-{left}")), 4900, now).is_costly);
+            let cheap = subject("a", "cheap");
+            for n in 0..30 {
+                charge(&mut shares, &subject("a", &format!("cheap-{left}-{n}")), 1, now);
+            }
+            charge(&mut shares, &cheap, 1, now);
+            assert!(shares.expected(&cheap, now + minutes(left) - NOTHING).is_costly);
+            assert!(!shares.expected(&cheap, now + minutes(left)).is_costly);
+            now += minutes(left);
+        }
+        // One that is known to be costly surprises nobody.
+        let known = subject("b", "known");
+        charge(&mut shares, &known, 400, now);
+        charge(&mut shares, &known, 4900, now);
+        charge(&mut shares, &subject("b", "cheap"), 1, now);
+        assert!(!shares.expected(&subject("b", "cheap"), now).is_costly);
+    }
+}
