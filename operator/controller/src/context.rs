@@ -38,7 +38,7 @@ use crate::{
     stalls::Stalls,
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
-    withdrawal::{ObservedObject, Withdrawals},
+    withdrawal::{ObservedObject, Orders, Withdrawals},
 };
 
 /// A call to be started, with its slot.
@@ -123,25 +123,21 @@ impl Context {
         }
     }
 
-    /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is withdrawn.
+    /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is
+    /// withdrawn or suspended. `orders`: those that the evaluation is about.
     ///
     /// # Errors
     /// The evaluation was stopped.
     pub(crate) async fn evaluate<K: ReconciledKind, T: Send + 'static>(
         &self,
         object: &K,
-        is_cancelled: bool,
+        orders: Orders,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let subject = subject(object);
         let is_suspect = self.evaluator.is_suspect(&subject);
-        let observed = ObservedObject {
-            kind: K::KIND,
-            name: Name::of(object),
-            uid: subject.uid.clone(),
-            is_cancelled,
-            is_suspect,
-        };
+        let observed =
+            ObservedObject { kind: K::KIND, name: Name::of(object), uid: subject.uid.clone(), orders, is_suspect };
         if self.is_useless(&observed) {
             return Err(Stopped::Withdrawn);
         }

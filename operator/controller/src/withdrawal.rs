@@ -64,12 +64,12 @@ impl Context {
 
     /// Whether the evaluation of an object is useless.
     pub(crate) fn is_useless(&self, observed: &ObservedObject) -> bool {
-        let ObservedObject { kind, name, uid, is_cancelled, is_suspect } = observed;
+        let ObservedObject { kind, name, uid, orders, is_suspect } = observed;
         if *kind == Workflow::KIND {
             return self.is_run_over(name, uid, |workflow| match self.withdrawal(workflow) {
-                Some(Withdrawal::Cancelled) => !is_cancelled,
+                Some(Withdrawal::Cancelled) => !orders.cancel,
                 Some(Withdrawal::Deleted) => true,
-                None => *is_suspect && workflow.spec.suspend == Some(true),
+                None => workflow.spec.suspend == Some(true) && (*is_suspect || !orders.suspend),
             });
         }
         match self.approvals.find(name) {
@@ -197,13 +197,27 @@ impl Withdrawals {
     }
 }
 
+/// What the requester of a run ordered: an evaluation of the run ends when it is ordered anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Orders {
+    pub(crate) cancel: bool,
+    pub(crate) suspend: bool,
+}
+
+impl Orders {
+    pub(crate) fn of(workflow: &Workflow) -> Self {
+        let is_true = |order: Option<bool>| order == Some(true);
+        Self { cancel: is_true(workflow.spec.cancel), suspend: is_true(workflow.spec.suspend) }
+    }
+}
+
 /// An object whose text is evaluated, as it was observed.
 pub(crate) struct ObservedObject {
     pub(crate) kind: &'static str,
     pub(crate) name: Name,
     pub(crate) uid: String,
-    /// Whether its run was cancelled already.
-    pub(crate) is_cancelled: bool,
+    /// What its requester had ordered then.
+    pub(crate) orders: Orders,
     /// Whether it may have ended the process before this one: it waits long, and its suspension needs no evaluation either.
     pub(crate) is_suspect: bool,
 }

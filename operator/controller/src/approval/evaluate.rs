@@ -24,6 +24,7 @@ use crate::{
     context::Context,
     error::Error,
     quarantine::{message, reason},
+    withdrawal::Orders,
 };
 
 /// Counts the votes of an Approval as far as they may be evaluated.
@@ -85,7 +86,9 @@ async fn counted(
     let mut costly = BTreeMap::new();
     loop {
         let (object, at, filter) = (Arc::clone(approval), now.clone(), VoteFilter::AllBut(costly.clone()));
-        let why = match context.evaluate(&**approval, false, move || tally_filtered(&object, owner, &at, &filter)).await
+        let why = match context
+            .evaluate(&**approval, Orders::default(), move || tally_filtered(&object, owner, &at, &filter))
+            .await
         {
             Ok(result) => return Ok(result),
             Err(why) => why,

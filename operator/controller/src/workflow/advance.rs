@@ -17,6 +17,7 @@ use crate::{
     blobs::usual_name,
     context::{Context, owner},
     error::Error,
+    withdrawal::Orders,
 };
 
 /// The most evaluations of a run that are stopped in one reconcile. What they came to is kept, and the next reconcile
@@ -33,8 +34,8 @@ pub(super) async fn advance(
     let values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
     facts.extend(context.quarantines.costly(&seen.name, &seen.uid));
-    let spec = &seen.workflow.spec;
-    let (suspend, cancel) = (spec.suspend.unwrap_or(false), spec.cancel.unwrap_or(false));
+    let orders = Orders::of(&seen.workflow);
+    let Orders { suspend, cancel } = orders;
     let control = Control { suspend, cancel, values: seen.values, ..Control::default() };
     let max_gate_timeout = context.settings.max_gate_timeout;
     let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
@@ -42,7 +43,7 @@ pub(super) async fn advance(
     let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let (mut stopped, mut memory) = (0, None);
     loop {
-        let transition = match context.evaluate(&*seen.workflow, cancel, rounds.evaluation()).await {
+        let transition = match context.evaluate(&*seen.workflow, orders, rounds.evaluation()).await {
             Ok(transition) => transition,
             Err(why) => {
                 blame(context, seen, &mut rounds, why)?;

@@ -8,7 +8,7 @@ use signoff_engine::{Plan, Policies, plan::spec_digest};
 use signoff_expr::text;
 
 use super::{observe::ObservedRun, rerun};
-use crate::{caches::CachedPlan, context::Context, error::Error};
+use crate::{caches::CachedPlan, context::Context, error::Error, withdrawal::Orders};
 
 pub(super) enum PlanDecision {
     /// It goes on by this plan.
@@ -103,8 +103,7 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     }
     let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
     let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
-    let is_cancelled = seen.workflow.spec.cancel == Some(true);
-    let planned = context.evaluate(&*seen.workflow, is_cancelled, plan).await;
+    let planned = context.evaluate(&*seen.workflow, Orders::of(&seen.workflow), plan).await;
     let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
     context.plans.put(&seen.workflow, policies, planned.clone());
     Ok(planned)
