@@ -138,8 +138,8 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
 }
 
 #[tokio::test]
-async fn the_evaluation_of_a_withdrawn_run_ends_at_once() {
-    for way in ["deleted", "namespace", "cancelled"] {
+async fn the_evaluation_of_a_withdrawn_or_suspended_run_ends_at_once() {
+    for way in ["deleted", "namespace", "suspended", "cancelled"] {
         // One thread, which an evaluation may have for longer than this test waits.
         let limit = Duration::from_secs(60);
         let settings = EvaluatorSettings { threads: 1, limit, grace: limit, ..EvaluatorSettings::default() };
@@ -152,6 +152,7 @@ async fn the_evaluation_of_a_withdrawn_run_ends_at_once() {
         match way {
             "deleted" => assert!(harness.server.remove(&workflows(), NAMESPACE, RUN)),
             "namespace" => withdrawal::delete_namespace(&harness.server),
+            "suspended" => harness.people().sets(RUN, "suspend", true),
             _ => harness.people().sets(RUN, "cancel", true),
         }
         // The honest twin waits for the thread.
@@ -163,6 +164,8 @@ async fn the_evaluation_of_a_withdrawn_run_ends_at_once() {
         endless::release("withdrawn");
         if way == "cancelled" {
             assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+        } else if way == "suspended" {
+            harness.reaches(RUN, "Suspended").await;
         }
         assert!(!is_aside(&harness.workflow(RUN)), "{way}");
     }
