@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use futures::AsyncBufReadExt;
+use futures::{AsyncBufReadExt, AsyncReadExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Client,
@@ -22,8 +22,10 @@ use crate::{
     metrics::RequestMetrics,
 };
 
-/// Objects in a page of a list: a page is held in memory at once.
+/// The most objects in a page of a list: a page is held in memory at once.
 const PAGE: u32 = 100;
+/// The most bytes of a page of more than one object. A longer one is asked for again with fewer objects.
+const PAGE_BYTES: u64 = 8 * 1024 * 1024;
 /// The timeout of a watch that the server is asked for, in seconds.
 const OPEN: u32 = 290;
 /// The time after that timeout in which a connection without data still counts as alive.
@@ -211,15 +213,23 @@ impl<K: DecodedKind> KindWatch<K> {
 
     async fn list(&self) -> Result<String, WatchError> {
         self.send_event(WatchEvent::Listing).await?;
-        let mut params = ListParams::default().limit(PAGE);
-        params.label_selector = K::SELECTOR.map(str::to_owned);
-        params.field_selector.clone_from(&self.fields);
+        let mut objects = PAGE;
+        let mut params = ListParams {
+            label_selector: K::SELECTOR.map(str::to_owned),
+            field_selector: self.fields.clone(),
+            ..ListParams::default()
+        };
         loop {
-            let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
-            let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-            let text = text.map_err(|_| {
+            params.limit = Some(objects);
+            let page = tokio::time::timeout(PATIENCE, self.page(&params)).await;
+            let page = page.map_err(|_| {
                 kube::Error::Service(format!("no answer to the list request within {PATIENCE:?}").into())
             })??;
+            let Some(text) = page else {
+                objects = (objects / 2).max(1);
+                continue;
+            };
+            objects = objects.saturating_mul(2).min(PAGE);
             let meta = match serde_json::from_str::<KindList<Decoded<K>>>(&text) {
                 Ok(list) => {
                     for Decoded(object) in list.items {
@@ -238,6 +248,19 @@ impl<K: DecodedKind> KindWatch<K> {
                 }
             }
         }
+    }
+
+    /// Returns a page of a list, or `None` where several objects together are too long.
+    async fn page(&self, params: &ListParams) -> Result<Option<String>, kube::Error> {
+        let request = self.path.list(params).map_err(kube::Error::BuildRequest)?;
+        let answer = self.client.request_stream(request).await?;
+        let most = if params.limit == Some(1) { u64::MAX } else { PAGE_BYTES };
+        let mut text = Vec::new();
+        std::pin::pin!(answer.take(most)).read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
+        if text.len() as u64 == most {
+            return Ok(None);
+        }
+        String::from_utf8(text).map(Some).map_err(kube::Error::FromUtf8)
     }
 
     async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, WatchError> {

@@ -41,6 +41,7 @@ impl Answer {
 }
 
 /// The rest of a list that is read in pages: as it was when the first page was read.
+#[derive(Clone)]
 pub(crate) struct Page {
     number: u64,
     rest: VecDeque<Bytes>,
@@ -160,7 +161,8 @@ impl Api {
                     .collect();
                 Page { number: self.store.number(), rest }
             }
-            token => self.pages.remove(token).ok_or_else(|| {
+            // A page can be asked for again.
+            token => self.pages.get(token).cloned().ok_or_else(|| {
                 Refusal::new(
                     410,
                     "Expired",
