@@ -18,6 +18,7 @@ mod freezing;
 mod gitops;
 mod guard;
 mod limits;
+mod memory;
 mod plugin;
 mod plugin_names;
 mod plugin_terminal;

@@ -8,7 +8,7 @@ use signoff_tests::sim::Answer;
 
 use crate::{
     ending::list,
-    harness::{Harness, NAMESPACE, OPERATOR, condition, is_status_write, workflows},
+    harness::{Harness, NAMESPACE, NO_ROOM, OPERATOR, condition, is_status_write, workflows},
     scenarios::chain,
 };
 
@@ -86,27 +86,37 @@ async fn one_workflow_with_eighty_slow_calls_leaves_places_to_every_other_run() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_all_places_are_taken_the_next_is_that_of_the_namespace_that_had_none() {
+async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_where_all_are_taken_a_newcomer_is_next() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
-    // Two namespaces fill their half each, and a thousand further calls of theirs wait.
     for n in 0..8 {
         crowd(&harness, "one", &format!("a{n}"), 128, 10);
         crowd(&harness, "two", &format!("b{n}"), 128, 20);
     }
     harness.pass(60).await;
-    let running: usize = (0..8).flat_map(|n| [format!("a{n}"), format!("b{n}")]).map(|w| in_flight(&harness, &w)).sum();
-    assert_eq!(running, 64);
+    let running = |crowd: &str| (0..8).map(|n| in_flight(&harness, &format!("{crowd}{n}"))).sum::<usize>();
+    let (one, two) = (running("a"), running("b"));
+    assert!(one.min(two) >= 16 && one + two <= 44, "{one} and {two} of 64");
+    let share = format!("the namespace one has {one} calls in flight, which is its share");
+    assert!((0..8).any(|n| message(&of(&harness, "one", &format!("a{n}"))).contains(&share)), "{share}");
     single(&harness, "three", "alone");
+    harness.pass(1).await;
+    assert_eq!(of(&harness, "three", "alone")["status"]["phase"], "Succeeded");
+    // So many namespaces that their first calls take all places.
+    for n in 0..40 {
+        crowd(&harness, &format!("further-{n}"), &format!("c{n}"), 2, 20);
+    }
     harness.pass(60).await;
-    let waits = of(&harness, "three", "alone");
+    single(&harness, "four", "alone");
+    harness.pass(60).await;
+    let waits = of(&harness, "four", "alone");
     assert_eq!(condition(&waits, "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
     assert!(
         message(&waits).contains("the operator has 64 calls in flight") && message(&waits).contains("(--max-calls)")
     );
     // The first calls end after ten minutes.
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
-    let run = harness.server.until(&workflows(), "three", "alone", ended).await;
+    let run = harness.server.until(&workflows(), "four", "alone", ended).await;
     assert_eq!(run["status"]["phase"], "Succeeded");
     let took = harness.server.clock().elapsed().as_secs();
     assert!((600..610).contains(&took), "{took} s");
@@ -181,4 +191,76 @@ async fn a_call_that_was_accepted_under_a_longer_setting_is_cut_short() {
     assert_eq!(ended["status"]["phase"], "Failed", "{}", harness.server.story());
     let took = harness.server.clock().elapsed().as_secs();
     assert!((3600..3610).contains(&took), "{took} s");
+}
+
+/// A Workflow that sends a long text so many times at once; each call takes ten minutes.
+fn sends_long_texts(harness: &Harness, namespace: &str, name: &str, count: usize) {
+    let steps: Vec<Value> = (0..count)
+        .map(|n| {
+            harness.world.answers(format!("{name}/b{n}/send"), Answer::value("sent").after(Duration::from_secs(600)));
+            let http =
+                json!({"method": "POST", "url": format!("http://{name}.test/{n}"), "body": "{{ inputs.report }}"});
+            json!({"name": "send", "branch": format!("b{n}"), "timeout": "1h", "http": http})
+        })
+        .collect();
+    let report = json!({"name": "report", "value": "x".repeat(260_000)});
+    let pattern = json!({"parallel": {"maxParallel": 128}});
+    let spec = json!({"requestedBy": "dana", "pattern": pattern, "inputs": [report], "steps": steps});
+    harness.apply_in(namespace, name, &spec);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_namespaces_that_send_long_texts_leave_memory_to_another() {
+    const HELD: &str = "signoff_held_bytes{of=\"calls\"}";
+    let mut harness = Harness::new();
+    harness.memory.calls = 16 * 1024 * 1024;
+    let most = i64::try_from(harness.memory.calls).unwrap();
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    for n in 0..10 {
+        sends_long_texts(&harness, &format!("hostile-{n}"), &format!("h{n}"), 12);
+    }
+    harness.pass(5).await;
+    let held = harness.metric(HELD);
+    assert!(held > most / 2 && held <= most, "{held} of {most}");
+    let runs: Vec<_> = (0..10).map(|n| of(&harness, &format!("hostile-{n}"), &format!("h{n}"))).collect();
+    assert!(
+        runs.iter().any(|run| message(run).contains("there is no memory for")),
+        "{:?}",
+        runs.iter().map(message).collect::<Vec<_>>()
+    );
+    assert!((0..10).all(|n| in_flight(&harness, &format!("h{n}")) > 0), "each has some");
+    // The honest twins: one that needs no more than its own, and one that sends a long text itself.
+    single(&harness, "other", "alone");
+    sends_long_texts(&harness, "another", "long", 2);
+    harness.pass(1).await;
+    assert_eq!(of(&harness, "other", "alone")["status"]["phase"], "Succeeded");
+    assert!(in_flight(&harness, "long") > 0);
+    let ended = |run: &Value| run["status"]["finishedAt"].is_string();
+    for n in 0..10 {
+        let run = harness.server.until(&workflows(), &format!("hostile-{n}"), &format!("h{n}"), ended).await;
+        assert_eq!(run["status"]["phase"], "Succeeded");
+    }
+    harness.pass(5).await;
+    assert_eq!((harness.metric(HELD), harness.world.repeated().len()), (0, 0), "all of it is free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_for_whose_answer_there_was_no_memory_has_room_before_it_is_sent_again() {
+    let mut harness = Harness::new();
+    harness.memory.calls = 32 * 1024 * 1024;
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    for attempt in 1..=2 {
+        harness.world.answers_attempt("w/ask", attempt, Answer::failure(NO_ROOM, "no memory for now"));
+    }
+    harness.world.answers_attempt("w/ask", 3, Answer::value("a long text").after(Duration::from_secs(120)));
+    let mut spec = chain(json!([{"name": "ask", "retry": {"limit": 0}, "agent": {"name": "writer", "input": "Go."}}]));
+    spec["providers"] = json!([{"name": "models", "openai": {"baseURL": "http://models.test/v1"}}]);
+    spec["agents"] = json!([{"name": "writer", "model": "small", "provider": "models"}]);
+    harness.apply("w", &spec);
+    harness.pass(90).await;
+    assert_eq!(harness.world.effects().len(), 3, "{}", harness.workflow("w"));
+    let held = harness.metric("signoff_held_bytes{of=\"calls\"}");
+    assert_eq!(held, 15 * 1024 * 1024, "the longest answer with its copy, without the mebibyte of its own");
+    assert_eq!(harness.ended("w").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.metric("signoff_held_bytes{of=\"calls\"}"), 0);
 }

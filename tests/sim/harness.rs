@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names, turn::TurnCalls};
 use signoff_cluster::ServerClock;
 use signoff_controller::{
-    Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
+    AnswerRoom, Caller, Config, Evaluator, GuardMode, LeaseSettings, MemoryLimits, Operator, PodSettings, Probe,
+    RunRef, ValueSettings,
 };
 use signoff_engine::{
     JournalLimits, Settings,
@@ -49,6 +50,8 @@ pub struct Harness {
     pub settings: Settings,
     /// How many bytes long values may have.
     pub values: ValueSettings,
+    /// The parts of the memory.
+    pub memory: MemoryLimits,
     /// Of the operator that began last.
     pub probe: Arc<Mutex<Option<Probe>>>,
 }
@@ -79,6 +82,7 @@ impl Harness {
             room: JournalLimits::default(),
             settings: Settings::default(),
             values: ValueSettings::default(),
+            memory: MemoryLimits::default(),
             probe: Arc::default(),
             evaluator: Evaluator::inline(),
         }
@@ -161,6 +165,7 @@ impl Harness {
             pods: self.pods.clone(),
             settings: self.settings.clone(),
             values: self.values,
+            memory: self.memory,
             evaluator: self.evaluator.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, clock, caller, &life.to_string())
@@ -302,12 +307,15 @@ impl Life {
     }
 }
 
+/// The class of the failure of a call for whose answer there is no memory.
+pub const NO_ROOM: &str = "NoRoom";
+
 /// The only way of an operator into the world.
 struct Hand(Seat);
 
 #[async_trait]
 impl Caller for Hand {
-    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+    async fn call(&self, run: &RunRef, call: Call, _: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let attempt = u32::try_from(call.attempt).unwrap();
         let key = EffectKey::new(format!("{}/{}", run.workflow, call.path), attempt);
         let what = match &call.content {
@@ -332,11 +340,15 @@ impl Caller for Hand {
                 // A class such as `Status503` is an answer with this status.
                 let status = failure.class.strip_prefix("Status").map(str::to_owned);
                 Err(Failure {
-                    retryable: failure.class == "Unreachable"
+                    retryable: matches!(failure.class.as_str(), "Unreachable" | NO_ROOM)
                         || (failure.class == "Timeout" && call.idempotent)
                         || status.as_deref() == Some("503"),
                     unknown: failure.class == "Timeout" && !call.idempotent,
-                    class: if status.is_some() { "Status".to_owned() } else { failure.class },
+                    class: match failure.class.as_str() {
+                        _ if status.is_some() => "Status".to_owned(),
+                        NO_ROOM => "TooLarge".to_owned(),
+                        _ => failure.class,
+                    },
                     message: failure.message,
                     not_before: None,
                     facts: status.into_iter().map(|status| ("statusCode".to_owned(), status)).collect(),

@@ -11,6 +11,7 @@ pub mod chat_completions;
 pub mod control_plane;
 pub mod image;
 pub mod loopback;
+pub mod memory_group;
 pub mod node;
 pub mod page;
 pub mod quickstart;

@@ -8,6 +8,9 @@
 //!
 //! A free slot is reserved for one waiting call, and its Workflow is enqueued. A reconcile that does not claim the slot
 //! returns it by [`CallSlots::retain`] or [`CallSlots::forget`].
+//!
+//! With its slot a call takes the bytes that it needs before it is sent, beyond what every call has of its own. While its answer
+//! is read it can take more, as long as there is room.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +20,14 @@ use std::{
 
 use signoff_cluster::kinds::Name;
 use signoff_engine::driver::CallKey;
+use signoff_executor::AnswerRoom;
 use tokio::sync::Notify;
 use url::Url;
+
+use crate::{
+    byte_budget::{ByteBudget, HeldBytes},
+    fair_share::FairShare,
+};
 
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,39 +42,15 @@ pub struct CallLimits {
     pub per_host: usize,
 }
 
-/// Slots that namespaces share. One alone has the limit of a namespace; beside others it has less, in proportion to the
-/// slots that are free (dynamic thresholds of Choudhury and Hahne). The last ones are for namespaces that have none.
-#[derive(Clone, Copy, Debug)]
-struct SharedSlots {
-    most: usize,
-    /// What one namespace has alone.
-    alone: usize,
-    /// Those for namespaces that have none.
-    kept: usize,
-}
-
-impl SharedSlots {
-    /// Whether a namespace with so many of the taken slots can have one more.
-    fn has_one_for(self, own: usize, taken: usize) -> bool {
-        if own == 0 {
-            return taken < self.most;
-        }
-        let shared = self.most - self.kept;
-        own * (shared - self.alone) < self.alone * shared.saturating_sub(taken)
-    }
-}
-
 impl CallLimits {
     /// The slots in all.
-    fn shared(&self) -> SharedSlots {
-        let alone = self.per_namespace.min(self.total);
-        SharedSlots { most: self.total, alone, kept: (self.total / 4).min(self.total - alone) }
+    fn shared(&self) -> FairShare {
+        FairShare::new(self.total, self.per_namespace, self.total / 4)
     }
 
     /// The slots to one host: a namespace alone has half of them.
-    fn shared_of_host(&self) -> SharedSlots {
-        let alone = self.per_host.div_ceil(2).min(self.per_namespace);
-        SharedSlots { most: self.per_host, alone, kept: self.per_host / 4 }
+    fn shared_of_host(&self) -> FairShare {
+        FairShare::new(self.per_host, self.per_host.div_ceil(2).min(self.per_namespace), self.per_host / 4)
     }
 
     /// Returns the default limits beside `total`: half of it for a namespace, a quarter for a Workflow, three quarters
@@ -87,6 +72,9 @@ impl Default for CallLimits {
 /// The slots of one operator.
 pub(crate) struct CallSlots {
     limits: CallLimits,
+    /// What calls have beyond what each has of its own, and how much that is.
+    bytes: Arc<ByteBudget>,
+    own_bytes: usize,
     inner: Mutex<CallSlotsState>,
     granted: Notify,
 }
@@ -99,7 +87,7 @@ struct CallSlotsState {
     /// The namespace that got the last free slot.
     last: Option<Arc<str>>,
     /// Calls with a reserved slot, by their Workflow.
-    reserved: BTreeMap<Name, BTreeSet<CallTicket>>,
+    reserved: BTreeMap<Name, BTreeMap<CallTicket, HeldBytes>>,
     /// Workflows that got a slot since the last [`CallSlots::take_granted`].
     wake: BTreeSet<Name>,
 }
@@ -140,6 +128,17 @@ pub(crate) struct CallTicket {
     pub(crate) run: Arc<str>,
     /// The host it goes to; `None` where it leaves no process, as a scripted model does.
     pub(crate) host: Option<Arc<str>>,
+    /// The bytes that it takes in memory.
+    pub(crate) bytes: CallBytes,
+}
+
+/// The bytes that a call takes in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallBytes {
+    /// Of its request, with its copies.
+    pub(crate) request: usize,
+    /// Those for its answer that it has before it is sent.
+    pub(crate) answer: usize,
 }
 
 /// The limit that holds a call back.
@@ -157,17 +156,28 @@ pub(crate) enum CallWait {
     HostShare(Arc<str>, usize),
     /// Of the operator.
     Total(usize),
+    /// There is no memory for so many bytes.
+    Memory(usize),
 }
 
 /// The slot of a call that runs; free again once this is dropped.
 pub(crate) struct CallSlot {
     slots: Arc<CallSlots>,
     ticket: CallTicket,
+    held: Mutex<HeldBytes>,
 }
 
 impl Drop for CallSlot {
     fn drop(&mut self) {
         self.slots.change(|inner| inner.taken.remove(&self.ticket));
+    }
+}
+
+impl AnswerRoom for CallSlot {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let all = self.ticket.bytes.request.saturating_add(bytes);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.grow_to(all.saturating_sub(self.slots.own_bytes))
     }
 }
 
@@ -179,8 +189,8 @@ pub(crate) fn host(url: &str) -> Option<Arc<str>> {
 }
 
 impl CallSlots {
-    pub(crate) fn new(limits: CallLimits) -> Self {
-        Self { limits, inner: Mutex::default(), granted: Notify::new() }
+    pub(crate) fn new(limits: CallLimits, bytes: Arc<ByteBudget>, own_bytes: usize) -> Self {
+        Self { limits, bytes, own_bytes, inner: Mutex::default(), granted: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, CallSlotsState> {
@@ -191,7 +201,7 @@ impl CallSlots {
     fn change<T>(&self, change: impl FnOnce(&mut CallSlotsState) -> T) -> T {
         let mut inner = self.lock();
         let changed = change(&mut inner);
-        inner.reserve(&self.limits);
+        self.reserve(&mut inner);
         if !inner.wake.is_empty() {
             self.granted.notify_one();
         }
@@ -201,16 +211,63 @@ impl CallSlots {
     /// Acquires a slot for a call, or queues the call.
     pub(crate) fn acquire(self: &Arc<Self>, ticket: CallTicket) -> Result<CallSlot, CallWait> {
         let mut inner = self.lock();
-        if !inner.claim(&ticket) {
+        let mut held = inner.claim(&ticket);
+        if held.is_none() {
             let line = inner.waiting.entry(Arc::clone(&ticket.workflow.namespace)).or_default();
             line.workflows.entry(ticket.workflow.clone()).or_default().insert(ticket.clone());
-            inner.reserve(&self.limits);
-            if !inner.claim(&ticket) {
-                return Err(inner.taken.full(&ticket, &self.limits).unwrap_or(CallWait::Total(self.limits.total)));
-            }
+            self.reserve(&mut inner);
+            held = inner.claim(&ticket);
         }
+        let Some(held) = held else {
+            return Err(inner.taken.full(&ticket, &self.limits).unwrap_or(CallWait::Memory(self.bytes_of(&ticket))));
+        };
         drop(inner);
-        Ok(CallSlot { slots: Arc::clone(self), ticket })
+        Ok(CallSlot { slots: Arc::clone(self), ticket, held: Mutex::new(held) })
+    }
+
+    /// Returns the bytes that a call needs before it is sent beyond those of its own.
+    fn bytes_of(&self, ticket: &CallTicket) -> usize {
+        let CallBytes { request, answer } = ticket.bytes;
+        request.saturating_add(answer).saturating_sub(self.own_bytes)
+    }
+
+    /// Gives free slots to calls that wait for bytes, which have become free.
+    pub(crate) fn on_bytes_freed(&self) {
+        self.change(|_| ());
+    }
+
+    /// Reserves free slots for the calls that are next.
+    fn reserve(&self, inner: &mut CallSlotsState) {
+        while inner.taken.all < self.limits.total
+            && let Some((ticket, held)) = self.next(inner)
+        {
+            inner.taken.add(&ticket);
+            inner.wake.insert(ticket.workflow.clone());
+            inner.reserved.entry(ticket.workflow.clone()).or_default().insert(ticket, held);
+        }
+    }
+
+    /// Removes the call that is next from the queue, and returns it with its bytes.
+    fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldBytes)> {
+        let order: Vec<Arc<str>> =
+            after(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
+        for namespace in order {
+            if count(&inner.taken.namespaces, &namespace) >= self.limits.per_namespace {
+                continue;
+            }
+            let Some(line) = inner.waiting.get_mut(&namespace) else { continue };
+            let found = after(&line.workflows, line.last.as_ref()).find_map(|(_, tickets)| {
+                let ticket = tickets.iter().find(|ticket| inner.taken.full(ticket, &self.limits).is_none())?;
+                let held = self.bytes.try_take(&namespace, self.bytes_of(ticket))?;
+                Some((ticket.clone(), held))
+            });
+            let Some((ticket, held)) = found else { continue };
+            line.last = Some(ticket.workflow.clone());
+            inner.drop_waiting(&ticket.workflow, |other| *other != ticket);
+            inner.last = Some(namespace);
+            return Some((ticket, held));
+        }
+        None
     }
 
     /// Keeps only these calls of a Workflow in the queue; the reserved slots of all its others are free again.
@@ -242,39 +299,9 @@ impl CallSlots {
 }
 
 impl CallSlotsState {
-    /// Reserves free slots for the calls that are next.
-    fn reserve(&mut self, limits: &CallLimits) {
-        while self.taken.all < limits.total
-            && let Some(ticket) = self.next(limits)
-        {
-            self.taken.add(&ticket);
-            self.wake.insert(ticket.workflow.clone());
-            self.reserved.entry(ticket.workflow.clone()).or_default().insert(ticket);
-        }
-    }
-
-    /// Removes the call that is next from the queue, and returns it.
-    fn next(&mut self, limits: &CallLimits) -> Option<CallTicket> {
-        let order: Vec<Arc<str>> = after(&self.waiting, self.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
-        for namespace in order {
-            if count(&self.taken.namespaces, &namespace) >= limits.per_namespace {
-                continue;
-            }
-            let Some(line) = self.waiting.get_mut(&namespace) else { continue };
-            let found = after(&line.workflows, line.last.as_ref())
-                .find_map(|(_, tickets)| tickets.iter().find(|ticket| self.taken.full(ticket, limits).is_none()));
-            let Some(ticket) = found.cloned() else { continue };
-            line.last = Some(ticket.workflow.clone());
-            self.drop_waiting(&ticket.workflow, |other| *other != ticket);
-            self.last = Some(namespace);
-            return Some(ticket);
-        }
-        None
-    }
-
-    /// Takes the reserved slot of a call. Returns whether there was one.
-    fn claim(&mut self, ticket: &CallTicket) -> bool {
-        let Some(reserved) = self.reserved.get_mut(&ticket.workflow) else { return false };
+    /// Takes the reserved slot of a call, and returns its bytes; `None` where it has none.
+    fn claim(&mut self, ticket: &CallTicket) -> Option<HeldBytes> {
+        let reserved = self.reserved.get_mut(&ticket.workflow)?;
         let claimed = reserved.remove(ticket);
         if reserved.is_empty() {
             self.reserved.remove(&ticket.workflow);
@@ -286,7 +313,7 @@ impl CallSlotsState {
     fn retain(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
         self.drop_waiting(workflow, &wanted);
         if let Some(mut reserved) = self.reserved.remove(workflow) {
-            for ticket in reserved.extract_if(.., |ticket| !wanted(ticket)) {
+            for (ticket, _) in reserved.extract_if(.., |ticket, _| !wanted(ticket)) {
                 self.taken.remove(&ticket);
             }
             if reserved.is_empty() {
@@ -327,14 +354,14 @@ impl SlotCounts {
             if all >= limits.per_host {
                 return Some(CallWait::Host(Arc::clone(host), limits.per_host));
             }
-            if !limits.shared_of_host().has_one_for(own, all) {
+            if !limits.shared_of_host().has_room(own, all, 1) {
                 return Some(CallWait::HostShare(Arc::clone(host), own));
             }
         }
         if self.all >= limits.total {
             return Some(CallWait::Total(limits.total));
         }
-        (!limits.shared().has_one_for(own, self.all)).then_some(CallWait::Share(own))
+        (!limits.shared().has_room(own, self.all, 1)).then_some(CallWait::Share(own))
     }
 
     fn add(&mut self, ticket: &CallTicket) {
@@ -415,6 +442,9 @@ impl CallWait {
                 "the namespace {namespace} has {own} calls to {host} in flight, which is its share beside those of other namespaces (half of --max-calls-per-provider is what it has alone); the call starts when a slot is free for it"
             ),
             Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
+            Self::Memory(bytes) => format!(
+                "there is no memory for {bytes} bytes that the call needs beside those of its own (the operator's limit of memory bounds them, and namespaces share them); the call starts when there is"
+            ),
         }
     }
 }

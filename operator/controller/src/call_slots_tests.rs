@@ -6,7 +6,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::*;
 
 fn slots(total: usize, per_namespace: usize, per_workflow: usize, per_host: usize) -> Arc<CallSlots> {
-    Arc::new(CallSlots::new(CallLimits { total, per_namespace, per_workflow, per_host }))
+    of_limits(CallLimits { total, per_namespace, per_workflow, per_host })
+}
+
+fn of_limits(limits: CallLimits) -> Arc<CallSlots> {
+    Arc::new(CallSlots::new(limits, ByteBudget::new(1000), 100))
 }
 
 /// The call `seq` of a Workflow, to the host of its own.
@@ -17,7 +21,12 @@ fn ticket(namespace: &str, workflow: &str, seq: i64) -> CallTicket {
         workflow: Name::new(namespace, workflow),
         run: format!("uid of {namespace}/{workflow}").into(),
         host: Some(format!("{workflow}.test").into()),
+        bytes: CallBytes::default(),
     }
+}
+
+fn needs(request: usize, answer: usize, ticket: CallTicket) -> CallTicket {
+    CallTicket { bytes: CallBytes { request, answer }, ..ticket }
 }
 
 fn to(host: &str, ticket: CallTicket) -> CallTicket {
@@ -195,7 +204,7 @@ fn fill(slots: &Arc<CallSlots>, namespace: &str, host: &str) -> Vec<CallSlot> {
 
 #[test]
 fn however_many_calls_others_have_to_a_host_the_first_call_of_a_namespace_begins_at_once() {
-    let slots = Arc::new(CallSlots::new(CallLimits::default()));
+    let slots = of_limits(CallLimits::default());
     let mut crowds = Vec::new();
     for crowd in 0..10 {
         crowds.push(fill(&slots, &format!("crowd-{crowd}"), "models.test"));
@@ -213,7 +222,7 @@ fn however_many_calls_others_have_to_a_host_the_first_call_of_a_namespace_begins
 
 #[test]
 fn namespaces_that_have_called_for_long_have_the_same_share() {
-    let slots = Arc::new(CallSlots::new(CallLimits::default()));
+    let slots = of_limits(CallLimits::default());
     let mut running: BTreeMap<String, Vec<CallSlot>> = BTreeMap::new();
     let names: Vec<String> = (0..4).map(|n| format!("ns-{n}")).collect();
     for name in &names {
@@ -233,4 +242,48 @@ fn namespaces_that_have_called_for_long_have_the_same_share() {
     }
     let shares: Vec<_> = names.iter().map(|name| running[name].len()).collect();
     assert!(shares.iter().all(|share| (7..=8).contains(share)), "{shares:?}");
+}
+
+#[test]
+fn a_call_waits_for_the_bytes_that_it_needs_before_it_is_sent_and_delays_none_that_needs_few() {
+    let slots = of_limits(CallLimits::default());
+    let first = runs(&slots, &needs(300, 300, ticket("a", "one", 1)));
+    assert_eq!(slots.bytes.taken(), 500, "100 are its own");
+    let second = needs(200, 0, ticket("b", "one", 1));
+    let _second = runs(&slots, &second);
+    let third = needs(260, 140, ticket("c", "one", 1));
+    assert_eq!(waits(&slots, &third), CallWait::Memory(300));
+    let _small = runs(&slots, &needs(60, 40, ticket("c", "two", 1)));
+    drop(first);
+    slots.on_bytes_freed();
+    assert_eq!(granted(&slots), ["c/one"]);
+    let _third = runs(&slots, &third);
+    slots.retain(&Name::new("c", "one"), |_| true);
+    assert_eq!(slots.bytes.taken(), 400);
+}
+
+#[test]
+fn an_answer_that_is_read_takes_bytes_as_long_as_there_is_room() {
+    let slots = of_limits(CallLimits::default());
+    let call = runs(&slots, &needs(50, 0, ticket("a", "one", 1)));
+    assert!(call.has_room_for(50) && slots.bytes.taken() == 0, "its own");
+    assert!(call.has_room_for(450) && slots.bytes.taken() == 400);
+    assert!(!call.has_room_for(1000) && slots.bytes.taken() == 400);
+    let beside = runs(&slots, &needs(50, 0, ticket("b", "one", 1)));
+    assert!(beside.has_room_for(150));
+    drop((call, beside));
+    assert_eq!(slots.bytes.taken(), 0);
+}
+
+#[test]
+fn a_slot_that_is_not_claimed_returns_its_bytes() {
+    let slots = of_limits(CallLimits::default());
+    let first = runs(&slots, &needs(600, 0, ticket("a", "one", 1)));
+    let waiting = needs(600, 0, ticket("b", "one", 1));
+    assert_eq!(waits(&slots, &waiting), CallWait::Memory(500));
+    drop(first);
+    slots.on_bytes_freed();
+    assert_eq!((granted(&slots), slots.bytes.taken()), (vec!["b/one".to_owned()], 500));
+    slots.forget(&Name::new("b", "one"));
+    assert_eq!(slots.bytes.taken(), 0);
 }

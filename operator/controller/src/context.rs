@@ -25,6 +25,7 @@ use tokio::{
 };
 
 use crate::{
+    byte_budget::ByteBudget,
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
     deleted_namespaces::DeletedNamespaces,
@@ -54,7 +55,7 @@ pub(crate) struct CallStart {
 /// The slot of a call; free again when this is dropped.
 pub(crate) enum StartSlot {
     /// Of a call that this process makes.
-    Call { _slot: CallSlot },
+    Call(CallSlot),
     /// Of a Pod; and whether that was certainly never made before.
     Pod { _slot: PodSlot, begins: bool },
 }
@@ -88,6 +89,8 @@ pub(crate) struct Context {
     pub(crate) journal_limits: JournalLimits,
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
+    /// The bytes of calls beside their own, of logs and of results that are not committed.
+    pub(crate) call_bytes: Arc<ByteBudget>,
     /// The quota for long values.
     pub(crate) value_quota: ValueQuota,
     /// The index of the Pods of steps.

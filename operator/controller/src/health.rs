@@ -74,6 +74,7 @@ impl Probe {
         if let Some(context) = self.context.borrow().upgrade() {
             let (free, waiting) = context.call_slots.levels();
             let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
+            self.metrics.set_held_bytes(context.call_bytes.taken(), context.value_quota.memory_taken());
             self.metrics.set_stalled(context.stalls.count());
             self.metrics.set_machine_ahead(context.clock.machine_ahead());
             self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);

@@ -15,13 +15,13 @@ use signoff_engine::{
 };
 use tokio::task::AbortHandle;
 
-/// The most bytes of all cached values.
-const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
+use crate::byte_budget::HeldBytes;
 
 /// The calls in flight, uncommitted results and cached values of all runs.
-#[derive(Default)]
-pub struct Runs {
+pub(crate) struct Runs {
     inner: Mutex<RunsState>,
+    /// The most bytes of all cached values.
+    most_value_bytes: usize,
 }
 
 #[derive(Default)]
@@ -35,7 +35,17 @@ struct RunsState {
 struct RunCalls {
     uid: String,
     calls: CallsInFlight<InFlightCall>,
+    /// What the results take in memory until they are committed.
+    memory: BTreeMap<CallKey, HeldBytes>,
     values: Blobs,
+}
+
+impl RunCalls {
+    /// Drops the results that a committed journal contains.
+    fn on_committed(&mut self, journal: &Journal) {
+        self.calls.committed(journal);
+        self.memory.retain(|key, _| self.calls.contains(key));
+    }
 }
 
 /// A call in flight.
@@ -54,37 +64,43 @@ impl Drop for RunCalls {
 }
 
 impl Runs {
+    /// No run; `most_value_bytes`: how many bytes all cached values may have together.
+    pub(crate) fn new(most_value_bytes: usize) -> Self {
+        Self { inner: Mutex::default(), most_value_bytes }
+    }
+
     fn lock(&self) -> MutexGuard<'_, RunsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the results of calls that have an open record. Results that the journal contains are dropped.
-    pub fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
+    pub(crate) fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return Vec::new() };
+        run.on_committed(journal);
         run.calls.facts(journal)
     }
 
     /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run follow those that
     /// a transition took.
-    pub fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {
+    pub(crate) fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {
         let mut inner = self.lock();
         inner.run(name, uid)?.calls.oldest_result(taken)
     }
 
     /// Whether the call is in flight, or its result is not committed.
-    pub fn has_call(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
+    pub(crate) fn has_call(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
         inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
 
     /// Whether this process was about to create a Pod of this name before.
-    pub fn has_attempted_pod(&self, name: &Name, pod: &str) -> bool {
+    pub(crate) fn has_attempted_pod(&self, name: &Name, pod: &str) -> bool {
         self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))
     }
 
     /// Adds a call that starts now; `pod`: the name of its Pod.
-    pub fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
+    pub(crate) fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
             inner.attempted_pods.entry(name.clone()).or_default().insert(pod.to_owned());
@@ -101,21 +117,25 @@ impl Runs {
     }
 
     /// Attaches the task of a call. Returns whether the call is still in flight.
-    pub fn attach_task(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
+    pub(crate) fn attach_task(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
         let wanted = inner.run(name, uid).and_then(|run| run.calls.handle_mut(key));
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
-    /// Records the result of a call. Returns whether the call was in flight.
-    pub fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
+    /// Records the result of a call. `memory`: what it takes until it is committed. Returns whether the call was in flight.
+    pub(crate) fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact, memory: HeldBytes) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
-        run.calls.finish(key, fact)
+        let was_in_flight = run.calls.finish(key.clone(), fact);
+        if was_in_flight {
+            run.memory.insert(key, memory);
+        }
+        was_in_flight
     }
 
     /// Removes a call that did not begin.
-    pub fn remove_call(&self, name: &Name, uid: &str, key: &CallKey) {
+    pub(crate) fn remove_call(&self, name: &Name, uid: &str, key: &CallKey) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
             run.calls.remove(key);
@@ -123,39 +143,39 @@ impl Runs {
     }
 
     /// Drops the results that a committed journal contains.
-    pub fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
+    pub(crate) fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
-            run.calls.committed(journal);
+            run.on_committed(journal);
         }
     }
 
     /// Ends everything in flight of a run that has finished.
-    pub fn remove(&self, name: &Name) {
+    pub(crate) fn remove(&self, name: &Name) {
         let mut inner = self.lock();
         inner.attempted_pods.remove(name);
         inner.runs.remove(name);
     }
 
     /// Returns the cached long values of a run.
-    pub fn values(&self, name: &Name, uid: &str) -> Blobs {
+    pub(crate) fn values(&self, name: &Name, uid: &str) -> Blobs {
         self.lock().run(name, uid).map(|run| run.values.clone()).unwrap_or_default()
     }
 
     /// Keeps large values cached while the run is busy with calls; none where all runs together would hold more than
-    /// `MOST_VALUE_BYTES`: they are fetched again then.
-    pub fn keep_values(&self, name: &Name, uid: &str, values: Blobs) {
+    /// its limit: they are fetched again then.
+    pub(crate) fn keep_values(&self, name: &Name, uid: &str, values: Blobs) {
         let bytes = |values: &Blobs| values.values().map(String::len).sum::<usize>();
         let mut inner = self.lock();
         let others: usize =
             inner.runs.iter().filter(|(other, _)| *other != name).map(|(_, run)| bytes(&run.values)).sum();
         if let Some(run) = inner.run(name, uid) {
-            run.values = if others + bytes(&values) <= MOST_VALUE_BYTES { values } else { Blobs::default() };
+            run.values = if others + bytes(&values) <= self.most_value_bytes { values } else { Blobs::default() };
         }
     }
 
     /// Drops the cached values of a run with nothing in flight.
-    pub fn drop_idle_values(&self, name: &Name) {
+    pub(crate) fn drop_idle_values(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.runs.get(name).is_some_and(|run| run.calls.is_empty()) {
             inner.runs.remove(name);
@@ -163,7 +183,7 @@ impl Runs {
     }
 
     /// Returns the runs with calls in flight that would be lost, or with results that are not committed.
-    pub fn busy_runs(&self) -> BTreeSet<Name> {
+    pub(crate) fn busy_runs(&self) -> BTreeSet<Name> {
         let inner = self.lock();
         let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()

@@ -15,9 +15,10 @@
 //! * `pods`: the Pods of steps
 //! * `caches`: plans, journal segments and confirmed outcomes
 //! * `call_slots`: how many calls run at once, and which is next
+//! * `memory`, `byte_budget`, `fair_share`: how much memory there is for what, and how namespaces share it
 //! * `policy_index`: the approval policies of each namespace
 //! * `withdrawal`, `deleted_namespaces`: which runs are deleted or cancelled, so that nothing starts for them
-//! * [`in_flight`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
+//! * `in_flight`, [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
 //! * [`guard`]: whether the admission policies are in force
 //! * [`protected_addresses`]: the addresses that no call may reach
 //! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
@@ -26,19 +27,22 @@ pub mod blobs;
 pub mod error;
 pub mod guard;
 pub mod health;
-pub mod in_flight;
 pub mod metrics;
 pub mod operator;
 pub mod protected_addresses;
 pub mod secrets;
 
 mod approval;
+mod byte_budget;
 mod caches;
 mod call_slots;
 mod context;
 mod deleted_namespaces;
 mod event_loop;
 mod exit_reason;
+mod fair_share;
+mod in_flight;
+mod memory;
 mod pods;
 mod policy_index;
 mod quarantine;
@@ -55,9 +59,10 @@ pub use call_slots::CallLimits;
 pub use exit_reason::ExitReason;
 pub use guard::{GuardEpoch, GuardMode, GuardSettings, GuardStatus};
 pub use health::{OperatorPhase, Probe};
+pub use memory::MemoryLimits;
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;
 pub use protected_addresses::ProtectedAddresses;
 pub use signoff_cluster::lease::LeaseSettings;
-pub use signoff_executor::{Caller, Clock, DefaultCaller, Evaluator, EvaluatorSettings, RunRef};
+pub use signoff_executor::{AnswerRoom, Caller, Clock, DefaultCaller, Evaluator, EvaluatorSettings, RunRef};
 pub use value_quota::ValueSettings;

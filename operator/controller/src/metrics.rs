@@ -32,6 +32,7 @@ pub struct Metrics {
     stalled: Gauge,
     rest_bytes: Gauge,
     in_use: Gauge,
+    held_bytes: Family<Labels, Gauge>,
     in_force: Gauge,
     foreign: Gauge,
     leading: Gauge,
@@ -60,6 +61,7 @@ impl Default for Metrics {
             stalled: Gauge::default(),
             rest_bytes: Gauge::default(),
             in_use: Gauge::default(),
+            held_bytes: Family::default(),
             in_force: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
@@ -83,6 +85,11 @@ impl Default for Metrics {
             "rest_bytes",
             "Bytes of idle Workflows and Approvals, compressed in memory",
             all.rest_bytes.clone(),
+        );
+        registry.register(
+            "held_bytes",
+            "Bytes in memory on behalf of runs: of calls beside their own (calls), of values that are read (values)",
+            all.held_bytes.clone(),
         );
         registry.register("objects_in_use", "Workflows and Approvals that are not idle", all.in_use.clone());
         registry.register(
@@ -182,6 +189,12 @@ impl Metrics {
     pub(crate) fn set_store_bytes(&self, bytes: usize, in_use: usize) {
         self.rest_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.in_use.set(i64::try_from(in_use).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn set_held_bytes(&self, calls: usize, values: usize) {
+        for (of, bytes) in [("calls", calls), ("values", values)] {
+            self.held_bytes.get_or_create(&vec![("of", of)]).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
     }
 
     pub(crate) fn set_guard_status(&self, status: &GuardStatus) {

@@ -29,6 +29,7 @@ use crate::{
     exit_reason::ExitReason,
     guard::{GuardMode, GuardStatus},
     health::{OperatorPhase, Probe},
+    memory::MemoryLimits,
     metrics::SharedMetrics,
     pods::PodSettings,
     protected_addresses::ProtectedAddresses,
@@ -62,6 +63,8 @@ pub struct Config {
     pub targets: Option<ProtectedAddresses>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,
+    /// The parts of the memory.
+    pub memory: MemoryLimits,
     /// The limits of long values.
     pub values: ValueSettings,
     /// The settings for Pods.
@@ -93,6 +96,7 @@ impl Config {
             guard: GuardMode::Checked(Box::default()),
             targets: None,
             call_limits: CallLimits::default(),
+            memory: MemoryLimits::default(),
             values: ValueSettings::default(),
             pods: PodSettings::default(),
             evaluator: Evaluator::inline(),

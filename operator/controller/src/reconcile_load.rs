@@ -10,12 +10,12 @@ use std::{
 use signoff_cluster::workqueue::Key;
 use tokio::task::Id;
 
-/// The objects that are being reconciled may have so many bytes of JSON together. A reconcile takes several times as many.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+use crate::fair_share::FairShare;
 
 /// The reconciles in flight.
-#[derive(Default)]
 pub(crate) struct ReconcileLoad {
+    /// The bytes of JSON that the objects may have together which are being reconciled. A reconcile takes several times as many.
+    share: FairShare,
     tasks: HashMap<Id, (Key, usize)>,
     namespaces: BTreeMap<Arc<str>, Load>,
     bytes: usize,
@@ -29,6 +29,12 @@ struct Load {
 }
 
 impl ReconcileLoad {
+    /// No reconcile in flight; `most_bytes`: how many bytes of JSON the objects may have together.
+    pub(crate) fn new(most_bytes: usize) -> Self {
+        let share = FairShare::new(most_bytes, most_bytes / 2, most_bytes / 4);
+        Self { share, tasks: HashMap::new(), namespaces: BTreeMap::new(), bytes: 0 }
+    }
+
     /// Adds a reconcile that starts, of an object with so many bytes.
     pub(crate) fn begin(&mut self, task: Id, key: Key, bytes: usize) {
         let load = self.namespaces.entry(Arc::clone(&key.name().namespace)).or_default();
@@ -64,12 +70,13 @@ impl ReconcileLoad {
 
     /// Whether there is memory for one more object.
     pub(crate) fn has_memory(&self) -> bool {
-        self.bytes < MOST_BYTES
+        self.share.has_room(0, self.bytes, 1)
     }
 
-    /// Whether there is memory for one more object of a namespace: one takes at most half of it.
+    /// Whether there is memory for one more object of a namespace.
     pub(crate) fn has_memory_for(&self, namespace: &str) -> bool {
-        self.namespaces.get(namespace).is_none_or(|load| load.bytes < MOST_BYTES / 2)
+        let own = self.namespaces.get(namespace).map_or(0, |load| load.bytes);
+        self.share.has_room(own, self.bytes, 1)
     }
 }
 
@@ -93,7 +100,7 @@ mod tests {
     #[test]
     fn large_objects_of_one_namespace_leave_half_of_the_memory_to_others() {
         const LARGE: usize = 1024 * 1024;
-        let (tasks, mut under_way) = (tasks(100), ReconcileLoad::default());
+        let (tasks, mut under_way) = (tasks(100), ReconcileLoad::new(16 * LARGE));
         let mut begun = 0;
         while under_way.has_memory() && under_way.has_memory_for("greedy") {
             under_way.begin(tasks[begun], key("greedy", begun), LARGE);

@@ -6,16 +6,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use signoff_api::Workflow;
 use signoff_cluster::{kinds::Name, store::Store};
 use signoff_engine::{ValueLimits, journal::values};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The long values that transitions read may have so many KiB in memory together.
-const MEMORY_KIB: u32 = 128 * 1024;
+use crate::byte_budget::{ByteBudget, HeldBytes};
 
 /// The limits of long values, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +35,8 @@ pub(crate) struct ValueQuota {
     settings: ValueSettings,
     /// The bytes that a run will have once its commit is done.
     claims: Mutex<BTreeMap<Name, u64>>,
-    /// A permit for each KiB of memory.
-    memory: Semaphore,
+    /// The memory for long values that transitions read.
+    memory: Arc<ByteBudget>,
 }
 
 /// The bytes that a run claims while it commits.
@@ -54,8 +52,9 @@ impl Drop for ValueClaim<'_> {
 }
 
 impl ValueQuota {
-    pub(crate) fn new(settings: ValueSettings) -> Self {
-        Self { settings, claims: Mutex::default(), memory: Semaphore::new(MEMORY_KIB as usize) }
+    /// `memory`: the bytes that the long values may have together which transitions read.
+    pub(crate) fn new(settings: ValueSettings, memory: usize) -> Self {
+        Self { settings, claims: Mutex::default(), memory: ByteBudget::new(memory) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
@@ -87,13 +86,16 @@ impl ValueQuota {
         Some(ValueClaim { quota: self, name: name.clone() })
     }
 
-    /// Waits until there is memory for all long values of a run, and takes it until the permit is dropped. Runs get it in the order
-    /// in which they ask. A run with more values than there is memory takes all of it.
-    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> Option<SemaphorePermit<'_>> {
-        let kib = workflows.value_bytes_of(name).div_ceil(1024);
-        let kib = u32::try_from(kib).unwrap_or(MEMORY_KIB).min(MEMORY_KIB);
-        // The semaphore is never closed.
-        self.memory.acquire_many(kib).await.ok()
+    /// Waits until there is memory for all long values of a run, those of its journal among them, and takes it until that is dropped.
+    /// Runs get it by turns of their namespaces. A run with more values than a namespace has alone takes as much as that.
+    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldBytes {
+        let bytes = usize::try_from(workflows.value_bytes_of(name)).unwrap_or(usize::MAX);
+        self.memory.take(&name.namespace, bytes).await
+    }
+
+    /// Returns how many bytes of memory are taken.
+    pub(crate) fn memory_taken(&self) -> usize {
+        self.memory.taken()
     }
 
     fn left(&self, claims: &BTreeMap<Name, u64>, workflows: &Store<Workflow>, name: &Name) -> u64 {
@@ -123,7 +125,7 @@ mod tests {
     }
 
     fn quota() -> ValueQuota {
-        ValueQuota::new(ValueSettings { per_workflow: 60, per_namespace: 100 })
+        ValueQuota::new(ValueSettings { per_workflow: 60, per_namespace: 100 }, 128 * 1024 * 1024)
     }
 
     #[test]
@@ -164,16 +166,18 @@ mod tests {
         use futures::FutureExt;
         const MIB: u64 = 1024 * 1024;
         let (store, quota) = (Store::default(), quota());
-        for (name, bytes) in [("a", 64 * MIB), ("b", 64 * MIB), ("small", 1), ("huge", 900 * MIB)] {
-            store.apply(workflow("n", name, 1, bytes));
+        let runs = [("n", "a", 64), ("m", "b", 32), ("n", "c", 1), ("o", "small", 1), ("o", "huge", 900)];
+        for (namespace, name, mib) in runs {
+            store.apply(workflow(namespace, name, 1, mib * MIB));
         }
-        let memory_for = async |name: &str| quota.memory_for(&store, &Name::new("n", name)).await.unwrap();
-        let (first, second) = (memory_for("a").await, memory_for("b").await);
-        assert!(memory_for("small").now_or_never().is_none(), "all of it is taken");
-        drop(first);
-        assert!(memory_for("small").now_or_never().is_some());
-        assert!(memory_for("huge").now_or_never().is_none(), "half of it is taken");
-        drop(second);
-        assert!(memory_for("huge").now_or_never().is_some());
+        let memory_for =
+            async |namespace: &str, name: &str| quota.memory_for(&store, &Name::new(namespace, name)).await;
+        let (first, second) = (memory_for("n", "a").await, memory_for("m", "b").await);
+        assert!(memory_for("n", "c").now_or_never().is_none(), "its namespace has its share");
+        assert!(memory_for("o", "small").now_or_never().is_some(), "a namespace without any is not held back");
+        let mut huge = Box::pin(memory_for("o", "huge"));
+        assert!(huge.as_mut().now_or_never().is_none());
+        drop((first, second));
+        assert!(huge.as_mut().now_or_never().is_some());
     }
 }

@@ -31,6 +31,7 @@ use crate::{
         scope::{self, StepScope},
         step_invocation::StepInvocation,
     },
+    transition::had_no_room,
 };
 
 pub(crate) use agent::Cleared;
@@ -162,8 +163,8 @@ async fn perform_as<'a>(
             output::record_end(run, &invocation, &turn, Start::Skipped).await;
             return Ok(Performed::Ended(StepResult::Skipped));
         }
-        let record = run_attempts(run, &invocation, &key, limit).await;
-        limit -= record.attempt - attempt;
+        let record;
+        (record, limit) = run_attempts(run, &invocation, &key, limit).await;
         attempt = record.attempt;
         if is_retryable(step, &record) && limit > 0 {
             // The outcome of the attempt is unknown, or an equal call was made meanwhile: a further one needs a further approval.
@@ -273,10 +274,16 @@ fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
     permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
 }
 
-/// One attempt after the other, until one is not to be repeated.
-async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
+/// One attempt after the other, until one is not to be repeated; at most `limit` further ones. Returns the last one, and how many
+/// further ones are left.
+async fn run_attempts<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    key: &ActivityKey,
+    limit: i32,
+) -> (StepRecord, i32) {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
-    let mut attempt = first;
+    let (mut attempt, mut limit) = (first, limit);
     loop {
         let key = ActivityKey { attempt, ..key.clone() };
         if matches!(key.kind, StepKind::Agent | StepKind::Set) {
@@ -287,16 +294,19 @@ async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &
         // A turn of a model has no effect: it may be made once more.
         let was_asked = key.kind != StepKind::Agent && was_call_asked(&invocation);
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
-        if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
-            return record;
+        // Whether there is room is no matter of the step: it is not counted, and people are not asked.
+        let is_counted = !had_no_room(&record);
+        if is_counted && (!is_retryable(invocation.step, &record) || !is_covered || limit <= 0) {
+            return (record, limit);
         }
         attempt += 1;
         let next = ActivityKey { attempt, ..key.clone() };
         run.pause(retry_at(run, invocation.step, &record), &next).await;
         let first = ActivityKey { attempt: first, ..key.clone() };
         if was_made_meanwhile(run, &invocation, &first, &next).await {
-            return record;
+            return (record, limit);
         }
+        limit -= i32::from(is_counted);
     }
 }
 

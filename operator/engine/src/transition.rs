@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, Moment, Outcome,
-    journal::Usage,
+    journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
     workflow::{Provider, WorkflowPhase},
@@ -26,6 +26,15 @@ pub const TOO_COSTLY: &str = "TooCostly";
 
 /// The class of the failure of a step whose response is too large, by itself or with the run's other values.
 pub const TOO_LARGE: &str = "TooLarge";
+
+/// Whether an attempt is a turn of a model for whose answer there was no memory: it is made again by itself, and is not counted.
+#[must_use]
+pub fn had_no_room(attempt: &StepRecord) -> bool {
+    let is_meant = |error: &StepError| error.class == TOO_LARGE && error.retryable;
+    attempt.kind == StepKind::Agent
+        && attempt.phase == StepPhase::Failed
+        && attempt.error.as_ref().is_some_and(is_meant)
+}
 
 /// Long values by digest, as far as the caller has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
@@ -242,6 +251,30 @@ pub struct AgentCall {
     /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
+}
+
+impl AgentCall {
+    /// Returns about how many bytes it takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_call = |call: &ToolCall| call.id.len() + call.tool.len() + call.arguments.len();
+        let of_message = |message: &Message| message.text.len() + message.calls.iter().map(of_call).sum::<usize>();
+        let of_tool = |tool: &ToolOffer| tool.name.len() + tool.description.len() + bytes_of(&tool.parameters);
+        self.system.as_ref().map_or(0, String::len)
+            + self.messages.iter().map(of_message).sum::<usize>()
+            + self.tools.iter().map(of_tool).sum::<usize>()
+    }
+}
+
+/// Returns about how many bytes a value takes as JSON.
+#[must_use]
+pub fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(bytes_of).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + bytes_of(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
 }
 
 /// A tool as a model is told of it.

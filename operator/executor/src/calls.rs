@@ -17,8 +17,8 @@ use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall
 use tokio::time::timeout;
 
 use crate::{
-    CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets, TurnReply, TurnRequest,
-    clock::Clock,
+    AnswerRoom, CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets, TurnReply,
+    TurnRequest, clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -38,20 +38,20 @@ pub struct RunRef {
 /// The interface through which a run makes calls.
 #[async_trait]
 pub trait Caller: Send + Sync {
-    /// Makes one call, once. Whoever calls bounds its time by `call.timeout` too.
+    /// Makes one call, once. Whoever calls bounds its time by `call.timeout` too. `room`: the memory for its answer.
     ///
     /// # Errors
     /// How it failed, and whether it may have happened all the same.
-    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure>;
+    async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure>;
 }
 
 /// Makes one call, once, within its time and whatever becomes of it.
 ///
 /// # Errors
 /// As [`Caller::call`]; also `Timeout`, and `Panic` where the caller itself failed.
-pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
     let (limit, idempotent) = (call.timeout, call.idempotent);
-    let made = AssertUnwindSafe(async { caller.call(run, call).await }).catch_unwind();
+    let made = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
     match timeout(limit + LENIENCE, made).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => {
@@ -105,7 +105,13 @@ impl DefaultCaller {
         })
     }
 
-    async fn agent(&self, run: &RunRef, call: AgentCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
+    async fn agent(
+        &self,
+        run: &RunRef,
+        call: AgentCall,
+        timeout: std::time::Duration,
+        room: &dyn AnswerRoom,
+    ) -> Result<Reply, CallError> {
         let (provider, key) = self.provider(run, &call.provider).await?;
         let request = TurnRequest {
             provider,
@@ -118,7 +124,7 @@ impl DefaultCaller {
             timeout,
             key,
         };
-        self.model.turn(request).await.map(Reply::from)
+        self.model.turn(request, room).await.map(Reply::from)
     }
 
     async fn provider(
@@ -150,11 +156,11 @@ impl DefaultCaller {
 
 #[async_trait]
 impl Caller for DefaultCaller {
-    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+    async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, content, .. } = call;
         let result = match content {
             CallContent::Http(http) => self.http(http, timeout).await,
-            CallContent::Agent(agent) => self.agent(run, agent, timeout).await,
+            CallContent::Agent(agent) => self.agent(run, agent, timeout, room).await,
             CallContent::Pod(_) => {
                 Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
             }
@@ -184,7 +190,7 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
         ErrorClass::Refused => ("Refused", None),
         ErrorClass::Unreachable => ("Unreachable", None),
         ErrorClass::Timeout => ("Timeout", None),
-        ErrorClass::TooLarge => ("TooLarge", None),
+        ErrorClass::TooLarge | ErrorClass::NoRoom => ("TooLarge", None),
         ErrorClass::Auth => ("Auth", None),
         ErrorClass::RateLimited => ("RateLimited", Some(429)),
         ErrorClass::Status(status) => ("Status", Some(status)),

@@ -19,6 +19,8 @@ pub enum ErrorClass {
     Timeout,
     /// The answer is longer than the limit, which the message names.
     TooLarge,
+    /// There is no memory for the answer now. Only calls that may be repeated end so.
+    NoRoom,
     /// The server refused the credentials (401 or 403).
     Auth,
     /// The server asks to slow down (429).
@@ -81,6 +83,7 @@ impl CallError {
         match self.class {
             ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::TooLarge | ErrorClass::Auth => false,
             ErrorClass::RateLimited => true,
+            ErrorClass::NoRoom => idempotent,
             ErrorClass::Status(503) => idempotent || self.retry_after.is_some(),
             ErrorClass::Status(status) => idempotent && (status == 408 || !(400..500).contains(&status)),
             ErrorClass::Unreachable | ErrorClass::Timeout | ErrorClass::Protocol => idempotent || !self.sent,

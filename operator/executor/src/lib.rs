@@ -14,6 +14,7 @@ pub mod evaluator;
 pub mod http;
 mod redact;
 mod resolve;
+pub mod room;
 pub mod secrets;
 
 pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
@@ -25,4 +26,5 @@ pub use error::{CallError, ErrorClass};
 pub use evaluator::{Evaluator, Settings as EvaluatorSettings, Stopped, Subject};
 pub use http::{Http, HttpClient, HttpReply, HttpRequest};
 pub use redact::excerpt;
+pub use room::{AnswerRoom, UnboundedRoom};
 pub use secrets::{ExposeSecret, SecretText, Secrets, host_allowed};

@@ -7,20 +7,12 @@ use signoff_engine::{Segments, journal::SharedRecords};
 
 use super::by_bytes::LruByBytes;
 
-/// The bytes of all cached segments, as they are stored; in memory they take about twice as many.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
-
 /// Cached segments by the uid of their Workflow and their digest.
 pub(crate) struct SegmentCache(Mutex<LruByBytes<(String, Digest), SharedRecords>>);
 
-impl Default for SegmentCache {
-    fn default() -> Self {
-        Self::with_max_bytes(MAX_BYTES)
-    }
-}
-
 impl SegmentCache {
-    fn with_max_bytes(max_bytes: usize) -> Self {
+    /// Returns an empty cache of segments that have at most so many bytes as they are stored; in memory they take about twice as many.
+    pub(crate) fn with_max_bytes(max_bytes: usize) -> Self {
         Self(Mutex::new(LruByBytes::new(max_bytes, None)))
     }
 

@@ -15,7 +15,11 @@ use signoff_cluster::{
     watch::WatchEvent,
     workqueue::Key,
 };
-use signoff_engine::{Fact, driver::CallKey, transition::CallContent};
+use signoff_engine::{
+    Fact,
+    driver::CallKey,
+    transition::{self, CallContent, Failure, Reply},
+};
 use signoff_executor::{Caller, calls::make, clock::wake_up};
 use tokio::{
     sync::mpsc,
@@ -25,6 +29,7 @@ use tokio::{
 
 use crate::{
     approval,
+    byte_budget::HeldBytes,
     context::{CallStart, Context, StartSlot},
     error::Error,
     exit_reason::ExitReason,
@@ -43,12 +48,14 @@ use crate::{
 const MOST_LOST: usize = 2;
 /// The time for setting aside the objects that lost threads evaluated, before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
+/// A result that is not committed is in memory so many times: as it ended, as a fact, in the journal, and as it is stored.
+const RESULT_COPIES: usize = 4;
 /// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
 type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
-/// A call and its result; `None` where the call did not begin.
-type CallResult = (Name, String, CallKey, Option<Fact>);
+/// A call, its result and the memory for it; `None` where the call did not begin.
+type CallResult = (Name, String, CallKey, Option<(Fact, HeldBytes)>);
 
 /// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
@@ -149,6 +156,7 @@ impl EventLoop {
                         context.enqueue_workflow(name);
                     }
                 }
+                () = context.call_bytes.freed() => context.call_slots.on_bytes_freed(),
                 () = context.call_slots.granted() => {
                     for name in context.call_slots.take_granted() {
                         context.enqueue_workflow(name);
@@ -277,16 +285,18 @@ impl EventLoop {
                 CallContent::Http(_) => "http",
             };
             let result = match (&hold, &call.content) {
-                (StartSlot::Pod { begins, .. }, CallContent::Pod(pod)) => {
-                    pod_runner.run_pod(&run, &call, pod, *begins).await
-                }
-                _ => make(&*caller, &run, call).await,
+                (StartSlot::Pod { begins, .. }, _) => match &call.content {
+                    CallContent::Pod(pod) => pod_runner.run_pod(&run, &call, pod, *begins).await,
+                    CallContent::Agent(_) | CallContent::Http(_) => return (name, uid, key, None),
+                },
+                (StartSlot::Call(slot), _) => make(&*caller, &run, call, slot).await,
             };
             context.metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
+            let memory = context.call_bytes.note(&name.namespace, RESULT_COPIES * bytes_of(&result));
             drop(hold);
             let (path, attempt) = key.clone();
             let fact = Fact::CallFinished { path, attempt, result, at: context.now() };
-            (name, uid, key, Some(fact))
+            (name, uid, key, Some((fact, memory)))
         });
         if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
@@ -296,11 +306,11 @@ impl EventLoop {
     fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
         let Ok((name, uid, key, fact)) = done else { return };
-        let Some(fact) = fact else {
+        let Some((fact, memory)) = fact else {
             self.context.runs.remove_call(&name, &uid, &key);
             return self.context.enqueue_workflow(name);
         };
-        if self.context.runs.finish_call(&name, &uid, key, fact) {
+        if self.context.runs.finish_call(&name, &uid, key, fact, memory) {
             self.context.enqueue_workflow(name);
         }
     }
@@ -338,5 +348,14 @@ async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Returns the bytes of the texts of a result.
+fn bytes_of(result: &Result<Reply, Failure>) -> usize {
+    let log = |log: &Option<String>| log.as_ref().map_or(0, String::len);
+    match result {
+        Ok(reply) => transition::bytes_of(&reply.response) + log(&reply.log),
+        Err(failure) => failure.message.len() + log(&failure.log),
     }
 }

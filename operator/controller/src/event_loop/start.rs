@@ -24,6 +24,7 @@ use tokio::{
 use super::{EventLoop, SyncedLists};
 use crate::{
     blobs::ClusterBlobs,
+    byte_budget::ByteBudget,
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::CallSlots,
     context::Context,
@@ -43,6 +44,9 @@ use crate::{
     withdrawal::Withdrawals,
 };
 
+/// The objects of a watch that wait to be applied: each can have 1.5 MiB.
+const WATCHED: usize = 16;
+
 impl EventLoop {
     /// Starts every task of an operator that holds its Lease.
     pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
@@ -52,11 +56,14 @@ impl EventLoop {
         let (reporter, delivery) =
             events::reporter(client.clone(), &config.incarnation, priority.clone(), metrics.requests());
         let (to_starts, starts) = mpsc::unbounded_channel();
-        let (to_workflows, workflows) = mpsc::channel(256);
-        let (to_approvals, approvals) = mpsc::channel(256);
+        let (to_workflows, workflows) = mpsc::channel(WATCHED);
+        let (to_approvals, approvals) = mpsc::channel(WATCHED);
         let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
         let doubt = Arc::new(Notify::new());
         let pods = Arc::new(PodIndex::default());
+        let memory = config.memory;
+        let call_bytes = ByteBudget::new(memory.calls);
+        let slots = CallSlots::new(config.call_limits, Arc::clone(&call_bytes), memory.own_of_call);
         let context = Arc::new(Context {
             requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
             clock: config.clock.clone(),
@@ -71,15 +78,16 @@ impl EventLoop {
             unreadable: UnreadableObjects::default(),
             queue: Queue::default(),
             stalls: Stalls::default(),
-            runs: Runs::default(),
+            runs: Runs::new(memory.kept_values),
             plans: PlanCache::default(),
             evaluator: config.evaluator.clone(),
             evaluating: AtomicUsize::new(0),
             quarantines: Quarantines::default(),
-            segments: SegmentCache::default(),
+            segments: SegmentCache::with_max_bytes(memory.segments),
             journal_limits: config.journal_limits,
-            call_slots: Arc::new(CallSlots::new(config.call_limits)),
-            value_quota: ValueQuota::new(config.values),
+            call_slots: Arc::new(slots),
+            call_bytes,
+            value_quota: ValueQuota::new(config.values, memory.values),
             pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),
@@ -126,7 +134,7 @@ impl EventLoop {
             grace: config.grace,
             background,
             reconciles: JoinSet::new(),
-            load: ReconcileLoad::default(),
+            load: ReconcileLoad::new(memory.reconciles),
             calls: JoinSet::new(),
             starts,
             workflows,

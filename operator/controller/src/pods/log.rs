@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 /// The bytes of a log that are kept.
 pub(super) const MOST: usize = 256 * 1024;
+/// The bytes that reading a log takes in memory.
+pub(super) const MEMORY: usize = 4 * MOST;
 /// The time limit of reading a log.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of retries where the log is only shown to people.

@@ -41,7 +41,7 @@ pub(super) async fn advance(
     let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);
     let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
-    let (mut stopped, mut memory) = (0, None);
+    let mut stopped = 0;
     loop {
         let transition = match context.evaluate(&*seen.workflow, orders, rounds.evaluation()).await {
             Ok(transition) => transition,
@@ -58,9 +58,7 @@ pub(super) async fn advance(
         match round.map_err(|what| Error::Bug { object: seen.name.as_a::<Workflow>(), what })? {
             Round::Evaluate => {}
             Round::Fetch(missing) => {
-                if memory.is_none() {
-                    memory = context.value_quota.memory_for(&context.workflows, &seen.name).await;
-                }
+                seen.memory.take(context, &seen.name).await;
                 for digest in missing {
                     let value = fetch(context, &seen.name, &owner, &seen.status.value_names, &digest).await?;
                     rounds.add_value(digest, value);

@@ -13,15 +13,20 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{
     Transition,
-    transition::{Call, CallContent, PodCall},
+    transition::{Call, CallContent, PodCall, had_no_room},
 };
+
+use signoff_executor::room::{HTTP_ANSWER_BYTES, TURN_ANSWER_BYTES};
 
 use super::observe::ObservedRun;
 use crate::{
-    call_slots::{self, CallTicket, CallWait},
+    call_slots::{self, CallBytes, CallTicket, CallWait},
     context::{Context, StartSlot},
     pods::{PodWait, QueuedPod},
 };
+
+/// Requests of so many bytes are not counted.
+const SHORT_REQUEST: usize = 64 * 1024;
 
 /// A call that starts when the transition is committed.
 pub(super) struct SlotClaim {
@@ -77,7 +82,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
                 match context.call_slots.acquire(ticket) {
-                    Ok(slot) => StartSlot::Call { _slot: slot },
+                    Ok(slot) => StartSlot::Call(slot),
                     Err(wait) => {
                         claims.calls_wait.push((record.path.clone(), wait));
                         continue;
@@ -105,8 +110,27 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
         CallContent::Pod(_) => return None,
     };
     let seq = transition.journal.get(&call.path, call.attempt)?.seq;
+    let bytes = bytes_of(transition, call);
     let (call, workflow) = (call.key(), seen.name.clone());
-    Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
+    Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host, bytes })
+}
+
+/// Returns the bytes that a call takes in memory. What has effects has room for its whole answer before it is sent, and so has a turn
+/// for whose answer there was no room.
+fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
+    let request = match &call.content {
+        CallContent::Agent(agent) => agent.bytes(),
+        CallContent::Http(http) => http.body.as_ref().map_or(0, String::len),
+        CallContent::Pod(_) => 0,
+    };
+    let had_no_room = || transition.journal.get(&call.path, call.attempt - 1).is_some_and(had_no_room);
+    let answer = match &call.content {
+        CallContent::Http(_) => HTTP_ANSWER_BYTES,
+        CallContent::Agent(_) if had_no_room() => TURN_ANSWER_BYTES,
+        CallContent::Agent(_) | CallContent::Pod(_) => 0,
+    };
+    // The texts, and the body that is sent.
+    CallBytes { request: request.saturating_sub(SHORT_REQUEST).saturating_mul(2), answer }
 }
 
 /// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it did, it did not.

@@ -14,16 +14,23 @@ use signoff_engine::{
     journal::{JournalError, NewSegment, read_segment},
 };
 use signoff_executor::blobs::BlobError;
+use tokio::sync::OnceCell;
 
 use super::advance::fetch;
 use crate::{
+    byte_budget::HeldBytes,
     context::{Context, owner},
     error::Error,
 };
 
 /// Loads the journal. A failure is reported as an Event, because nothing else would say why the run stands still.
-pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &WorkflowStatus) -> Result<Journal, Error> {
-    let read = load_journal(context, &Name::of(workflow), uid(workflow), status).await;
+pub(super) async fn journal(
+    context: &Context,
+    workflow: &Workflow,
+    status: &WorkflowStatus,
+    memory: &ReadMemory,
+) -> Result<Journal, Error> {
+    let read = load_journal(context, &Name::of(workflow), uid(workflow), status, memory).await;
     if let Err(why) = &read
         && !matches!(why, Error::Blob { source: BlobError::Store { .. }, .. })
     {
@@ -33,7 +40,25 @@ pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &Wor
     read
 }
 
-async fn load_journal(context: &Context, name: &Name, uid: &str, status: &WorkflowStatus) -> Result<Journal, Error> {
+/// The memory for the long values and segments that a reconcile reads. It is taken once for all of them.
+#[derive(Default)]
+pub(super) struct ReadMemory(OnceCell<HeldBytes>);
+
+impl ReadMemory {
+    /// Waits until there is memory for all long values of a run, and holds it.
+    pub(super) async fn take(&self, context: &Context, name: &Name) {
+        let wait = || context.value_quota.memory_for(&context.workflows, name);
+        self.0.get_or_init(wait).await;
+    }
+}
+
+async fn load_journal(
+    context: &Context,
+    name: &Name,
+    uid: &str,
+    status: &WorkflowStatus,
+    memory: &ReadMemory,
+) -> Result<Journal, Error> {
     let torn = |why: String| Error::JournalTorn { object: name.as_a::<Workflow>(), why };
     let mut segments = context.segments.of_run(uid, &status.segments);
     loop {
@@ -42,6 +67,7 @@ async fn load_journal(context: &Context, name: &Name, uid: &str, status: &Workfl
             Err(JournalError::Missing(missing)) => missing,
             Err(why @ JournalError::SegmentsLost) => return Err(torn(why.to_string())),
         };
+        memory.take(context, name).await;
         for digest in missing {
             let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
             let records = read_segment(&text).map_err(|why| torn(format!("segment {digest}: {why}")))?;

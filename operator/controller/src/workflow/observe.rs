@@ -17,7 +17,7 @@ use signoff_engine::{
     approval::{changed, superseded},
 };
 
-use super::journal::journal;
+use super::journal::{ReadMemory, journal};
 use crate::{
     context::Context,
     error::Error,
@@ -58,6 +58,8 @@ pub(super) struct ObservedRun {
     pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
     pub(super) overdue: bool,
+    /// The memory for its long values, once some were read.
+    pub(super) memory: ReadMemory,
 }
 
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowObservation, Error> {
@@ -89,7 +91,8 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
             return Ok(WorkflowObservation::PoliciesNotInForce(workflow, broken.to_string()));
         }
     };
-    let journal = journal(context, &workflow, &status).await?;
+    let memory = ReadMemory::default();
+    let journal = journal(context, &workflow, &status, &memory).await?;
     let mut seen = ObservedRun {
         name: name.clone(),
         uid,
@@ -102,6 +105,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         values: context.value_quota.limits(&context.workflows, name),
         now: context.now(),
         overdue: false,
+        memory,
     };
     // A copy from a backup goes by no decision: its gates asked for another object.
     if !seen.workflow.is_restored() && !gates(context, &mut seen).await? {

@@ -11,7 +11,10 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{journal::journal, observe::ObservedRun};
+use super::{
+    journal::{ReadMemory, journal},
+    observe::ObservedRun,
+};
 use crate::{
     context::Context,
     error::Error,
@@ -51,7 +54,7 @@ pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Resu
     let Some(workflow) = context.requests.get::<Workflow>(name).await? else { return Ok(()) };
     let keep = workflow.spec.pod_gc.unwrap_or_default();
     let Some(status) = &workflow.status else { return Ok(()) };
-    let journal = journal(context, &workflow, status).await?;
+    let journal = journal(context, &workflow, status, &ReadMemory::default()).await?;
     for pod in pods {
         match finished_record(&journal, &pod) {
             Some(step) => delete_or_keep(context, &pod, step, keep, Some(status.phase)).await?,

@@ -191,7 +191,7 @@ async fn validate_answer<'a>(
         if !gate_before::ask(run, &mut invocation, &key, policy_gates.to_vec(), retries).await? {
             break;
         }
-        let record = run_attempts(run, &invocation, &key, retries).await;
+        let (record, _) = run_attempts(run, &invocation, &key, retries).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(AnswerResult::Refused(failed));

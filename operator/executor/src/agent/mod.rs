@@ -18,6 +18,7 @@ use signoff_engine::transition::{Message, Role, ToolOffer};
 
 use crate::error::CallError;
 use crate::http::HttpClient;
+use crate::room::AnswerRoom;
 use crate::secrets::SecretText;
 
 /// Where turns are sent, chosen by the Workflow's author.
@@ -76,11 +77,11 @@ pub struct TurnReply {
 /// A model that answers turns.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one turn, asking once.
+    /// Answers one turn, asking once. `room`: the memory for the answer.
     ///
     /// # Errors As the call's [`CallError`]; a turn has no effects, so every retryable error may
     /// be repeated.
-    async fn turn(&self, request: TurnRequest) -> Result<TurnReply, CallError>;
+    async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError>;
 }
 
 /// Every provider there is, each turn going to the one it names.
@@ -99,10 +100,10 @@ impl Providers {
 
 #[async_trait]
 impl Model for Providers {
-    async fn turn(&self, request: TurnRequest) -> Result<TurnReply, CallError> {
+    async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
         match &request.provider {
             ProviderConfig::Scripted { replies } => scripted::answer(replies, &request),
-            ProviderConfig::OpenAi { base_url } => openai::turn(&self.http, base_url, &request).await,
+            ProviderConfig::OpenAi { base_url } => openai::turn(&self.http, base_url, &request, room).await,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! provider's own sentence is quoted, and not even that where it quotes the prompt.
 
 mod answer;
+mod kept;
 
 use std::collections::HashSet;
 
@@ -13,11 +14,13 @@ use signoff_api::{journal::Usage, turn::RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
 use self::answer::Completion;
+use self::kept::KeptAnswer;
 use super::requested::bounded;
 use super::{TurnReply, TurnRequest};
 use crate::error::{CallError, ErrorClass};
-use crate::http::{Answer, ERROR_BODY_LIMIT, HttpClient, HttpRequest};
+use crate::http::{ERROR_BODY_LIMIT, HttpClient, HttpRequest};
 use crate::redact::{excerpt, on_a_line};
+use crate::room::{AnswerRoom, MAX_TURN_ANSWER};
 use crate::secrets::ExposeSecret as _;
 
 /// A provider's message that holds this many characters of a prompt in a row quotes it.
@@ -25,10 +28,6 @@ const QUOTE: usize = 24;
 
 /// Shorter texts within JSON are not looked for in a provider's message: too many of them are ordinary words.
 const SHORTEST_VALUE: usize = 6;
-
-/// The most bytes of an answer where tools are offered: a call with arguments that are too long is told to the model, and does
-/// not fail the turn.
-const MAX_ANSWER_WITH_CALLS: usize = 8 * 1024 * 1024;
 
 #[derive(Serialize)]
 struct Request<'a> {
@@ -73,23 +72,29 @@ enum Typed<'a> {
 }
 
 /// One turn at `{base_url}/chat/completions`.
-pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnRequest) -> Result<TurnReply, CallError> {
-    let call = call(base_url, request)?;
+pub(super) async fn turn(
+    http: &HttpClient,
+    base_url: &str,
+    request: &TurnRequest,
+    room: &dyn AnswerRoom,
+) -> Result<TurnReply, CallError> {
+    let mut call = call(base_url, request)?;
     let offers_tools = !request.tools.is_empty();
-    let limit = if offers_tools { MAX_ANSWER_WITH_CALLS.max(http.max_response()) } else { http.max_response() };
-    let answer = http.exchange(&call, limit).await?;
+    let limit = if offers_tools { MAX_TURN_ANSWER.max(http.max_response()) } else { http.max_response() };
+    let mut kept = KeptAnswer::new(room, limit);
+    let answer = http.exchange(&mut call, &mut kept).await?;
     let target = format!("model {} at {}", excerpt(&request.model, []), call.place());
     if !answer.status.is_success() {
-        return Err(answer.unexpected(&target, &reason(&answer, request)));
+        return Err(answer.unexpected(&target, &reason(&answer.beginning, request)));
     }
     let broken = |what: String| CallError::new(ErrorClass::Protocol, true, format!("{target} {what}"));
-    let completion: Completion = serde_json::from_slice(&answer.body).map_err(|error| {
+    let completion: Completion = serde_json::from_slice(kept.bytes()).map_err(|error| {
         // serde's own message can quote the answer; its position cannot.
         let (line, column) = (error.line(), error.column());
         broken(format!("answered something other than a chat completion (JSON line {line}, column {column})"))
     })?;
     if completion.error.is_some() {
-        return Err(broken(format!("answered an error: {}", reason(&answer, request))));
+        return Err(broken(format!("answered an error: {}", reason(kept.bytes(), request))));
     }
     let choice =
         completion.choices.kept.into_iter().next().ok_or_else(|| broken("answered without any choice".to_owned()))?;
@@ -113,6 +118,7 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
         }
         text => text.unwrap_or_default(),
     };
+    drop(kept);
     let usage = completion.usage.map(|tokens| Usage {
         input_tokens: count(tokens.prompt_tokens),
         output_tokens: count(tokens.completion_tokens),
@@ -183,11 +189,11 @@ impl<'a> Called<'a> {
 }
 
 /// Returns the provider's reason of a failure; it is empty if the answer gives none, or is too long to be one.
-fn reason(answer: &Answer, request: &TurnRequest) -> String {
-    if answer.body.len() > ERROR_BODY_LIMIT {
+fn reason(body: &[u8], request: &TurnRequest) -> String {
+    if body.len() > ERROR_BODY_LIMIT {
         return String::new();
     }
-    match serde_json::from_slice::<Value>(&answer.body) {
+    match serde_json::from_slice::<Value>(body) {
         Ok(body) => sentence(body.get("error").unwrap_or(&body), request),
         // A page of HTML or a cut answer explains nothing and may hold anything.
         Err(_) => String::new(),

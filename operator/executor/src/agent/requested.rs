@@ -9,7 +9,7 @@ const MAX_NAME: usize = 128;
 
 /// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the journal,
 /// which takes 900 KiB.
-const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
+pub(super) const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
 
 /// Returns the calls as far as they are kept: at most [`TurnCalls::MAX_CALLS`], with bounded names and arguments.
 pub(super) fn bounded(calls: impl IntoIterator<Item = RequestedCall>) -> Vec<RequestedCall> {

@@ -19,6 +19,7 @@ use crate::address::{Error as AddressError, Settings as AddressSettings};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
 use crate::resolve::{Checked, PORT, System, refusal};
+use crate::room::HTTP_ANSWER_BYTES;
 
 /// The bytes read of an answer with an unexpected status, for the message.
 pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
@@ -46,19 +47,58 @@ pub struct HttpClient {
     max_response: usize,
 }
 
-/// A complete answer of any status; `body` is only a beginning where the status was not expected.
+/// An answer of any status, without the body that was expected.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<Duration>,
-    pub(crate) body: Vec<u8>,
+    /// The beginning of the body where the status was not expected, for the message.
+    pub(crate) beginning: Vec<u8>,
+}
+
+/// What takes the body of an answer while it is received.
+pub(crate) trait AnswerBody: Send {
+    /// The most bytes that it takes.
+    fn limit(&self) -> usize;
+
+    /// Takes the next piece.
+    fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused>;
+}
+
+/// The reason why a body is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyRefused {
+    /// It has more bytes than this limit.
+    TooLarge(usize),
+    /// There is no memory for it now.
+    NoRoom,
+}
+
+/// The whole body of an answer, of at most `limit` bytes.
+struct WholeBody {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl AnswerBody for WholeBody {
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
+        if self.bytes.len() + piece.len() > self.limit {
+            return Err(BodyRefused::TooLarge(self.limit));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
 }
 
 impl Default for HttpSettings {
-    /// No special addresses, 1 MiB, 10 seconds.
+    /// No special addresses, [`HTTP_ANSWER_BYTES`], 10 seconds.
     fn default() -> Self {
         Self {
             addresses: AddressSettings::default(),
-            max_response: 1024 * 1024,
+            max_response: HTTP_ANSWER_BYTES,
             connect_timeout: Duration::from_secs(10),
         }
     }
@@ -103,8 +143,13 @@ impl HttpClient {
         self.max_response
     }
 
-    /// Sends a request and reads the answer, whatever its status, up to `limit` bytes.
-    pub(crate) async fn exchange(&self, request: &HttpRequest, limit: usize) -> Result<Answer, CallError> {
+    /// Sends a request and reads the answer, whatever its status. `body` takes the body where the status is expected. The request has no
+    /// body afterwards.
+    pub(crate) async fn exchange(
+        &self,
+        request: &mut HttpRequest,
+        body: &mut dyn AnswerBody,
+    ) -> Result<Answer, CallError> {
         if request.timeout.is_zero() {
             return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
         }
@@ -133,8 +178,8 @@ impl HttpClient {
         let port = url.port_or_known_default();
 
         let mut builder = self.client.request(method, url).headers(headers);
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
+        if let Some(body) = request.body.take() {
+            builder = builder.body(body);
         }
         let sending = PORT.scope(port, builder.send());
         let Ok(response) = timeout_at(deadline, sending).await else {
@@ -144,29 +189,31 @@ impl HttpClient {
         let (status, retry_after) = (response.status(), retry_after(response.headers(), Timestamp::now()));
         tracing::debug!(target = %target, status = status.as_u16(), "call answered");
 
-        let body = if request.expects(status) {
-            match timeout_at(deadline, read(&mut response, limit)).await {
-                Ok(body) => body.map_err(|broken| broken.told(&target, status))?,
+        let mut beginning = Vec::new();
+        if request.expects(status) {
+            match timeout_at(deadline, read(&mut response, body)).await {
+                Ok(read) => read.map_err(|broken| broken.told(&target, status))?,
                 Err(_) => return Err(out_of_time(&target, request.timeout)),
             }
         } else {
-            read_beginning(&mut response, deadline).await
-        };
-        Ok(Answer { status, retry_after, body })
+            beginning = read_beginning(&mut response, deadline).await;
+        }
+        Ok(Answer { status, retry_after, beginning })
     }
 }
 
 #[async_trait]
 impl Http for HttpClient {
-    async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError> {
-        let answer = self.exchange(&request, self.max_response).await?;
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpReply, CallError> {
+        let mut body = WholeBody { bytes: Vec::new(), limit: self.max_response };
+        let answer = self.exchange(&mut request, &mut body).await?;
         if !request.expects(answer.status) {
-            let text = String::from_utf8_lossy(&answer.body);
+            let text = String::from_utf8_lossy(&answer.beginning);
             let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
             return Err(answer.unexpected(&format!("{} {}", request.method, request.place()), &said));
         }
         let status = answer.status.as_u16();
-        Ok(match String::from_utf8(answer.body) {
+        Ok(match String::from_utf8(body.bytes) {
             Ok(body) => HttpReply { status, body, replaced: false },
             Err(bytes) => {
                 HttpReply { status, body: String::from_utf8_lossy(bytes.as_bytes()).into_owned(), replaced: true }
@@ -194,14 +241,21 @@ impl Answer {
 
 /// The reason why an answer's body was not read to its end.
 enum Broken {
-    TooLarge(usize),
+    Refused(BodyRefused),
     Connection(String),
 }
 
 impl Broken {
     fn told(self, target: &str, status: StatusCode) -> CallError {
         match self {
-            Self::TooLarge(limit) => CallError::new(
+            Self::Refused(BodyRefused::NoRoom) => CallError::new(
+                ErrorClass::NoRoom,
+                true,
+                format!(
+                    "{target} answered {status} with more bytes than the operator has memory for now: it is asked again when there is"
+                ),
+            ),
+            Self::Refused(BodyRefused::TooLarge(limit)) => CallError::new(
                 ErrorClass::TooLarge,
                 true,
                 format!("{target} answered {status} with more than the limit of {limit} bytes"),
@@ -215,19 +269,16 @@ impl Broken {
     }
 }
 
-/// Returns the whole body, or why it was not read: of at most `limit` bytes.
-async fn read(response: &mut Response, limit: usize) -> Result<Vec<u8>, Broken> {
+/// Reads the whole body.
+async fn read(response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
+    let limit = body.limit();
     if response.content_length().is_some_and(|length| length > limit as u64) {
-        return Err(Broken::TooLarge(limit));
+        return Err(Broken::Refused(BodyRefused::TooLarge(limit)));
     }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
-        if body.len() + chunk.len() > limit {
-            return Err(Broken::TooLarge(limit));
-        }
-        body.extend_from_slice(&chunk);
+    while let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
+        body.add(&piece).map_err(Broken::Refused)?;
     }
-    Ok(body)
+    Ok(())
 }
 
 /// As much of an unexpected answer as helps a message. The status is known already, so nothing

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_engine::transition::{Message, Role};
 use signoff_executor::{
-    CallError, ErrorClass, Model as _, ProviderConfig, Providers, SecretText, TurnReply, TurnRequest,
+    CallError, ErrorClass, Model as _, ProviderConfig, Providers, SecretText, TurnReply, TurnRequest, UnboundedRoom,
 };
 
 use crate::server::{Behaviour, Server, client};
@@ -47,7 +47,7 @@ fn completion(content: Value, finish: &str) -> String {
 }
 
 async fn turn(server: &Server) -> Result<TurnReply, CallError> {
-    Providers::new(client()).turn(request(server.url("/v1/"))).await
+    Providers::new(client()).turn(request(server.url("/v1/")), &UnboundedRoom).await
 }
 
 async fn answered(status: &str, headers: &str, body: &str) -> Result<TurnReply, CallError> {
@@ -98,7 +98,7 @@ async fn without_key_and_options_none_are_sent() {
     let server = Server::answering("200 OK", "", &completion(json!("ok"), "stop")).await;
     let bare =
         TurnRequest { key: None, system: None, max_tokens: None, temperature: None, ..request(server.url("/v1")) };
-    Providers::new(client()).turn(bare).await.unwrap();
+    Providers::new(client()).turn(bare, &UnboundedRoom).await.unwrap();
     let sent = &server.received()[0];
     assert!(!sent.contains("authorization") && !sent.contains("max_tokens") && !sent.contains("temperature"), "{sent}");
     assert!(!sent.contains("system"), "{sent}");
@@ -182,7 +182,7 @@ async fn an_answer_is_bounded_in_size_and_time() {
     assert_eq!(huge.class, ErrorClass::TooLarge);
     let server = Server::start(Behaviour::Hang(String::new())).await;
     let hasty = TurnRequest { timeout: Duration::from_millis(100), ..request(server.url("/v1")) };
-    let slow = Providers::new(client()).turn(hasty).await.unwrap_err();
+    let slow = Providers::new(client()).turn(hasty, &UnboundedRoom).await.unwrap_err();
     assert_eq!(slow.class, ErrorClass::Timeout);
 }
 
@@ -194,7 +194,7 @@ async fn a_base_url_that_is_refused_or_wrong_sends_nothing() {
         ("models.example.com/v1", ErrorClass::Invalid),
         ("", ErrorClass::Invalid),
     ] {
-        let error = Providers::new(client()).turn(request(base_url.into())).await.unwrap_err();
+        let error = Providers::new(client()).turn(request(base_url.into()), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.class, class, "{base_url}: {error}");
         assert!(!error.sent);
     }
@@ -204,7 +204,7 @@ async fn a_base_url_that_is_refused_or_wrong_sends_nothing() {
 async fn a_key_that_fits_no_header_is_refused_without_being_shown() {
     let server = Server::answering("200 OK", "", "").await;
     let broken = TurnRequest { key: Some(SecretText::from("sk-te\nst")), ..request(server.url("/v1")) };
-    let error = Providers::new(client()).turn(broken).await.unwrap_err();
+    let error = Providers::new(client()).turn(broken, &UnboundedRoom).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Invalid);
     assert!(!error.message.contains("sk-te"), "{error}");
 }
@@ -217,7 +217,7 @@ async fn the_scripted_provider_answers_without_any_server() {
         ..ScriptedReply::default()
     }];
     let scripted = TurnRequest { provider: ProviderConfig::Scripted { replies }, ..request(String::new()) };
-    let reply = Providers::new(client()).turn(scripted).await.unwrap();
+    let reply = Providers::new(client()).turn(scripted, &UnboundedRoom).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
     assert_eq!(reply.usage, Some(Usage { input_tokens: 16, output_tokens: 2 }));
 }

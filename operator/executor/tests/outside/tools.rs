@@ -7,7 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use signoff_api::turn::{RequestedArguments, RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
-use signoff_executor::{CallError, ErrorClass, Model as _, ProviderConfig, Providers, TurnReply, TurnRequest};
+use signoff_executor::{
+    AnswerRoom, CallError, ErrorClass, Model as _, ProviderConfig, Providers, TurnReply, TurnRequest, UnboundedRoom,
+    room::TURN_ANSWER_BYTES,
+};
 
 use crate::{
     models::{KEY, request},
@@ -46,7 +49,7 @@ fn conversation() -> Vec<Message> {
 
 async fn answered(status: &str, body: &str) -> Result<TurnReply, CallError> {
     let server = Server::answering(status, "", body).await;
-    Providers::new(client()).turn(with_tools(server.url("/v1"), conversation())).await
+    Providers::new(client()).turn(with_tools(server.url("/v1"), conversation()), &UnboundedRoom).await
 }
 
 fn completion(content: Value, calls: Value, finish: &str) -> String {
@@ -66,7 +69,7 @@ async fn body_of(messages: Vec<Message>, change: impl FnOnce(&mut TurnRequest)) 
     let server = Server::answering("200 OK", "", &completion(json!("ok"), Value::Null, "stop")).await;
     let mut request = with_tools(server.url("/v1"), messages);
     change(&mut request);
-    Providers::new(client()).turn(request).await.unwrap();
+    Providers::new(client()).turn(request, &UnboundedRoom).await.unwrap();
     let sent = server.received().remove(0);
     sent.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
@@ -187,7 +190,7 @@ async fn calls_of_a_model_that_was_offered_no_tools_are_left_out() {
     let calls = json!([asked("a", "letter", "{}")]);
     for (text, expected) in [(json!("ok"), Some("ok")), (Value::Null, None)] {
         let server = Server::answering("200 OK", "", &completion(text, calls.clone(), "tool_calls")).await;
-        let reply = Providers::new(client()).turn(request(server.url("/v1"))).await;
+        let reply = Providers::new(client()).turn(request(server.url("/v1")), &UnboundedRoom).await;
         match (reply, expected) {
             (Ok(reply), Some(text)) => assert!(reply.text == text && reply.calls.is_empty(), "{reply:?}"),
             (Err(error), None) => assert!(error.message.contains("answered without text"), "{error}"),
@@ -260,11 +263,35 @@ async fn a_script_calls_a_tool_and_answers_its_result_without_any_server() {
     let replies = serde_json::from_value(replies).unwrap();
     let mut request = with_tools(String::new(), vec![Message::text(Role::User, "write")]);
     (request.provider, request.timeout) = (ProviderConfig::Scripted { replies }, Duration::from_secs(1));
-    let first = Providers::new(client()).turn(request.clone()).await.unwrap();
+    let first = Providers::new(client()).turn(request.clone(), &UnboundedRoom).await.unwrap();
     assert_eq!(first.calls, [requested("call_1", "letter", r#"{"to":"ACME"}"#)]);
 
     request.messages.push(Message { calls: vec![call("call_1", "{}")], ..Message::text(Role::Assistant, first.text) });
     request.messages.push(Message::result("call_1", "sent"));
-    let second = Providers::new(client()).turn(request).await.unwrap();
+    let second = Providers::new(client()).turn(request, &UnboundedRoom).await.unwrap();
     assert_eq!((second.text.as_str(), second.calls.len()), ("It is on its way.", 0));
+}
+
+/// Room for so many bytes.
+struct RoomFor(usize);
+
+impl AnswerRoom for RoomFor {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        bytes <= self.0
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_room_is_no_answer_that_is_too_large_at_any_time() {
+    let text = json!("x".repeat(2 << 20));
+    let body = completion(text, Value::Null, "stop");
+    for (room, class) in [(1 << 20, Some(ErrorClass::NoRoom)), (TURN_ANSWER_BYTES, None)] {
+        let server = Server::answering("200 OK", "", &body).await;
+        let request = with_tools(server.url("/v1"), conversation());
+        let answer = Providers::new(client()).turn(request, &RoomFor(room)).await;
+        assert_eq!(answer.as_ref().err().map(|error| error.class), class);
+        let Err(error) = answer else { continue };
+        assert!(error.retryable(true) && !error.retryable(false) && error.outcome_known(), "{error}");
+        assert!(error.message.ends_with("it is asked again when there is"), "{error}");
+    }
 }

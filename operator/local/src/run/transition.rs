@@ -16,7 +16,7 @@ use signoff_engine::{
     status,
     transition::Call,
 };
-use signoff_executor::{BlobStore as _, RunRef, Stopped, calls};
+use signoff_executor::{BlobStore as _, RunRef, Stopped, UnboundedRoom, calls};
 
 use super::Run;
 use crate::{error::Error, handler::Event};
@@ -180,7 +180,7 @@ impl Run {
         let (key, idempotent) = (call.key(), call.idempotent);
         let (path, attempt) = key.clone();
         let task = self.calls.spawn(async move {
-            let result = calls::make(&*caller, &run, call).await;
+            let result = calls::make(&*caller, &run, call, &UnboundedRoom).await;
             let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
             ((path, attempt), fact)
         });

@@ -20,7 +20,7 @@ use signoff_engine::{
 use tempfile::TempDir;
 
 use super::*;
-use signoff_executor::RunRef;
+use signoff_executor::{AnswerRoom, RunRef};
 
 /// Counts calls, answers with what it was asked, and hangs on demand.
 #[derive(Clone, Default)]
@@ -52,7 +52,7 @@ impl Echo {
 
 #[async_trait]
 impl Caller for Echo {
-    async fn call(&self, _: &RunRef, call: Call) -> Result<Reply, Failure> {
+    async fn call(&self, _: &RunRef, call: Call, _: &dyn AnswerRoom) -> Result<Reply, Failure> {
         self.made.fetch_add(1, Ordering::SeqCst);
         let said = match call.content {
             CallContent::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),

@@ -71,7 +71,7 @@ async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept()
     }
     #[async_trait]
     impl Caller for Slow {
-        async fn call(&self, _: &RunRef, _: Call) -> Result<Reply, Failure> {
+        async fn call(&self, _: &RunRef, _: Call, _: &dyn AnswerRoom) -> Result<Reply, Failure> {
             self.began.notify_one();
             self.done.notified().await;
             Ok(Reply { response: "sent".into(), ..Reply::default() })

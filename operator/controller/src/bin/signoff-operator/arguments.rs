@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
-use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings, ValueSettings};
+use signoff_controller::{CallLimits, EvaluatorSettings, MemoryLimits, PodSettings, ValueSettings};
 use signoff_engine::Settings;
 use signoff_executor::Allowed;
 
@@ -57,6 +57,10 @@ pub struct Arguments {
     /// three quarters of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_provider: Option<u16>,
+    /// The memory that the operator can use, in bytes. Long requests and answers of calls, long values and caches take their parts of it,
+    /// and namespaces share each part. The chart gives the limit of the container.
+    #[arg(long, env = "MEMORY_LIMIT", default_value_t = 536_870_912, value_name = "BYTES")]
+    pub memory_limit: usize,
     /// The maximum size of the spec of a Workflow, including inputs, in bytes of JSON.
     #[arg(long, default_value_t = 524_288, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..))]
     pub max_workflow_bytes: u32,
@@ -147,6 +151,11 @@ impl Arguments {
         }
     }
 
+    /// Returns the parts of the memory.
+    pub fn memory(&self) -> MemoryLimits {
+        MemoryLimits::of(self.memory_limit, self.max_calls.into())
+    }
+
     /// Returns the limits of long values.
     pub fn values(&self) -> ValueSettings {
         ValueSettings {
@@ -202,6 +211,11 @@ mod tests {
     #[test]
     fn the_usual_bounds_of_long_values_are_those_of_the_controller() {
         assert_eq!(Arguments::parse_from(["signoff-operator"]).values(), ValueSettings::default());
+    }
+
+    #[test]
+    fn the_usual_parts_of_the_memory_are_those_of_the_controller() {
+        assert_eq!(Arguments::parse_from(["signoff-operator"]).memory(), MemoryLimits::default());
     }
 
     #[test]

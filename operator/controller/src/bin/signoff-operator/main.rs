@@ -64,6 +64,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     config.settings = arguments.settings();
     config.targets = Some(ProtectedAddresses { namespace: namespace.clone(), protected });
     config.call_limits = arguments.call_limits();
+    config.memory = arguments.memory();
     config.values = arguments.values();
     config.pods = arguments.pods();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {

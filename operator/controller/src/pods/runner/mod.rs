@@ -203,7 +203,7 @@ impl PodRun<'_> {
             _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not finish within {timeout}") },
         };
         if *state == PodState::Running {
-            let read = log::end_of(&self.by.requests, &self.name, None, false);
+            let read = self.end_of_log(None, false);
             let read = tokio::time::timeout(TO_READ, read).await;
             self.log_so_far = read.ok().and_then(Result::ok).map(|log| log.text);
         }
@@ -218,6 +218,12 @@ impl PodRun<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads the end of its log when there is memory for it.
+    async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
+        let _memory = self.by.context.call_bytes.take(&self.name.namespace, log::MEMORY).await;
+        log::end_of(&self.by.requests, &self.name, lines, is_needed).await
     }
 }
 

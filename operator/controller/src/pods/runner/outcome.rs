@@ -20,7 +20,7 @@ impl PodRun<'_> {
         let spec = &self.pod.spec;
         let is_needed = build::needs_log(spec);
         let wanted = spec.tail_lines.filter(|_| is_needed);
-        let read = log::end_of(&self.by.requests, &self.name, wanted, is_needed).await;
+        let read = self.end_of_log(wanted, is_needed).await;
         if let Err(why) = &read {
             facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }

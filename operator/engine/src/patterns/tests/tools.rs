@@ -10,6 +10,7 @@ mod escalated;
 mod gate_types;
 mod meanwhile;
 mod merge;
+mod no_room;
 mod replayed;
 mod stored;
 mod verdicts;

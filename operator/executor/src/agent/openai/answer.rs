@@ -7,10 +7,12 @@ use std::{fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, IgnoredAny, SeqAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
+
+use super::kept::TOO_LONG;
 
 /// An answer; every field may be absent.
 #[derive(Deserialize)]
@@ -50,7 +52,8 @@ pub(super) struct Called {
 #[derive(Default, Deserialize)]
 struct Function {
     name: Option<String>,
-    arguments: Option<String>,
+    #[serde(default, deserialize_with = "arguments")]
+    arguments: Option<RequestedArguments>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +76,7 @@ impl From<Called> for RequestedCall {
         Self {
             id: call.id.unwrap_or_default(),
             tool: function.name.unwrap_or_default(),
-            arguments: RequestedArguments::Text(function.arguments.unwrap_or_default()),
+            arguments: function.arguments.unwrap_or_else(|| RequestedArguments::Text(String::new())),
         }
     }
 }
@@ -122,6 +125,38 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for AtMost<T, N>
 
         from.deserialize_any(List::<T, N>(PhantomData))
     }
+}
+
+/// Reads the text of arguments, or the length that stands for those which are too long.
+fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Option<RequestedArguments>, D::Error> {
+    struct Arguments;
+
+    impl<'de> Visitor<'de> for Arguments {
+        type Value = Option<RequestedArguments>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(RequestedArguments::Text(text.to_owned())))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            match map.next_entry::<String, usize>()? {
+                Some((name, length)) if name == TOO_LONG && map.next_key::<String>()?.is_none() => {
+                    Ok(Some(RequestedArguments::TooLong(length)))
+                }
+                _ => Err(Error::custom("an object instead of a text")),
+            }
+        }
+    }
+
+    from.deserialize_any(Arguments)
 }
 
 /// Reads a text, or the texts of a list of parts as one.
@@ -191,7 +226,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_not_a_string_make_the_answer_invalid() {
-        for arguments in [r#"{"a": 1}"#, "[]", "1"] {
+        for arguments in [r#"{"a": 1}"#, "{}", r#"{"signoff.dev/too-long": 1, "a": 1}"#, "[]", "1"] {
             let json = format!(r#"{{"tool_calls": [{{"function": {{"name": "a", "arguments": {arguments}}}}}]}}"#);
             assert!(serde_json::from_str::<Answered>(&json).is_err(), "{json}");
         }

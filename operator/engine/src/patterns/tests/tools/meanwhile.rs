@@ -38,7 +38,7 @@ fn an_approval_of_an_equal_call_that_was_made_meanwhile_is_asked_for_again() {
 }
 
 /// A call that ended like this.
-fn ended(run: &mut TestRun, path: &str, attempt: i32, class: &str, facts: &[(&str, &str)], retryable: bool) {
+pub(super) fn ended(run: &mut TestRun, path: &str, attempt: i32, class: &str, facts: &[(&str, &str)], retryable: bool) {
     let failure = crate::transition::Failure {
         class: class.into(),
         message: "it failed".into(),

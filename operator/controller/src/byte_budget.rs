@@ -1,0 +1,295 @@
+//! A budget of bytes in memory, which namespaces share.
+//!
+//! **Invariant:** who waits for bytes holds none of this budget. Those that wait get bytes by turns of their namespaces; one that needs much
+//! is not overtaken for ever by those that need little.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::fair_share::FairShare;
+
+/// A budget of bytes in memory.
+pub(crate) struct ByteBudget {
+    share: FairShare,
+    state: Mutex<BytesState>,
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct BytesState {
+    taken: usize,
+    namespaces: BTreeMap<Arc<str>, usize>,
+    waiting: BTreeMap<Arc<str>, VecDeque<Waiting>>,
+    /// The namespace that got bytes last.
+    last: Option<Arc<str>>,
+    /// The namespace that has less than its share, and for which there was not enough: it is next.
+    held_back: Option<Arc<str>>,
+    /// Whether somebody who does not wait was refused since bytes became free.
+    has_refused: bool,
+}
+
+/// Somebody who waits for bytes.
+struct Waiting {
+    bytes: usize,
+    grant: oneshot::Sender<HeldBytes>,
+}
+
+/// Bytes of a budget, free again when this is dropped.
+pub(crate) struct HeldBytes {
+    budget: Arc<ByteBudget>,
+    namespace: Arc<str>,
+    bytes: usize,
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl ByteBudget {
+    /// A budget of so many bytes: a namespace alone has half of them, and a quarter is kept for those that have none.
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+        let share = FairShare::new(bytes, bytes / 2, bytes / 4);
+        Arc::new(Self { share, state: Mutex::default(), freed: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BytesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes bytes if there is room for them now. More than a namespace has alone counts as that.
+    pub(crate) fn try_take(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> Option<HeldBytes> {
+        let bytes = bytes.min(self.share.alone());
+        let mut state = self.lock();
+        if !self.has_room(&state, namespace, bytes) {
+            state.has_refused = true;
+            return None;
+        }
+        Some(self.hold(&mut state, namespace, bytes))
+    }
+
+    /// Waits until there is room for so many bytes. More than a namespace has alone counts as that.
+    pub(crate) async fn take(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
+        let bytes = bytes.min(self.share.alone());
+        let (grant, granted) = oneshot::channel();
+        {
+            let mut state = self.lock();
+            state.waiting.entry(Arc::clone(namespace)).or_default().push_back(Waiting { bytes, grant });
+            self.grant(state);
+        }
+        match granted.await {
+            Ok(held) => held,
+            // Only the budget itself drops a grant, and it never does.
+            Err(_) => HeldBytes { budget: Arc::clone(self), namespace: Arc::clone(namespace), bytes: 0 },
+        }
+    }
+
+    /// Holds bytes that are in memory already, whether there is room for them or not.
+    pub(crate) fn note(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
+        self.hold(&mut self.lock(), namespace, bytes)
+    }
+
+    /// Waits until bytes became free after somebody was refused them.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    /// Returns how many bytes are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().taken
+    }
+
+    fn has_room(&self, state: &BytesState, namespace: &str, bytes: usize) -> bool {
+        let own = state.own(namespace);
+        (own == 0 && bytes == 0) || self.share.has_room(own, state.taken, bytes)
+    }
+
+    fn hold(self: &Arc<Self>, state: &mut BytesState, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
+        state.change(namespace, 0, bytes);
+        HeldBytes { budget: Arc::clone(self), namespace: Arc::clone(namespace), bytes }
+    }
+
+    /// Gives bytes to those that wait, as far as there are any.
+    fn grant(self: &Arc<Self>, mut state: MutexGuard<'_, BytesState>) {
+        let mut granted = Vec::new();
+        while let Some((waiting, namespace)) = self.next(&mut state) {
+            granted.push((waiting.grant, self.hold(&mut state, &namespace, waiting.bytes)));
+            state.last = Some(namespace);
+        }
+        if std::mem::take(&mut state.has_refused) {
+            self.freed.notify_one();
+        }
+        drop(state);
+        // Who does not wait any more returns the bytes here.
+        for (grant, held) in granted {
+            let _ = grant.send(held);
+        }
+    }
+
+    /// Removes the one that is next from the queue. While there is not enough for a namespace that has less than its share, only those that
+    /// have none are served, from what is kept for them.
+    fn next(&self, state: &mut BytesState) -> Option<(Waiting, Arc<str>)> {
+        for queue in state.waiting.values_mut() {
+            queue.retain(|waiting| !waiting.grant.is_closed());
+        }
+        state.waiting.retain(|_, queue| !queue.is_empty());
+        let last = state.last.clone();
+        let (after, until): (Vec<_>, Vec<_>) =
+            state.waiting.keys().cloned().partition(|name| Some(name) > last.as_ref());
+        let first = state.held_back.take().filter(|name| state.waiting.contains_key(name));
+        for namespace in first.into_iter().chain(after).chain(until) {
+            let bytes = state.waiting.get(&namespace)?.front()?.bytes;
+            let own = state.own(&namespace);
+            let may = state.held_back.is_none() || self.share.is_for_newcomers(own, bytes);
+            if may && self.has_room(state, &namespace, bytes) {
+                let waiting = state.waiting.get_mut(&namespace)?.pop_front()?;
+                return Some((waiting, namespace));
+            }
+            if state.held_back.is_none() && self.share.is_below_share(own, state.taken) {
+                state.held_back = Some(namespace);
+            }
+        }
+        None
+    }
+}
+
+impl BytesState {
+    fn own(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// Replaces `before` bytes of a namespace by `after`.
+    fn change(&mut self, namespace: &Arc<str>, before: usize, after: usize) {
+        self.taken = self.taken - before + after;
+        let own = self.own(namespace) - before + after;
+        if own == 0 {
+            self.namespaces.remove(namespace);
+        } else {
+            self.namespaces.insert(Arc::clone(namespace), own);
+        }
+    }
+}
+
+impl HeldBytes {
+    /// Whether there is room for so many bytes altogether; then they are held.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+        let mut state = self.budget.lock();
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && !self.budget.has_room(&state, &self.namespace, more) {
+            return false;
+        }
+        state.change(&self.namespace, self.bytes, self.bytes + more);
+        self.bytes += more;
+        true
+    }
+
+    /// Holds so many bytes, which are in memory already whether there is room for them or not.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let mut state = self.budget.lock();
+        state.change(&self.namespace, self.bytes, bytes);
+        let is_less = bytes < self.bytes;
+        self.bytes = bytes;
+        if is_less {
+            self.budget.grant(state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn name(namespace: &str) -> Arc<str> {
+        namespace.into()
+    }
+
+    #[test]
+    fn bytes_are_free_again_with_the_last_who_holds_them() {
+        let budget = ByteBudget::new(1000);
+        let mut held = budget.try_take(&name("a"), 300).unwrap();
+        assert!(held.grow_to(500) && held.grow_to(100), "it has them already");
+        assert!(!held.grow_to(900), "half of it is for others");
+        assert_eq!(budget.taken(), 500);
+        held.set(900);
+        assert_eq!(budget.taken(), 900, "what is in memory already counts");
+        drop(held);
+        assert_eq!((budget.taken(), budget.lock().namespaces.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_get_bytes_by_turns_of_their_namespaces() {
+        let budget = ByteBudget::new(1000);
+        let (a, b) = (name("a"), name("b"));
+        let first = budget.take(&a, 500).await;
+        let mut waiting: Vec<_> = [&a, &a, &b].into_iter().map(|name| Box::pin(budget.take(name, 400))).collect();
+        assert!(waiting.iter_mut().all(|one| one.as_mut().now_or_never().is_none()));
+        drop(first);
+        assert!(waiting[2].as_mut().now_or_never().is_some(), "b is next");
+        assert!(waiting[1].as_mut().now_or_never().is_none());
+        let _ = waiting.pop();
+        assert!(waiting[0].as_mut().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn one_that_needs_much_is_not_overtaken_but_by_newcomers_that_need_little() {
+        let budget = ByteBudget::new(1000);
+        let (a, b, c) = (name("a"), name("b"), name("c"));
+        let first = budget.take(&a, 300).await;
+        let mut large = Box::pin(budget.take(&b, 500));
+        assert!(large.as_mut().now_or_never().is_none(), "750 are shared");
+        assert!(Box::pin(budget.take(&a, 1)).as_mut().now_or_never().is_none(), "it is not overtaken");
+        let little = budget.take(&c, 30).now_or_never().unwrap();
+        assert!(Box::pin(budget.take(&name("d"), 300)).as_mut().now_or_never().is_none());
+        drop((first, little));
+        assert!(large.as_mut().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_holds_up_nobody() {
+        let budget = ByteBudget::new(1000);
+        let (a, b) = (name("a"), name("b"));
+        let first = budget.take(&a, 300).await;
+        let mut gone = Box::pin(budget.take(&b, 500));
+        assert!(gone.as_mut().now_or_never().is_none());
+        let mut next = Box::pin(budget.take(&a, 10));
+        assert!(next.as_mut().now_or_never().is_none());
+        drop(gone);
+        drop(first);
+        assert!(next.as_mut().now_or_never().is_some());
+        drop(next);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_refused_hears_of_what_becomes_free() {
+        let budget = ByteBudget::new(1000);
+        let held = budget.try_take(&name("a"), 500).unwrap();
+        assert!(budget.try_take(&name("a"), 1).is_none());
+        assert!(budget.freed().now_or_never().is_none());
+        drop(held);
+        assert!(budget.freed().now_or_never().is_some());
+        drop(budget.try_take(&name("a"), 1).unwrap());
+        assert!(budget.freed().now_or_never().is_none(), "nobody was refused");
+    }
+
+    #[test]
+    fn ten_namespaces_that_take_all_they_can_leave_room_for_another() {
+        let budget = ByteBudget::new(64 << 20);
+        let mut held = Vec::new();
+        for turn in 0..2000 {
+            let namespace = name(&format!("hostile-{}", turn % 10));
+            held.extend(budget.try_take(&namespace, [1 << 20, 8 << 20, 1 << 16][turn % 3]));
+        }
+        assert!(budget.taken() <= 48 << 20, "{}", budget.taken());
+        assert!(budget.try_take(&name("victim"), 1 << 20).is_some());
+        assert!(budget.try_take(&name("another"), 2 << 20).is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! How namespaces share an amount that is scarce, such as slots or bytes.
+//!
+//! One alone has a part of it; beside others it has less, in proportion to what is free (dynamic thresholds of Choudhury and
+//! Hahne). The last of it is for namespaces that have none. It must not keep who has what.
+
+/// An amount that namespaces share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FairShare {
+    /// All of it.
+    most: usize,
+    /// What one namespace has alone.
+    alone: usize,
+    /// What is kept for namespaces that have none.
+    kept: usize,
+}
+
+impl FairShare {
+    pub(crate) fn new(most: usize, alone: usize, kept: usize) -> Self {
+        let alone = alone.min(most);
+        Self { most, alone, kept: kept.min(most - alone) }
+    }
+
+    /// Returns what one namespace has alone.
+    pub(crate) fn alone(self) -> usize {
+        self.alone
+    }
+
+    /// Whether a namespace that has `own` of what is `taken` can have `more`.
+    pub(crate) fn has_room(self, own: usize, taken: usize, more: usize) -> bool {
+        if self.is_for_newcomers(own, more) {
+            return taken.saturating_add(more) <= self.most;
+        }
+        self.is_below_share(own, taken) && taken.saturating_add(more) <= self.shared()
+    }
+
+    /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of that.
+    pub(crate) fn is_for_newcomers(self, own: usize, more: usize) -> bool {
+        own == 0 && more <= (self.kept / 8).max(1)
+    }
+
+    /// Whether a namespace has less than its share.
+    pub(crate) fn is_below_share(self, own: usize, taken: usize) -> bool {
+        let shared = self.shared();
+        own == 0 || own * (shared - self.alone) < self.alone * shared.saturating_sub(taken)
+    }
+
+    fn shared(self) -> usize {
+        self.most - self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much each of so many namespaces has once all of them took what they can, one unit by turns.
+    fn shares(share: FairShare, namespaces: usize) -> Vec<usize> {
+        let mut owns = vec![0; namespaces];
+        loop {
+            let before = owns.clone();
+            for namespace in 0..namespaces {
+                let taken = owns.iter().sum();
+                owns[namespace] += usize::from(share.has_room(owns[namespace], taken, 1));
+            }
+            if owns == before {
+                return owns;
+            }
+        }
+    }
+
+    #[test]
+    fn namespaces_have_equal_shares_and_leave_the_last_part_to_those_that_come() {
+        let share = FairShare::new(640, 320, 160);
+        assert_eq!(shares(share, 1), [320]);
+        for namespaces in [2, 3, 10, 50] {
+            let shares = shares(share, namespaces);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{shares:?}");
+            let taken: usize = shares.iter().sum();
+            assert!(taken <= 480, "{namespaces}: {taken}");
+            assert!(share.has_room(0, taken, 20), "a newcomer has room beside {namespaces}");
+            assert!(!share.has_room(0, taken, 161), "but not for more than is kept");
+        }
+    }
+
+    #[test]
+    fn one_newcomer_does_not_take_all_that_is_kept_for_newcomers() {
+        let share = FairShare::new(640, 320, 160);
+        assert!(share.has_room(0, 480, 20));
+        assert!(!share.has_room(0, 480, 21));
+        assert!(share.has_room(0, 0, 320), "where nobody has any, it takes what it needs");
+    }
+}

@@ -1,0 +1,72 @@
+//! What the operator may have in memory at once on behalf of runs, from the limit of its memory.
+//!
+//! What it keeps of each object and connection is not in these budgets. It must not count anything: who holds what is said in
+//! [`crate::byte_budget`] and by the caches.
+
+/// The parts of the memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// What each call in flight has of its own, for its request and its answer.
+    pub own_of_call: usize,
+    /// What calls hold beside what each has of its own: long requests, long answers, logs, and results that are not committed.
+    pub calls: usize,
+    /// Long values and journals that transitions read.
+    pub values: usize,
+    /// Long values that are kept for the next transition of a busy run.
+    pub kept_values: usize,
+    /// Segments of journals that are cached, as they are stored.
+    pub segments: usize,
+    /// The JSON of the objects that are being reconciled.
+    pub reconciles: usize,
+}
+
+impl MemoryLimits {
+    /// With less memory the operator works as if it had this much, in bytes.
+    const LEAST: usize = 256 * 1024 * 1024;
+    const MOST_OWN_OF_CALL: usize = 1024 * 1024;
+
+    /// Returns the parts of so many bytes, of which so many calls at once have at most a quarter of their own.
+    #[must_use]
+    pub fn of(limit: usize, max_calls: usize) -> Self {
+        let limit = limit.max(Self::LEAST);
+        Self {
+            own_of_call: (limit / 4 / max_calls.max(1)).min(Self::MOST_OWN_OF_CALL),
+            calls: limit / 8,
+            values: limit / 8,
+            kept_values: limit / 16,
+            segments: limit / 16,
+            reconciles: limit / 32,
+        }
+    }
+}
+
+impl Default for MemoryLimits {
+    /// The parts of 512 MiB, which is what the chart gives, for 64 calls at once.
+    fn default() -> Self {
+        Self::of(512 * 1024 * 1024, 64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_together_leave_half_of_the_memory_to_what_they_do_not_count() {
+        for (limit, max_calls) in [(256_usize << 20, 64), (512 << 20, 64), (512 << 20, 1000), (8 << 30, 64)] {
+            let parts = MemoryLimits::of(limit, max_calls);
+            let MemoryLimits { own_of_call, calls, values, kept_values, segments, reconciles } = parts;
+            let own = own_of_call * max_calls;
+            assert!(own <= limit / 4, "{parts:?}");
+            // A segment takes about twice as much in memory as it is stored, and a reconcile several times its object.
+            assert!(calls + values + kept_values + 2 * segments + reconciles <= limit / 2, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn an_operator_with_little_memory_works_as_if_it_had_the_least() {
+        assert_eq!(MemoryLimits::of(64 << 20, 64), MemoryLimits::of(256 << 20, 64));
+        assert_eq!(MemoryLimits::default().own_of_call, 1 << 20);
+        assert_eq!(MemoryLimits::of(512 << 20, 256).own_of_call, 1 << 19);
+    }
+}

@@ -1,0 +1,52 @@
+//! A turn for whose answer there was no memory is made again by itself, and ends no run.
+
+use serde_json::{Value, json};
+
+use super::{equal::CALL, gates, meanwhile::ended, result, spec, turn};
+use crate::tests::test_run::TestRun;
+
+/// A run whose agent has paid, and whose steps are tried only once.
+fn paid(change: impl Fn(&mut Value)) -> TestRun {
+    let mut spec = spec(gates(json!([])));
+    spec["steps"][0]["retry"] = json!({"limit": 0});
+    change(&mut spec);
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "refund", CALL)]);
+    run.reply("handle/.turn-1/.call-1/pay", 1, "paid");
+    run
+}
+
+#[test]
+fn a_turn_without_room_is_made_again_as_often_as_it_takes() {
+    let mut run = paid(|_| {});
+    for attempt in 1..=10 {
+        assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
+        ended(&mut run, "handle/.turn-2", attempt, "TooLarge", &[], true);
+        run.later(3600);
+    }
+    assert_eq!(result(&run, "handle/.turn-2", "c1"), "paid", "what it was told stays the same");
+    run.reply("handle/.turn-2", 11, "done");
+    assert_eq!(run.succeeded(), "done");
+}
+
+#[test]
+fn an_answer_that_is_too_large_at_any_time_is_not_asked_for_again() {
+    let mut run = paid(|_| {});
+    ended(&mut run, "handle/.turn-2", 1, "TooLarge", &[], false);
+    run.later(3600);
+    assert!(run.calls().is_empty(), "{:?}", run.calls());
+}
+
+#[test]
+fn other_failures_are_counted_beside_those_without_room() {
+    let mut run = paid(|spec| spec["steps"][0]["retry"] = json!({"limit": 1}));
+    for (attempt, class) in [(1, "TooLarge"), (2, "Unreachable"), (3, "TooLarge")] {
+        assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
+        ended(&mut run, "handle/.turn-2", attempt, class, &[], true);
+        run.later(3600);
+    }
+    assert_eq!(run.calls(), ["handle/.turn-2@4"]);
+    ended(&mut run, "handle/.turn-2", 4, "Unreachable", &[], true);
+    run.later(3600);
+    assert!(run.calls().is_empty(), "{:?}", run.calls());
+}

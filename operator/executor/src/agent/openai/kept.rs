@@ -1,0 +1,325 @@
+//! The part of an answer that is kept while it is received: texts that no turn may have are dropped piece by piece.
+//!
+//! It must not judge whether the answer is JSON: whoever reads what was kept does. **Invariant:** what was kept reads like the
+//! answer, but that arguments which are too long are their length, and other texts which are too long for their field are null.
+
+use signoff_api::turn::RequestedArguments;
+
+use super::super::requested::MAX_ARGUMENTS_OF_ANSWER;
+use crate::{
+    http::{AnswerBody, BodyRefused},
+    room::AnswerRoom,
+};
+
+/// The member of the object that stands for arguments which are too long. No server sends it.
+pub(super) const TOO_LONG: &str = "signoff.dev/too-long";
+
+/// The most bytes of a text in a field that is not the answer's own text.
+const MAX_TEXT: usize = RequestedArguments::MAX_BYTES;
+
+/// The room is asked for so many bytes at once.
+const PIECE: usize = 64 * 1024;
+
+/// What is kept in memory is there twice when it is read.
+const COPIES: usize = 2;
+
+/// The part of an answer that is kept.
+pub(super) struct KeptAnswer<'r> {
+    room: &'r dyn AnswerRoom,
+    /// The most bytes that are received.
+    limit: usize,
+    received: usize,
+    /// The bytes for which there is room.
+    room_for: usize,
+    kept: Vec<u8>,
+    /// Where the last text begins in `kept`, with its quotation mark, and what it belongs to.
+    text: Text,
+    field: Field,
+    /// The bytes of all arguments that were kept.
+    arguments: usize,
+}
+
+/// The field whose value follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// The arguments of a call.
+    Arguments,
+    /// A text of the answer itself, which is kept as far as the answer is not too long.
+    Content,
+    Other,
+}
+
+/// A text of the answer.
+struct Text {
+    /// Where it begins in what is kept, with its quotation mark.
+    start: usize,
+    /// Its bytes, read.
+    length: usize,
+    is_dropped: bool,
+    at: Position,
+}
+
+/// The position in relation to texts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Outside,
+    Inside,
+    AfterBackslash,
+    /// After so many digits of an escaped character, with their value.
+    Escaped(u8, u32),
+}
+
+impl<'r> KeptAnswer<'r> {
+    pub(super) fn new(room: &'r dyn AnswerRoom, limit: usize) -> Self {
+        let text = Text { start: 0, length: 0, is_dropped: false, at: Position::Outside };
+        let field = Field::Other;
+        Self { room, limit, received: 0, room_for: 0, kept: Vec::new(), text, field, arguments: 0 }
+    }
+
+    /// Returns what was kept.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.kept
+    }
+
+    fn take(&mut self, byte: u8) {
+        match self.text.at {
+            Position::Outside => return self.take_outside(byte),
+            Position::Inside => match byte {
+                b'"' => return self.end_text(),
+                b'\\' => self.text.at = Position::AfterBackslash,
+                _ => self.text.length += 1,
+            },
+            Position::AfterBackslash if byte == b'u' => self.text.at = Position::Escaped(0, 0),
+            Position::AfterBackslash => {
+                self.text.length += 1;
+                self.text.at = Position::Inside;
+            }
+            Position::Escaped(digits, value) => {
+                let value = value * 16 + char::from(byte).to_digit(16).unwrap_or_default();
+                self.text.at = Position::Escaped(digits + 1, value);
+                if digits == 3 {
+                    self.text.length += length_of(value);
+                    self.text.at = Position::Inside;
+                }
+            }
+        }
+        if !self.text.is_dropped {
+            self.kept.push(byte);
+            self.drop_if_too_long();
+        }
+    }
+
+    fn take_outside(&mut self, byte: u8) {
+        match byte {
+            b'"' => self.text = Text { start: self.kept.len(), length: 0, is_dropped: false, at: Position::Inside },
+            b':' => self.field = Field::of(self.kept.get(self.text.start..).unwrap_or_default()),
+            b',' | b'{' | b'[' => self.field = Field::Other,
+            _ => {}
+        }
+        self.kept.push(byte);
+    }
+
+    fn drop_if_too_long(&mut self) {
+        let most = match self.field {
+            Field::Arguments => MAX_TEXT.min(MAX_ARGUMENTS_OF_ANSWER - self.arguments),
+            Field::Content => usize::MAX,
+            Field::Other => MAX_TEXT,
+        };
+        if self.text.length > most {
+            self.text.is_dropped = true;
+            self.kept.truncate(self.text.start);
+        }
+    }
+
+    fn end_text(&mut self) {
+        self.text.at = Position::Outside;
+        match (self.text.is_dropped, self.field) {
+            (true, Field::Arguments) => {
+                let instead = format!("{{\"{TOO_LONG}\":{}}}", self.text.length);
+                self.kept.extend_from_slice(instead.as_bytes());
+            }
+            (true, _) => self.kept.extend_from_slice(b"null"),
+            (false, field) => {
+                self.kept.push(b'"');
+                self.arguments += if field == Field::Arguments { self.text.length } else { 0 };
+            }
+        }
+    }
+}
+
+impl AnswerBody for KeptAnswer<'_> {
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
+        self.received += piece.len();
+        if self.received > self.limit {
+            return Err(BodyRefused::TooLarge(self.limit));
+        }
+        for part in piece.chunks(PIECE) {
+            // A byte takes the place of one byte at most, but for the length of arguments, which were longer.
+            let needed = self.kept.len() + part.len();
+            if needed > self.room_for {
+                let room_for = needed.next_multiple_of(PIECE);
+                if !self.room.has_room_for(room_for * COPIES) {
+                    self.kept = Vec::new();
+                    return Err(BodyRefused::NoRoom);
+                }
+                self.kept.reserve_exact(room_for - self.kept.len());
+                self.room_for = room_for;
+            }
+            part.iter().for_each(|byte| self.take(*byte));
+        }
+        Ok(())
+    }
+}
+
+impl Field {
+    /// Returns the field of a name, which is kept with its quotation marks.
+    fn of(name: &[u8]) -> Self {
+        match name {
+            name if name.starts_with(b"\"arguments\"") => Self::Arguments,
+            name if [b"\"content\"".as_slice(), b"\"text\"", b"\"refusal\""]
+                .iter()
+                .any(|one| name.starts_with(one)) =>
+            {
+                Self::Content
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Returns the bytes of a character of this number in UTF-8, or of half a pair of them.
+fn length_of(character: u32) -> usize {
+    match character {
+        0..0x80 => 1,
+        0x80..0x800 | 0xD800..0xE000 => 2,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::room::UnboundedRoom;
+
+    struct Room {
+        most: usize,
+        held: AtomicUsize,
+    }
+
+    impl AnswerRoom for Room {
+        fn has_room_for(&self, bytes: usize) -> bool {
+            self.held.fetch_max(bytes.min(self.most), Ordering::Relaxed);
+            bytes <= self.most
+        }
+    }
+
+    fn kept(answer: &str, piece: usize) -> String {
+        let mut kept = KeptAnswer::new(&UnboundedRoom, usize::MAX);
+        for piece in answer.as_bytes().chunks(piece) {
+            kept.add(piece).unwrap();
+        }
+        String::from_utf8(kept.bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_too_long_is_kept_to_the_byte() {
+        let answer = r#" {"choices" : [ {"message": {"content": "a\"b\\", "tool_calls":[{"id":"1","function":
+            {"name":"pay","arguments":"{\"to\": \"\u00e9\ud83d\ude00\"}"}}]} } ], "x":[1.5e3,null,true,{}]}"#;
+        for piece in [1, 2, 7, 1000] {
+            assert_eq!(kept(answer, piece), answer);
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_too_long_are_their_length_in_whatever_pieces_and_notation() {
+        let escaped = r"\u00e9".repeat(MAX_TEXT / 2);
+        let cases = [
+            ("x".repeat(MAX_TEXT), None),
+            ("x".repeat(MAX_TEXT + 1), Some(MAX_TEXT + 1)),
+            (escaped.clone(), None),
+            (format!("{escaped}x"), Some(MAX_TEXT + 1)),
+            (r"\ud83d\ude00".repeat(MAX_TEXT / 4), None),
+            (r"\n".repeat(MAX_TEXT + 7), Some(MAX_TEXT + 7)),
+        ];
+        for (arguments, too_long) in cases {
+            let answer = format!(r#"{{"arguments" : "{arguments}","id":"a"}}"#);
+            let expected = match too_long {
+                Some(length) => format!(r#"{{"arguments" : {{"{TOO_LONG}":{length}}},"id":"a"}}"#),
+                None => answer.clone(),
+            };
+            for piece in [13, 4096, usize::MAX] {
+                assert!(kept(&answer, piece) == expected, "{piece} {too_long:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_of_many_calls_are_kept_up_to_the_limit_of_all() {
+        let text = "x".repeat(MAX_TEXT);
+        let call = json!({"arguments": text});
+        let answer = json!([call, call, call, call, call, call, call, call, call, {"arguments": ""}]).to_string();
+        let read: Value = serde_json::from_str(&kept(&answer, 5000)).unwrap();
+        assert!((0..8).all(|n| read[n]["arguments"].is_string()));
+        assert_eq!(read[8], json!({"arguments": {TOO_LONG: MAX_TEXT}}));
+        assert_eq!(read[9], json!({"arguments": ""}));
+    }
+
+    #[test]
+    fn the_answers_own_text_is_kept_and_other_long_texts_are_null() {
+        let long = "y".repeat(MAX_TEXT + 1);
+        let message =
+            json!({"content": long, "reasoning": long, "refusal": long, "list": [long, {"text": long}], "id": long});
+        let read: Value = serde_json::from_str(&kept(&message.to_string(), 999)).unwrap();
+        let expected =
+            json!({"content": long, "reasoning": null, "refusal": long, "list": [null, {"text": long}], "id": null});
+        assert!(read == expected);
+    }
+
+    #[test]
+    fn room_is_asked_for_what_is_kept_and_not_for_what_is_dropped() {
+        let answer = json!({"arguments": "x".repeat(5 << 20)}).to_string();
+        let room = Room { most: 4 * PIECE * COPIES, held: AtomicUsize::new(0) };
+        let mut kept = KeptAnswer::new(&room, 8 << 20);
+        answer.as_bytes().chunks(16 * 1024).for_each(|piece| kept.add(piece).unwrap());
+        assert!(room.held.load(Ordering::Relaxed) <= 3 * PIECE * COPIES);
+        assert!(kept.kept.capacity() <= 3 * PIECE);
+
+        let mut kept = KeptAnswer::new(&room, 8 << 20);
+        let content = json!({"content": "x".repeat(5 << 20)}).to_string();
+        let ends = content.as_bytes().chunks(16 * 1024).find_map(|piece| kept.add(piece).err());
+        assert_eq!(ends, Some(BodyRefused::NoRoom));
+        assert_eq!(kept.kept.capacity(), 0, "what nobody reads is free at once");
+    }
+
+    #[test]
+    fn more_bytes_than_the_limit_are_too_large_also_where_they_are_dropped() {
+        let mut kept = KeptAnswer::new(&UnboundedRoom, 1 << 20);
+        let answer = json!({"arguments": "x".repeat(2 << 20)}).to_string();
+        let ends = answer.as_bytes().chunks(16 * 1024).find_map(|piece| kept.add(piece).err());
+        assert_eq!(ends, Some(BodyRefused::TooLarge(1 << 20)));
+    }
+
+    #[test]
+    fn any_bytes_are_kept_as_they_are_where_no_text_is_long() {
+        let mut dice = 1_u32;
+        let mut roll = || {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (dice >> 16) as usize
+        };
+        for _ in 0..500 {
+            let bytes: Vec<u8> = (0..roll() % 300).map(|_| b"\"\\:,{}[]u0a \xc3\xa9"[roll() % 16]).collect();
+            let mut kept = KeptAnswer::new(&UnboundedRoom, usize::MAX);
+            bytes.chunks(1 + roll() % 50).for_each(|piece| kept.add(piece).unwrap());
+            assert_eq!(kept.bytes(), bytes);
+        }
+    }
+}
