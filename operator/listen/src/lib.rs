@@ -1,10 +1,11 @@
 //! Serves HTTP/1 to whoever connects, so that nobody can keep others out.
 //!
-//! **Invariant:** a connection waits for a request, or for the rest of one, only for a bounded time, and those of one peer that do are a
-//! part of all. The peer is the address at the other end of the connection: no header of a request says who it is.
+//! **Invariant:** a connection waits for its peer (for a request, for the rest of one, or to be read) only for a bounded time, and ends
+//! earlier where others need its place. The peer is the address at the other end: no header of a request says who it is.
 
 mod peers;
 mod request;
+mod stream;
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -12,15 +13,12 @@ use axum::{
     Router,
     body::{Body, HttpBody as _},
     extract::ConnectInfo,
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::Response,
 };
 use hyper::{Request, body::Incoming, server::conn::http1};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
-};
+use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown, service::TowerToHyperService};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -30,79 +28,128 @@ use tower::{Service, ServiceExt as _};
 
 use peers::{Peers, Waiting};
 use request::WholeBody;
+use stream::TimedStream;
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most connections at once. Others wait until one of them ends.
+    /// The most connections at once, but for those whose answer is a stream of events: whoever serves streams bounds them. For
+    /// another one, the connection ends that has waited for its peer the longest.
     pub connections: usize,
-    /// The most connections of one peer that wait for a request or for the rest of one. Others of that peer are closed.
+    /// The most connections of one peer that wait for a request or for the rest of one. For another one, the oldest of them ends.
     pub waiting_of_peer: usize,
-    /// How long the head of a request may take, from when the connection is open, or the answer before it was sent.
+    /// How long the head of a request may take, from its first byte; that of the first one from when the connection is open.
     pub head: Duration,
     /// How long its body may take.
     pub body: Duration,
+    /// How long a connection may rest between an answer and another request. Longer than most proxies keep one (60 or 90 seconds), so
+    /// that it does not end while a proxy sends.
+    pub rest: Duration,
+    /// How long a peer may take to read 16 KiB of an answer.
+    pub answer: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1024, waiting_of_peer: 256, head: Duration::from_secs(10), body: Duration::from_secs(30) }
+        Self {
+            connections: 1024,
+            waiting_of_peer: 256,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            rest: Duration::from_secs(120),
+            answer: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// The bounds of a port for probes and metrics, which few clients ask.
+    #[must_use]
+    pub fn of_probes() -> Self {
+        Self { connections: 128, waiting_of_peer: 32, ..Self::default() }
     }
 }
 
 /// The pause after a failure of the listener itself, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The most bytes of the head of a request: a session takes 16 KiB of it. hyper keeps 408 KiB of each otherwise.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// Lets this process have as many open files as the system allows it, because each connection is one.
+///
+/// # Errors
+/// The system refuses it.
+pub fn raise_open_files() -> io::Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
 
 /// Serves until `ends` is ready, and then until the requests in flight have been answered. Handlers can take the peer as
 /// `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: impl Future<Output = ()>) {
-    let (connections, peers) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Peers::new(limits)));
+    let (places, peers) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Peers::new(limits)));
     let graceful = GracefulShutdown::new();
     let mut ends = pin!(ends);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut ends => break,
-            accepted = accept(&listener, &connections) => accepted,
+            accepted = accept(&listener, &places, &peers) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { break };
-        let Some(waiting) = peers.begin(peer.ip()) else {
-            tracing::debug!(%peer, "closed: its peer has too many connections that wait for a request");
-            continue;
-        };
-        let service = TowerToHyperService::new(service(pages.clone(), peer, limits, waiting));
+        let waiting = Arc::new(peers.begin(peer.ip(), place));
+        let service = TowerToHyperService::new(service(pages.clone(), peer, limits, Arc::clone(&waiting)));
+        let stream = TokioIo::new(TimedStream::new(stream, Arc::clone(&waiting), limits));
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .serve_connection(TokioIo::new(stream), service);
+            // The stream has the time.
+            .header_read_timeout(None)
+            .max_buf_size(LONGEST_HEAD)
+            .serve_connection(stream, service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // How a stranger's connection ends is no news.
-            if let Err(error) = connection.await {
-                tracing::debug!(%peer, %error, "a connection ended");
+            tokio::select! {
+                // How a stranger's connection ends is no news.
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%peer, %error, "a connection ended");
+                },
+                () = waiting.ended() => tracing::debug!(%peer, "closed: it waited for its peer, and another one needed its place"),
             }
-            drop(place);
         });
     }
     drop(listener);
     graceful.shutdown().await;
 }
 
-/// Waits for a place, and then for a connection.
+/// Waits for a connection, and then for a place for it.
 async fn accept(
     listener: &TcpListener,
-    connections: &Arc<Semaphore>,
+    places: &Arc<Semaphore>,
+    peers: &Peers,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    // It is never closed.
-    let place = Arc::clone(connections).acquire_owned().await.ok()?;
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return Some((stream, peer, place)),
+            // The places are never closed.
+            Ok((stream, peer)) => return Some((stream, peer, place(places, peers).await?)),
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted; it is tried again");
+                peers.end_oldest();
                 sleep(PAUSE).await;
             }
+        }
+    }
+}
+
+/// Waits for a place, which a connection gives that waits for its peer.
+async fn place(places: &Arc<Semaphore>, peers: &Peers) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+            return Some(place);
+        }
+        let is_given = peers.end_oldest();
+        tokio::select! {
+            place = Arc::clone(places).acquire_owned() => return place.ok(),
+            () = peers.begun(), if !is_given => {}
         }
     }
 }
@@ -118,23 +165,39 @@ fn service(
     pages: Router,
     peer: SocketAddr,
     limits: Limits,
-    waiting: Waiting,
+    waiting: Arc<Waiting>,
 ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone {
-    let waiting = Arc::new(waiting);
-    let waits = Arc::clone(&waiting);
+    let answered = Arc::clone(&waiting);
     let pages = pages.map_request(move |request: Request<Incoming>| {
-        let mut request = request.map(|body| Body::new(WholeBody::new(body, limits.body, waiting.take())));
+        let body = |body| Body::new(WholeBody::new(body, limits.body, Arc::clone(&waiting)));
+        let mut request = request.map(body);
         request.extensions_mut().insert(ConnectInfo(peer));
         request
     });
     pages.map_response(move |mut response: Response| {
-        // Nobody knows when a stream ends: nothing follows it.
-        let is_stream = response.body().size_hint().exact().is_none();
-        if is_stream || !waits.again() {
+        if answered.take_late() {
+            *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+        }
+        if !keeps(&answered, &response) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     })
+}
+
+/// Counts a connection by its answer. Returns whether another request may follow.
+fn keeps(waiting: &Waiting, response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
+        waiting.leave();
+        return false;
+    }
+    // Nobody knows when a stream ends: nothing follows it.
+    if response.body().size_hint().exact().is_none() || response.status() == StatusCode::REQUEST_TIMEOUT {
+        waiting.answered();
+        return false;
+    }
+    waiting.again()
 }
 
 #[cfg(test)]

@@ -1,43 +1,105 @@
-//! Counts, by peer, the connections that wait for a request or for the rest of one.
+//! The connections that wait for their peer: for a request, for the rest of one, or to be read.
+//!
+//! **Invariant:** where there is no room, the connection of a peer that has waited the longest ends, never a new one. A request that
+//! arrives whole is therefore served, however many others are not.
 
 use std::{
-    collections::HashMap,
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
 use crate::Limits;
 
-/// The peers with such connections: no more than there are connections.
+/// All connections that wait for their peers: no more than there are connections.
 pub(crate) struct Peers {
     most: usize,
-    counts: Mutex<HashMap<IpAddr, usize>>,
+    waiting: Mutex<All>,
+    /// One more waits.
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct All {
+    next: u64,
+    /// By peer, and then in the order in which they began to wait.
+    peers: HashMap<IpAddr, BTreeMap<u64, Entry>>,
+}
+
+struct Entry {
+    /// Whether it is a part of the share of its peer.
+    is_shared: bool,
+    end: Arc<Notify>,
+}
+
+impl All {
+    fn shared(&self, peer: IpAddr) -> impl Iterator<Item = u64> {
+        self.peers.get(&peer).into_iter().flatten().filter(|(_, entry)| entry.is_shared).map(|(number, _)| *number)
+    }
+
+    fn insert(&mut self, peer: IpAddr, entry: Entry) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.peers.entry(peer).or_default().insert(number, entry);
+        number
+    }
+
+    fn remove(&mut self, peer: IpAddr, number: u64) -> Option<Entry> {
+        let own = self.peers.get_mut(&peer)?;
+        let entry = own.remove(&number);
+        if own.is_empty() {
+            self.peers.remove(&peer);
+        }
+        entry
+    }
+
+    fn end(&mut self, peer: IpAddr, number: u64) {
+        if let Some(entry) = self.remove(peer, number) {
+            entry.end.notify_one();
+        }
+    }
 }
 
 impl Peers {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { most: limits.waiting_of_peer, counts: Mutex::default() }
+        Self { most: limits.waiting_of_peer.max(1), waiting: Mutex::default(), begun: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection of a peer; `None` if it has too many.
-    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Option<Waiting> {
-        let peer = network(peer);
-        let counted = self.count(peer, self.most)?;
-        Some(Waiting { peers: Arc::clone(self), peer, counted: Mutex::new(Some(counted)) })
-    }
-
-    fn count(self: &Arc<Self>, peer: IpAddr, most: usize) -> Option<Counted> {
-        let mut counts = self.lock();
-        let count = counts.get(&peer).copied().unwrap_or_default();
-        if count >= most {
-            return None;
+    /// Counts a new connection of a peer. Where the share of this peer is used up, its oldest one ends.
+    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr, place: OwnedSemaphorePermit) -> Waiting {
+        let (peer, end) = (network(peer), Arc::new(Notify::new()));
+        let mut all = self.lock();
+        let own: Vec<_> = all.shared(peer).collect();
+        for oldest in own.iter().take((own.len() + 1).saturating_sub(self.most)) {
+            all.end(peer, *oldest);
         }
-        counts.insert(peer, count + 1);
-        Some(Counted { peers: Arc::clone(self), peer })
+        let number = all.insert(peer, Entry { is_shared: true, end: Arc::clone(&end) });
+        drop(all);
+        self.begun.notify_one();
+        let counted = Counted { peers: Arc::clone(self), peer, number };
+        let state = State { counted: Some(counted), heads: 1, awaits_head: true, is_late: false, place: Some(place) };
+        Waiting { peers: Arc::clone(self), peer, end, state: Mutex::new(state) }
+    }
+
+    /// Ends the oldest connection of the peer that has the most. Returns whether there was one.
+    pub(crate) fn end_oldest(&self) -> bool {
+        let mut all = self.lock();
+        let each = all.peers.iter().filter_map(|(peer, own)| Some((own.len(), Reverse(*own.keys().next()?), *peer)));
+        let Some((_, Reverse(number), peer)) = each.max() else { return false };
+        all.end(peer, number);
+        true
+    }
+
+    /// Waits until one more waits.
+    pub(crate) async fn begun(&self) {
+        self.begun.notified().await;
     }
 }
 
@@ -49,71 +111,181 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection that waits for a request, or for the rest of one.
+/// How far a connection is.
 pub(crate) struct Waiting {
     peers: Arc<Peers>,
     peer: IpAddr,
-    counted: Mutex<Option<Counted>>,
+    end: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+struct State {
+    counted: Option<Counted>,
+    /// How many heads it has waited for, the present one included.
+    heads: u64,
+    awaits_head: bool,
+    is_late: bool,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Option<Counted>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until this connection has to end, because others have no room.
+    pub(crate) async fn ended(&self) {
+        self.end.notified().await;
+    }
+
+    /// The number of the head that it waits for, or `None`.
+    pub(crate) fn head(&self) -> Option<u64> {
+        let state = self.lock();
+        state.awaits_head.then_some(state.heads)
     }
 
     /// Takes the count of the connection: the head of its request is there.
     pub(crate) fn take(&self) -> Option<Counted> {
-        self.lock().take()
+        let mut state = self.lock();
+        state.awaits_head = false;
+        state.counted.take()
     }
 
-    /// Counts the connection again, because its answer is sent. Returns whether it can wait for another request: connections that only
-    /// wait are at most half of what a peer can have, so that it can open new ones.
+    /// The body of a request was not whole in time.
+    pub(crate) fn set_late(&self) {
+        self.lock().is_late = true;
+    }
+
+    /// Whether it was not. Says so once.
+    pub(crate) fn take_late(&self) -> bool {
+        std::mem::take(&mut self.lock().is_late)
+    }
+
+    /// Counts the connection again, because its answer can be read: it can end where others have no room.
+    pub(crate) fn answered(&self) {
+        self.count(false);
+    }
+
+    /// As [`Self::answered`]. Returns whether the connection can wait for another request: those that only wait are at most half of
+    /// what a peer can have.
     pub(crate) fn again(&self) -> bool {
-        let counted = self.peers.count(self.peer, self.peers.most.div_ceil(2));
-        let can_wait = counted.is_some();
-        *self.lock() = counted;
-        can_wait
+        let has_room = self.peers.lock().shared(self.peer).count() < self.peers.most.div_ceil(2);
+        self.count(has_room);
+        has_room
+    }
+
+    fn count(&self, is_shared: bool) {
+        let entry = Entry { is_shared, end: Arc::clone(&self.end) };
+        let number = self.peers.lock().insert(self.peer, entry);
+        let counted = Counted { peers: Arc::clone(&self.peers), peer: self.peer, number };
+        self.peers.begun.notify_one();
+        let mut state = self.lock();
+        state.awaits_head = is_shared;
+        state.heads += u64::from(is_shared);
+        let before = state.counted.replace(counted);
+        drop(state);
+        drop(before);
+    }
+
+    /// Gives back the place of the connection: its answer is a stream of events, which are bounded elsewhere.
+    pub(crate) fn leave(&self) {
+        drop(self.lock().place.take());
     }
 }
 
-/// One connection in the count of its peer, until it is dropped.
+/// One connection that waits, until it is dropped.
 pub(crate) struct Counted {
     peers: Arc<Peers>,
     peer: IpAddr,
+    number: u64,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut counts = self.peers.lock();
-        if let Some(count) = counts.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.peer);
-            }
-        }
+        self.peers.lock().remove(self.peer, self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use futures::FutureExt as _;
+    use tokio::sync::Semaphore;
+
     use super::*;
 
+    struct World {
+        peers: Arc<Peers>,
+        places: Arc<Semaphore>,
+    }
+
+    impl World {
+        fn new(waiting_of_peer: usize) -> Self {
+            let peers = Arc::new(Peers::new(Limits { waiting_of_peer, ..Limits::default() }));
+            Self { peers, places: Arc::new(Semaphore::new(100)) }
+        }
+
+        fn begin(&self, address: &str) -> Waiting {
+            let place = Arc::clone(&self.places).try_acquire_owned().unwrap();
+            self.peers.begin(address.parse().unwrap(), place)
+        }
+    }
+
+    fn is_ended(waiting: &Waiting) -> bool {
+        waiting.ended().now_or_never().is_some()
+    }
+
     #[test]
-    fn a_peer_has_its_share_whatever_its_address_in_its_network_and_nothing_is_kept_of_what_is_over() {
-        let peers = Arc::new(Peers::new(Limits { waiting_of_peer: 2, ..Limits::default() }));
-        let begin = |address: &str| peers.begin(address.parse().unwrap());
-        let (first, second) = (begin("2001:db8::1").unwrap(), begin("2001:db8::ffff").unwrap());
-        assert!(begin("2001:db8::2").is_none());
-        let other = begin("2001:db8:0:1::1").unwrap();
-        let mapped = [begin("192.0.2.1").unwrap(), begin("::ffff:192.0.2.1").unwrap()];
-        assert!(begin("192.0.2.1").is_none());
-        drop(first.take());
-        assert!(first.take().is_none() && begin("2001:db8::2").is_some());
-        assert!(!first.again(), "the second one waits");
-        drop(second.take());
-        assert!(first.again() && first.take().is_some());
-        drop((first, second, other, mapped));
-        assert!(peers.lock().is_empty());
+    fn the_oldest_of_a_peer_gives_way_whatever_its_address_in_its_network_and_others_stay() {
+        let world = World::new(2);
+        let first = world.begin("2001:db8::1");
+        let (second, other) = (world.begin("2001:db8::ffff"), world.begin("2001:db8:0:1::1"));
+        assert!(!is_ended(&first));
+        let third = world.begin("2001:db8::2");
+        assert!(is_ended(&first) && !is_ended(&second) && !is_ended(&third) && !is_ended(&other));
+        let mapped = [world.begin("192.0.2.1"), world.begin("::ffff:192.0.2.1"), world.begin("192.0.2.1")];
+        assert!(is_ended(&mapped[0]) && !is_ended(&mapped[1]) && !is_ended(&mapped[2]));
+        drop((first, second, third, other, mapped));
+        assert!(world.peers.lock().peers.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn a_whole_request_is_no_part_of_the_share_and_kept_connections_are_half_of_it() {
+        let world = World::new(2);
+        let whole = world.begin("192.0.2.1");
+        drop(whole.take());
+        assert_eq!(whole.head(), None);
+        let two = [world.begin("192.0.2.1"), world.begin("192.0.2.1")];
+        assert!(!is_ended(&whole) && !is_ended(&two[0]));
+        assert!(!whole.again(), "two wait already");
+        assert_eq!(whole.head(), None);
+        drop(two);
+        assert!(whole.again());
+        assert_eq!(whole.head(), Some(2));
+    }
+
+    #[test]
+    fn without_room_the_oldest_of_the_peer_with_the_most_ends_and_one_that_is_served_does_not() {
+        let world = World::new(9);
+        let (served, reads) = (world.begin("192.0.2.3"), world.begin("192.0.2.2"));
+        let (old, many) = (world.begin("192.0.2.1"), [world.begin("192.0.2.9"), world.begin("192.0.2.9")]);
+        drop(served.take());
+        drop(reads.take());
+        reads.answered();
+        let each = [&served, &reads, &old, &many[0], &many[1]];
+        for ended in [3, 2, 4, 1] {
+            assert!(world.peers.end_oldest());
+            assert_eq!(each.iter().position(|one| is_ended(one)), Some(ended));
+        }
+        assert!(!world.peers.end_oldest());
+    }
+
+    #[test]
+    fn a_stream_gives_its_place_back() {
+        let world = World::new(2);
+        let stream = world.begin("192.0.2.1");
+        assert_eq!(world.places.available_permits(), 99);
+        stream.leave();
+        assert_eq!(world.places.available_permits(), 100);
     }
 }

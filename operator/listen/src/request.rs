@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,20 +13,21 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-use crate::peers::Counted;
+use crate::peers::{Counted, Waiting};
 
 /// A body that ends with an error where it is not whole in time.
 pub(crate) struct WholeBody {
     body: Incoming,
     late: Pin<Box<Sleep>>,
-    /// Until it is whole, or nobody reads it any more.
+    /// Until it is whole, or no handler reads it any more.
     counted: Option<Counted>,
+    waiting: Arc<Waiting>,
 }
 
 impl WholeBody {
-    pub(crate) fn new(body: Incoming, within: Duration, counted: Option<Counted>) -> Self {
-        let counted = counted.filter(|_| !body.is_end_stream());
-        Self { body, late: Box::pin(sleep(within)), counted }
+    pub(crate) fn new(body: Incoming, within: Duration, waiting: Arc<Waiting>) -> Self {
+        let counted = waiting.take().filter(|_| !body.is_end_stream());
+        Self { body, late: Box::pin(sleep(within)), counted, waiting }
     }
 }
 
@@ -51,6 +53,7 @@ impl Body for WholeBody {
             }
             Poll::Pending => match this.late.as_mut().poll(context) {
                 Poll::Ready(()) => {
+                    this.waiting.set_late();
                     let error =
                         io::Error::new(io::ErrorKind::TimedOut, "the body of the request was not whole in time");
                     Poll::Ready(Some(Err(error.into())))

@@ -43,6 +43,9 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
     let started = signoff_cluster::logging::start(arguments.log_format == LogFormat::Json);
     started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
+    if let Err(error) = signoff_listen::raise_open_files() {
+        tracing::warn!(%error, "the limit on open files cannot be raised: with a low one, connections are refused");
+    }
     let clock = ServerClock::new(Arc::new(jiff::Timestamp::now));
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 

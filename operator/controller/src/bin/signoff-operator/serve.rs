@@ -22,7 +22,7 @@ pub async fn serve(listener: TcpListener, probe: Probe) {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(probe);
-    signoff_listen::serve(listener, pages, Limits::default(), pending()).await;
+    signoff_listen::serve(listener, pages, Limits::of_probes(), pending()).await;
 }
 
 async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {

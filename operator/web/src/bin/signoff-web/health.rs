@@ -18,7 +18,7 @@ pub async fn listen(at: SocketAddr, connection: Connection) -> anyhow::Result<Jo
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(readyz))
         .with_state(connection);
-    Ok(tokio::spawn(signoff_listen::serve(listener, pages, Limits::default(), pending())))
+    Ok(tokio::spawn(signoff_listen::serve(listener, pages, Limits::of_probes(), pending())))
 }
 
 /// The page is ready as soon as it serves: without an API server it still says so to people, and keeps their drafts.

@@ -46,6 +46,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let started = signoff_cluster::logging::start(settings.log_format == LogFormat::Json);
     started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
+    if let Err(error) = signoff_listen::raise_open_files() {
+        tracing::warn!(%error, "the limit on open files cannot be raised: with a low one, connections are refused");
+    }
     let key = match &settings.cookie_key_file {
         Some(path) => {
             let bytes =

@@ -1,0 +1,158 @@
+//! The bytes of a connection, whose peer has to send heads, and to read answers, in time.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
+
+use crate::{Limits, peers::Waiting};
+
+/// What a peer reads at least of an answer, in bytes, in [`Limits::answer`].
+const LEAST: usize = 16 * 1024;
+
+/// The bytes of an answer that the system keeps for a peer, which it doubles. With more of them, nobody knows for minutes that a peer
+/// reads slowly, or that it does not.
+const UNSENT: usize = 64 * 1024;
+
+/// A connection that ends with an error where its peer is late.
+pub(crate) struct TimedStream {
+    stream: TcpStream,
+    waiting: Arc<Waiting>,
+    limits: Limits,
+    head: Head,
+    /// While an answer waits to be read: until when, and how many bytes of it.
+    unread: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+/// The head that is awaited.
+struct Head {
+    /// Its number.
+    number: u64,
+    /// Whether a part of it has arrived.
+    is_begun: bool,
+    late: Pin<Box<Sleep>>,
+}
+
+impl TimedStream {
+    pub(crate) fn new(stream: TcpStream, waiting: Arc<Waiting>, limits: Limits) -> Self {
+        if let Err(error) = set_socket_send_buffer_size(&stream, UNSENT) {
+            tracing::debug!(%error, "the buffer of a connection cannot be bounded");
+        }
+        let head = Head { number: 1, is_begun: false, late: Box::pin(sleep(limits.head)) };
+        Self { stream, waiting, limits, head, unread: None }
+    }
+
+    /// Ends the connection if its head is late.
+    fn poll_head(&mut self, context: &mut Context<'_>, has_read: bool) -> io::Result<()> {
+        let Some(number) = self.waiting.head() else { return Ok(()) };
+        let (head, now) = (&mut self.head, Instant::now());
+        // Between two requests a connection may rest.
+        if number != head.number {
+            (head.number, head.is_begun) = (number, false);
+            head.late.as_mut().reset(now + self.limits.rest);
+        }
+        if has_read && !head.is_begun {
+            head.is_begun = true;
+            // The first head has its time from when the connection is open.
+            if number > 1 {
+                head.late.as_mut().reset(now + self.limits.head);
+            }
+        }
+        // What was not read yet has a time of its own.
+        if self.unread.is_some() || head.late.as_mut().poll(context).is_pending() {
+            return Ok(());
+        }
+        if head.is_begun {
+            let within = self.limits.head;
+            let said = format!("the head of the request was not whole within {within:?}\n");
+            let answer = format!(
+                "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{said}",
+                said.len()
+            );
+            // Whoever does not read it does not hear it.
+            let _ = self.stream.try_write(answer.as_bytes());
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request was not whole in time"))
+    }
+
+    /// Ends the connection if nearly nothing of its answer is read.
+    fn poll_unread(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                self.unread = self.unread.take().and_then(|(late, left)| Some((late, left.checked_sub(bytes)?)));
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                let within = self.limits.answer;
+                let (late, _) = self.unread.get_or_insert_with(|| (Box::pin(sleep(within)), LEAST));
+                ready!(late.as_mut().poll(context));
+                // What the peer has not read is not kept for it.
+                let _ = self.stream.set_zero_linger();
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "an answer was not read in time")))
+            }
+        }
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(_)) = read {
+            return read;
+        }
+        let has_read = buffer.filled().len() > before;
+        let in_time = self.poll_head(context, has_read);
+        if read.is_pending() {
+            in_time?;
+        }
+        read
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.poll_unread(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.poll_unread(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Everything so far was taken: the time for another request begins.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.unread.take().is_some() {
+            self.head.number = 0;
+            self.poll_head(context, false)?;
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
