@@ -10,6 +10,7 @@ mod chart;
 mod chart_web;
 mod clocks;
 mod columns;
+mod connections;
 mod control_plane;
 mod deciding_guide;
 mod doctor;

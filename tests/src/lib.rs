@@ -9,6 +9,7 @@ pub mod browser;
 pub mod cargo;
 pub mod chat_completions;
 pub mod control_plane;
+pub mod half_requests;
 pub mod image;
 pub mod loopback;
 pub mod memory_group;

@@ -2,6 +2,7 @@
 //! would not have.
 
 mod addresses;
+mod connections;
 mod cookies;
 mod floods;
 mod foreign;

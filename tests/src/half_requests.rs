@@ -1,0 +1,111 @@
+//! Peers that connect and never send a whole request.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How requests begin that are never whole.
+const BEGUN: [&str; 4] = [
+    "",
+    "GET",
+    "GET /healthz HTTP/1.1\r\nHost: ",
+    "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.1\r\nX-Long: ",
+];
+
+/// How many connect at once.
+const TOGETHER: usize = 50;
+
+/// Open connections with half requests, in the order in which they were opened.
+pub struct HalfRequests {
+    address: SocketAddr,
+    connections: Vec<TcpStream>,
+}
+
+impl HalfRequests {
+    /// Nobody yet, at `http://ADDRESS`. The soft limit on open files of this process is raised to the hard one, because each
+    /// connection is one.
+    ///
+    /// # Errors
+    /// The address is not one, or the limit cannot be raised.
+    pub fn at(url: &str) -> Result<Self> {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+        let address = url.strip_prefix("http://").context("an address with http://")?.parse()?;
+        Ok(Self { address, connections: Vec::new() })
+    }
+
+    /// Opens more of them, from 127.0.0.PEER.
+    ///
+    /// # Errors
+    /// They cannot connect.
+    pub async fn open(&mut self, peer: u8, number: usize) -> Result<()> {
+        let address = self.address;
+        let open = async |n: usize| {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((Ipv4Addr::new(127, 0, 0, peer), 0).into())?;
+            let mut stream = socket.connect(address).await?;
+            // The other end may have closed it already.
+            let _ = stream.write_all(BEGUN[n % BEGUN.len()].as_bytes()).await;
+            io::Result::Ok(stream)
+        };
+        // The system drops what nobody has accepted when there is too much of it.
+        for at in (0..number).step_by(TOGETHER) {
+            let opened = (at..number.min(at + TOGETHER)).map(open);
+            self.connections.extend(try_join_all(opened).await?);
+        }
+        Ok(())
+    }
+
+    /// Waits until the other end has closed all but this many. Returns how many it has not closed then.
+    ///
+    /// # Errors
+    /// More are still open after `patience`.
+    pub async fn at_most(&self, most: usize, patience: Duration) -> Result<usize> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let open = self.count_open();
+            if open <= most {
+                return Ok(open);
+            }
+            ensure!(Instant::now() < deadline, "{open} connections are open, and not at most {most}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn count_open(&self) -> usize {
+        let is_open = |stream: &&TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.connections.iter().filter(is_open).count()
+    }
+
+    /// What the other end says to the last one that sent a part of a head, until it closes.
+    ///
+    /// # Errors
+    /// It does not close within `patience`.
+    pub async fn last_answer(&mut self, patience: Duration) -> Result<String> {
+        let last = self.connections.last_mut().context("nobody has connected")?;
+        let mut answer = Vec::new();
+        tokio::time::timeout(patience, last.read_to_end(&mut answer)).await.context("it is still open")??;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
+/// A program that starts another one with a soft limit of 200 open files, as some machines have low ones. It is a script in `folder`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn with_few_files(program: &Path, folder: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let name = program.file_name().context("a program has a name")?.to_string_lossy();
+    let script = folder.join(format!("few-files-{name}"));
+    let text = format!("#!/bin/sh\nulimit -S -n 200\nexec '{}' \"$@\"\n", program.display());
+    std::fs::write(&script, text)?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+    Ok(script)
+}
