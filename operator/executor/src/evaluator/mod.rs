@@ -12,6 +12,7 @@ mod cpu;
 mod marks;
 mod pool;
 mod progress;
+mod schedule;
 mod shares;
 
 use std::{
@@ -172,6 +173,13 @@ impl Evaluator {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         futures::executor::block_on(self.run(subject, work))
+    }
+
+    /// Charges to the share of a namespace what was done for it outside of evaluations: it took so long.
+    pub fn charge(&self, namespace: &str, took: Duration) {
+        if let Some(handle) = &self.handle {
+            handle.charge(namespace, took);
+        }
     }
 
     /// Whether the process before this one ended while it evaluated this object. Such a suspect is evaluated alone, once

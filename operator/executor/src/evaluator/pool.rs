@@ -24,7 +24,7 @@ use super::{
     cpu::ThreadClock,
     marks::{MarkFile, Marks, Verdict},
     progress::Progress,
-    shares::{Expected, Shares},
+    schedule::Schedule,
 };
 
 /// The stack of a thread. Only what is used of it takes memory.
@@ -33,8 +33,6 @@ const STACK: usize = 8 << 20;
 const SUSPECT_WAIT: Duration = Duration::from_secs(30);
 /// The quiet time before a suspect begins: other runs only pause between two evaluations.
 const QUIET: Duration = Duration::from_secs(2);
-/// After so long, an evaluation goes before shorter ones of its namespace.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two attempts to start a thread that is missing.
 const RETRY: Duration = Duration::from_secs(1);
 /// The shortest sleep of the watchdog.
@@ -93,8 +91,6 @@ impl Job {
 
 /// An evaluation on a thread.
 struct Running {
-    subject: Subject,
-    expected: Expected,
     clock: ThreadClock,
     /// The CPU time of the thread when it began, and when it was told to stop.
     began: Duration,
@@ -105,17 +101,14 @@ struct Running {
 }
 
 struct State {
-    /// By namespace, and the order in which namespaces have their turn where they used as much.
-    queued: BTreeMap<String, VecDeque<Job>>,
-    turns: VecDeque<String>,
-    shares: Shares,
+    schedule: Schedule<Job>,
     /// The evaluations that run alone, once nothing else waits.
     suspects: VecDeque<Job>,
     /// When an evaluation of anything else was submitted or ended last.
     last: Option<Instant>,
+    /// By the number of the evaluation.
     running: BTreeMap<u64, Running>,
     alone: bool,
-    next: u64,
     /// The number of the next thread.
     threads: usize,
     /// The threads that are lost and not replaced yet.
@@ -168,13 +161,17 @@ impl Handle {
     }
 
     pub(super) fn begun(&self) -> u64 {
-        self.pool.lock().next
+        self.pool.lock().schedule.begun()
+    }
+
+    pub(super) fn charge(&self, namespace: &str, cost: Duration) {
+        self.pool.lock().schedule.charge(namespace, cost, Instant::now());
     }
 
     pub(super) fn waiting(&self) -> usize {
         let state = self.pool.lock();
         let wanted = |suspect: &&Job| !suspect.flag.load(Ordering::Relaxed);
-        state.suspects.iter().filter(wanted).count() + state.queued.values().map(VecDeque::len).sum::<usize>()
+        state.suspects.iter().filter(wanted).count() + state.schedule.waiting()
     }
 
     pub(super) fn is_suspect(&self, subject: &Subject) -> bool {
@@ -199,13 +196,9 @@ impl Handle {
         if job.alone {
             state.suspects.push_back(job);
         } else {
-            state.last = Some(Instant::now());
-            let namespace = job.subject.namespace.clone();
-            let queue = state.queued.entry(namespace.clone()).or_default();
-            queue.push_back(job);
-            if queue.len() == 1 {
-                state.turns.push_back(namespace);
-            }
+            let now = Instant::now();
+            state.last = Some(now);
+            state.schedule.submit(job.subject.clone(), job, now);
         }
         drop(state);
         self.pool.work.notify_one();
@@ -217,7 +210,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.closed = true;
-        state.queued.clear();
+        state.schedule.clear();
         state.suspects.clear();
         for running in state.running.values() {
             running.flag.store(true, Ordering::Relaxed);
@@ -240,13 +233,9 @@ impl Pool {
             if state.closed {
                 return None;
             }
-            if let Some((mut job, expected)) = state.take(self.settings.threads) {
-                let id = state.next;
-                state.next += 1;
+            if let Some((id, mut job)) = state.take(self.settings.threads) {
                 state.alone = job.alone;
                 let running = Running {
-                    subject: job.subject.clone(),
-                    expected,
                     clock: clock.clone(),
                     began: clock.used(),
                     told: None,
@@ -272,7 +261,7 @@ impl Pool {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return false };
         let cost = running.clock.used().saturating_sub(running.began);
-        state.shares.charge(&running.subject, running.expected, cost, Instant::now());
+        state.schedule.end(id, cost, Instant::now());
         if !std::mem::take(&mut state.alone) {
             state.last = Some(Instant::now());
         }
@@ -286,14 +275,11 @@ impl Pool {
 impl State {
     fn new(limit: Duration) -> Self {
         Self {
-            queued: BTreeMap::new(),
-            turns: VecDeque::new(),
-            shares: Shares::new(limit),
+            schedule: Schedule::new(limit),
             suspects: VecDeque::new(),
             last: None,
             running: BTreeMap::new(),
             alone: false,
-            next: 0,
             threads: 0,
             missing: 0,
             watchdog_rests: false,
@@ -301,59 +287,30 @@ impl State {
         }
     }
 
-    /// The next evaluation that may begin, and what is expected of it.
-    fn take(&mut self, threads: usize) -> Option<(Job, Expected)> {
+    /// Begins the next evaluation that may begin, and returns it with its number.
+    fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         if self.alone {
             return None;
         }
         // Those that nobody waits for any more have not been tried, and stay suspects.
         self.suspects.retain(|suspect| !suspect.flag.load(Ordering::Relaxed));
         if self.suspects.front().is_some_and(|suspect| suspect.since.elapsed() >= SUSPECT_WAIT) {
-            return if self.running.is_empty() { self.take_suspect() } else { None };
+            return if self.schedule.runs_nothing() { self.take_suspect() } else { None };
         }
-        if let Some(taken) = self.take_queued(threads) {
+        if let Some(taken) = self.schedule.begin_next(threads, Instant::now()) {
             return Some(taken);
         }
         if self.quiet_left()? == Duration::ZERO { self.take_suspect() } else { None }
     }
 
-    fn take_suspect(&mut self) -> Option<(Job, Expected)> {
+    fn take_suspect(&mut self) -> Option<(u64, Job)> {
         let suspect = self.suspects.pop_front()?;
-        let expected = self.shares.expected(&suspect.subject, Instant::now());
-        Some((suspect, expected))
-    }
-
-    /// The first evaluation of the namespace that used the least, short ones first. One namespace, and all that is costly, leave a
-    /// thread to others.
-    fn take_queued(&mut self, threads: usize) -> Option<(Job, Expected)> {
-        let (now, most) = (Instant::now(), threads.saturating_sub(1).max(1));
-        let of_namespace =
-            |name: &str| self.running.values().filter(|running| running.subject.namespace == name).count();
-        let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;
-        let mut turns: Vec<&String> = self.turns.iter().filter(|name| of_namespace(name) < most).collect();
-        turns.sort_by_key(|name| self.shares.used(name, now));
-        let first = |name: &String| {
-            let jobs = self.queued.get(name)?.iter().enumerate();
-            let expected =
-                jobs.map(|(at, job)| (job.since.elapsed() < PATIENCE, self.shares.expected(&job.subject, now), at));
-            let (_, expected, at) = expected.filter(|(_, one, _)| !(one.is_costly && leaves_none)).min()?;
-            Some((name.clone(), at, expected))
-        };
-        let (name, at, expected) = turns.into_iter().find_map(first)?;
-        let queue = self.queued.get_mut(&name)?;
-        let job = queue.remove(at)?;
-        self.turns.retain(|other| *other != name);
-        if queue.is_empty() {
-            self.queued.remove(&name);
-        } else {
-            self.turns.push_back(name);
-        }
-        Some((job, expected))
+        Some((self.schedule.begin_alone(suspect.subject.clone(), Instant::now()), suspect))
     }
 
     /// Returns the quiet time until the next suspect begins, or `None` where that does not depend on time alone.
     fn quiet_left(&self) -> Option<Duration> {
-        let suspect = self.suspects.front().filter(|_| self.running.is_empty() && self.queued.is_empty())?;
+        let suspect = self.suspects.front().filter(|_| self.schedule.is_idle())?;
         let since = self.last.map_or(suspect.since, |last| last.max(suspect.since));
         Some(QUIET.saturating_sub(since.elapsed()))
     }
@@ -438,10 +395,10 @@ fn watch_over(pool: &Arc<Pool>) {
             next = Some(next.map_or(left, |known| known.min(left)));
         }
         if !lost.is_empty() {
-            let lost: Vec<Running> = lost.into_iter().filter_map(|id| state.running.remove(&id)).collect();
-            for running in &lost {
-                state.shares.charge(&running.subject, running.expected, limit + grace, Instant::now());
+            for id in &lost {
+                state.schedule.end(*id, limit + grace, Instant::now());
             }
+            let lost: Vec<Running> = lost.into_iter().filter_map(|id| state.running.remove(&id)).collect();
             state.alone = false;
             state.missing += lost.len();
             drop(state);

@@ -1,6 +1,6 @@
 //! Whose evaluation is next: CPU time is shared by namespace, over time, and costly evaluations leave a thread to cheap ones.
 //!
-//! It must not read a clock: whoever asks says what time it is.
+//! It decides by no clock of its own: whoever asks says what time it is.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,10 @@ const LEAVES: Duration = Duration::from_secs(60);
 const MOST_DOUBLED: u32 = 6;
 /// After so long, half of the time that a namespace used is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(30);
-/// Less use is none.
-const NOTHING: Duration = Duration::from_millis(1);
+/// The least that is charged: so the number of evaluations is bounded too by which a namespace goes before others.
+pub(super) const LEAST: Duration = Duration::from_micros(100);
+/// Less use is none. Less than the least that is charged, or short evaluations would never come to anything.
+const NOTHING: Duration = Duration::from_micros(50);
 /// The objects of which it is remembered what their last evaluation cost.
 const OBJECTS: NonZeroUsize = NonZeroUsize::new(16 * 1024).unwrap();
 
@@ -32,13 +34,15 @@ pub(super) struct Shares {
     /// The limit of an evaluation.
     limit: Duration,
     namespaces: BTreeMap<String, Share>,
+    /// When those were removed that do not matter any more.
+    swept_at: Instant,
     /// What the last evaluation of an object cost, by its uid.
     costs: LruCache<String, Duration>,
 }
 
 /// The use of one namespace.
 #[derive(Clone, Copy)]
-struct Share {
+pub(super) struct Share {
     /// As of `at`.
     used: Duration,
     at: Instant,
@@ -65,7 +69,8 @@ pub(super) struct Expected {
 
 impl Shares {
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, namespaces: BTreeMap::new(), costs: LruCache::new(OBJECTS) }
+        let (namespaces, swept_at) = (BTreeMap::new(), Instant::now());
+        Self { limit, namespaces, swept_at, costs: LruCache::new(OBJECTS) }
     }
 
     /// Returns the time that a namespace used lately.
@@ -84,17 +89,30 @@ impl Shares {
 
     /// Charges an evaluation to its object and namespace. `expected`: what was expected of it.
     pub(super) fn charge(&mut self, subject: &Subject, expected: Expected, cost: Duration, now: Instant) {
-        self.namespaces.retain(|_, share| share.is_remembered(now));
         self.costs.put(subject.uid.clone(), cost);
-        let new = Share { used: Duration::ZERO, at: now, typical: Duration::ZERO, surprises: 0, left_until: None };
-        let share = self.namespaces.entry(subject.namespace.clone()).or_insert(new);
-        share.used = share.used(now) + cost;
-        share.at = now;
+        let surprises = !expected.is_costly && cost > self.limit / SURPRISE;
+        let share = self.charge_namespace(&subject.namespace, cost, now);
         share.typical = cost.max((share.typical * 3 + cost) / 4);
-        if !expected.is_costly && cost > self.limit / SURPRISE {
+        if surprises {
             share.left_until = Some(now + LEAVES * 2_u32.pow(share.surprises.min(MOST_DOUBLED)));
             share.surprises += 1;
         }
+    }
+
+    /// Charges to a namespace what was done for it.
+    pub(super) fn charge_namespace(&mut self, namespace: &str, cost: Duration, now: Instant) -> &mut Share {
+        if now.saturating_duration_since(self.swept_at) >= HALF_LIFE {
+            self.swept_at = now;
+            self.namespaces.retain(|_, share| share.is_remembered(now));
+        }
+        let new = Share { used: Duration::ZERO, at: now, typical: Duration::ZERO, surprises: 0, left_until: None };
+        let share = self.namespaces.entry(namespace.to_owned()).or_insert(new);
+        if !share.is_remembered(now) {
+            *share = new;
+        }
+        share.used = share.used(now) + cost.max(LEAST);
+        share.at = now;
+        share
     }
 }
 

@@ -1,0 +1,149 @@
+//! The order of evaluations: the queue of each namespace, what runs, and which evaluation begins next.
+//!
+//! It must not read a clock: whoever asks says what time it is. So a simulation can try it with any costs.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Subject,
+    shares::{Expected, Shares},
+};
+
+/// After so long, an evaluation goes before shorter ones of its namespace.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The evaluations that wait and run. `J`: what is evaluated.
+pub(super) struct Schedule<J> {
+    /// By namespace, and the order in which namespaces have their turn where they used as much.
+    queued: BTreeMap<String, VecDeque<WaitingJob<J>>>,
+    turns: VecDeque<String>,
+    shares: Shares,
+    running: BTreeMap<u64, RunningJob>,
+    /// The number of evaluations that have begun.
+    begun: u64,
+}
+
+struct WaitingJob<J> {
+    subject: Subject,
+    since: Instant,
+    job: J,
+}
+
+struct RunningJob {
+    subject: Subject,
+    expected: Expected,
+}
+
+impl<J> Schedule<J> {
+    /// `limit`: that of one evaluation.
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            queued: BTreeMap::new(),
+            turns: VecDeque::new(),
+            shares: Shares::new(limit),
+            running: BTreeMap::new(),
+            begun: 0,
+        }
+    }
+
+    /// Adds an evaluation that waits.
+    pub(super) fn submit(&mut self, subject: Subject, job: J, now: Instant) {
+        let namespace = subject.namespace.clone();
+        let queue = self.queued.entry(namespace.clone()).or_default();
+        queue.push_back(WaitingJob { subject, since: now, job });
+        if queue.len() == 1 {
+            self.turns.push_back(namespace);
+        }
+    }
+
+    /// Begins the first evaluation of the namespace that used the least, short ones first, and returns it with its number. One
+    /// namespace, and all that is costly, leave a thread to others.
+    pub(super) fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, J)> {
+        let most = threads.saturating_sub(1).max(1);
+        let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;
+        // What runs is charged when it ends.
+        let mut running: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
+        for RunningJob { subject, expected } in self.running.values() {
+            let (count, owed) = running.entry(&subject.namespace).or_default();
+            (*count, *owed) = (*count + 1, *owed + expected.cost);
+        }
+        let of = |name: &str| running.get(name).copied().unwrap_or_default();
+        let mut turns: Vec<&String> = self.turns.iter().filter(|name| of(name).0 < most).collect();
+        turns.sort_by_cached_key(|name| self.shares.used(name, now) + of(name).1);
+        let first = |name: &String| {
+            let jobs = self.queued.get(name)?.iter().enumerate();
+            let is_recent = |job: &WaitingJob<J>| now.saturating_duration_since(job.since) < PATIENCE;
+            let expected = jobs.map(|(at, job)| (is_recent(job), self.shares.expected(&job.subject, now), at));
+            let (_, expected, at) = expected.filter(|(_, one, _)| !(one.is_costly && leaves_none)).min()?;
+            Some((name.clone(), at, expected))
+        };
+        let (name, at, expected) = turns.into_iter().find_map(first)?;
+        let queue = self.queued.get_mut(&name)?;
+        let WaitingJob { subject, job, .. } = queue.remove(at)?;
+        self.turns.retain(|other| *other != name);
+        if queue.is_empty() {
+            self.queued.remove(&name);
+        } else {
+            self.turns.push_back(name);
+        }
+        Some((self.begin(subject, expected), job))
+    }
+
+    /// Begins an evaluation that did not wait here, and returns its number.
+    pub(super) fn begin_alone(&mut self, subject: Subject, now: Instant) -> u64 {
+        let expected = self.shares.expected(&subject, now);
+        self.begin(subject, expected)
+    }
+
+    fn begin(&mut self, subject: Subject, expected: Expected) -> u64 {
+        let number = self.begun;
+        self.begun += 1;
+        self.running.insert(number, RunningJob { subject, expected });
+        number
+    }
+
+    /// Ends an evaluation, and charges its cost to its object and namespace.
+    pub(super) fn end(&mut self, number: u64, cost: Duration, now: Instant) {
+        if let Some(RunningJob { subject, expected }) = self.running.remove(&number) {
+            self.shares.charge(&subject, expected, cost, now);
+        }
+    }
+
+    /// Charges to a namespace what was done for it elsewhere.
+    pub(super) fn charge(&mut self, namespace: &str, cost: Duration, now: Instant) {
+        self.shares.charge_namespace(namespace, cost, now);
+    }
+
+    /// The number of evaluations that have begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The number of evaluations that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.queued.values().map(VecDeque::len).sum()
+    }
+
+    /// Whether nothing runs.
+    pub(super) fn runs_nothing(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Whether nothing waits and nothing runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.queued.is_empty()
+    }
+
+    /// Drops what waits.
+    pub(super) fn clear(&mut self) {
+        self.queued.clear();
+        self.turns.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;
