@@ -12,7 +12,7 @@ use crate::{
     harness::{Harness, OPERATOR, condition},
     people::verdict,
     scenario_runner::ENOUGH,
-    scenarios::{RUN, chain, gate, set},
+    scenarios::{RUN, chain, gate, of_model, set},
 };
 
 /// Less than all slow evaluations of a test take together.
@@ -55,7 +55,7 @@ fn answers_that_are_slow_to_judge(harness: &Harness, count: usize) {
     };
     let mut steps: Vec<Value> = (0..count).map(answer).collect();
     steps.push(gate("review", json!({})));
-    harness.apply(RUN, &chain(json!(steps)));
+    harness.apply(RUN, &of_model(chain(json!(steps))));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_
     };
     let count = many();
     let steps: Vec<Value> = (0..count).flat_map(branch).collect();
-    let mut spec = chain(json!(steps));
+    let mut spec = of_model(chain(json!(steps)));
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     harness.apply(RUN, &spec);
     let _life = harness.begin(OPERATOR);

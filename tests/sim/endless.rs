@@ -11,7 +11,7 @@ use signoff_tests::sim::Answer;
 use crate::{
     harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, workflows},
     people::verdict,
-    scenarios::{RUN, chain, gate, post, set},
+    scenarios::{RUN, chain, gate, of_model, post, set},
     withdrawal,
 };
 
@@ -100,7 +100,7 @@ async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
     let harness = harness();
     let answers = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}, "onError": "continue",
         "outputSchema": {"type": "object"}});
-    harness.apply(RUN, &chain(json!([answers, set("after", "on")])));
+    harness.apply(RUN, &of_model(chain(json!([answers, set("after", "on")]))));
     harness.world.answers(format!("{RUN}/draft"), Answer::value("{} [[endless:output]]"));
     let _life = harness.begin(OPERATOR);
     let workflow = harness.ended(RUN).await;

@@ -30,6 +30,13 @@ pub fn chain(steps: Value) -> Value {
     })
 }
 
+/// The spec with a model that is not scripted: its answers are not the author's text.
+pub fn of_model(mut spec: Value) -> Value {
+    spec["providers"] = json!([{"name": "models", "openai": {"baseURL": "http://models.test/v1"}}]);
+    spec["agents"][0]["model"] = json!("small");
+    spec
+}
+
 /// A gate that alice or bob decides.
 pub fn gate(name: &str, more: Value) -> Value {
     let mut hitl = json!({

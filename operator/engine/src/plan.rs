@@ -243,6 +243,21 @@ impl Plan {
         }
     }
 
+    /// Whether the author of the Workflow wrote the answers of an agent: its provider is scripted.
+    pub(crate) fn is_scripted(&self, agent: &str) -> bool {
+        self.agents.get(agent).is_some_and(|agent| agent.provider.scripted.is_some())
+    }
+
+    /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose provider is
+    /// scripted.
+    pub(crate) fn has_scripted_response(&self, path: &str) -> bool {
+        let mut place = without_visits(path);
+        while let Some(asked) = place.strip_suffix("/.turn").or_else(|| place.strip_suffix("/.ask")) {
+            place = asked.to_owned();
+        }
+        self.step_of(&place).is_some_and(|step| step.is_scripted(self))
+    }
+
     /// Where the step of a record stands among all steps, as declared.
     pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
         let place = without_visits(path);

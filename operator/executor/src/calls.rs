@@ -17,8 +17,8 @@ use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall
 use tokio::time::timeout;
 
 use crate::{
-    AnswerRoom, CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets, TurnReply,
-    TurnRequest, clock::Clock,
+    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets,
+    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -79,13 +79,22 @@ pub struct DefaultCaller {
     model: Arc<dyn Model>,
     secrets: Arc<dyn Secrets>,
     clock: Arc<dyn Clock>,
+    /// Where scripted replies are found.
+    evaluator: Evaluator,
 }
 
 impl DefaultCaller {
     /// Returns a caller that uses these clients.
     #[must_use]
     pub fn new(http: Arc<dyn Http>, model: Arc<dyn Model>, secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
-        Self { http, model, secrets, clock }
+        Self { http, model, secrets, clock, evaluator: Evaluator::inline() }
+    }
+
+    /// Finds scripted replies with this evaluator, within its limits: their author wrote both the replies and, by templates, the text
+    /// that they are compared with.
+    #[must_use]
+    pub fn with_evaluator(self, evaluator: Evaluator) -> Self {
+        Self { evaluator, ..self }
     }
 
     async fn http(&self, call: HttpCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
@@ -124,7 +133,34 @@ impl DefaultCaller {
             timeout,
             key,
         };
-        self.model.turn(request, room).await.map(Reply::from)
+        let turn = match &request.provider {
+            ProviderConfig::Scripted { .. } => self.scripted_turn(run, request).await,
+            ProviderConfig::OpenAi { .. } => self.model.turn(request, room).await,
+        };
+        turn.map(Reply::from)
+    }
+
+    /// Answers a scripted turn on a thread for evaluations, at the charge of its namespace.
+    async fn scripted_turn(&self, run: &RunRef, request: TurnRequest) -> Result<TurnReply, CallError> {
+        let subject = Subject {
+            kind: "Workflow".to_owned(),
+            namespace: run.namespace.clone(),
+            name: run.workflow.clone(),
+            uid: run.uid.clone(),
+            generation: 0,
+        };
+        let model = Arc::clone(&self.model);
+        let answered = self.evaluator.run(subject, move || model.turn(request, &UnboundedRoom).now_or_never()).await;
+        match answered {
+            Ok(Some(turn)) => turn,
+            Ok(None) => Err(CallError::invalid("a scripted turn waits: internal error; report this as a bug")),
+            Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
+                Err(CallError::new(ErrorClass::Unreachable, false, why.to_string()))
+            }
+            Err(why) => Err(CallError::invalid(format!(
+                "its scripted reply was not found: {why}; use fewer replies with `contains`, or a shorter input"
+            ))),
+        }
     }
 
     async fn provider(
@@ -235,6 +271,76 @@ mod tests {
         let failure = failure(slow_down, false, now);
         assert_eq!(failure.not_before, Some(now.after(Duration::from_secs(7))));
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
+    }
+
+    /// A model that answers with the name of the thread that asks it, or works until it is told to stop.
+    struct ThreadName;
+
+    #[async_trait]
+    impl Model for ThreadName {
+        async fn turn(&self, request: TurnRequest, _: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
+            while request.model == "endless" && signoff_expr::budget::charge(1).is_ok() {}
+            let text = std::thread::current().name().unwrap_or_default().to_owned();
+            Ok(TurnReply { text, calls: vec![], dropped: 0, usage: None, truncated: false })
+        }
+    }
+
+    struct Nothing;
+
+    #[async_trait]
+    impl Http for Nothing {
+        async fn call(&self, _: HttpRequest) -> Result<crate::HttpReply, CallError> {
+            Err(CallError::invalid("nothing is called"))
+        }
+    }
+
+    #[async_trait]
+    impl Secrets for Nothing {
+        async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
+            Err(CallError::invalid("there are no Secrets"))
+        }
+    }
+
+    /// Answers a turn of a provider, on the threads of an evaluator whose evaluations must not cost more than 50 ms.
+    async fn turn_of(provider: Provider, model: &str) -> Result<Reply, Failure> {
+        let settings = crate::EvaluatorSettings { limit: Duration::from_millis(50), ..Default::default() };
+        let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
+        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(Nothing), clock);
+        let caller = caller.with_evaluator(Evaluator::start(settings).expect("threads"));
+        let run = RunRef { namespace: "a".into(), workflow: "b".into(), uid: "c".into() };
+        let agent = AgentCall {
+            agent: "writer".into(),
+            provider,
+            model: Some(model.into()),
+            system: None,
+            messages: vec![],
+            temperature: None,
+            max_tokens: None,
+            tools: vec![],
+        };
+        let content = CallContent::Agent(agent);
+        let timeout = Duration::from_secs(60);
+        let call = Call { path: "draft".into(), attempt: 1, idempotent: true, timeout, content };
+        caller.call(&run, call, &UnboundedRoom).await
+    }
+
+    fn scripted() -> Provider {
+        Provider { scripted: Some(Default::default()), ..Provider::default() }
+    }
+
+    #[tokio::test]
+    async fn a_scripted_reply_is_found_on_a_thread_for_evaluations_within_its_limits() {
+        let found = turn_of(scripted(), "small").await.map(|reply| reply.response);
+        assert!(found.as_ref().is_ok_and(|thread| thread.as_str().is_some_and(|name| name.starts_with("evaluation-"))));
+        let stopped = turn_of(scripted(), "endless").await.map(|_| ()).expect_err("it is stopped");
+        assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
+        assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
+        // A model is asked where the run waits for it.
+        let openai = Some(signoff_api::workflow::OpenAi { base_url: "http://x".into(), key_from: None });
+        let asked = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
+        assert!(
+            asked.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))
+        );
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {

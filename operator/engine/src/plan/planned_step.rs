@@ -15,6 +15,7 @@ use signoff_api::{
 };
 use signoff_expr::{Condition, Template};
 
+use super::Plan;
 use crate::{field_error::FieldError, gate::subject::GateSubject};
 
 /// The default timeout of one attempt of an agent.
@@ -186,6 +187,11 @@ impl PlannedStep {
     /// Whether it is a turn of an agent.
     pub(crate) fn is_agent(&self) -> bool {
         matches!(self.action, Action::Agent(_))
+    }
+
+    /// Whether it is a turn of an agent whose answers the author of the Workflow wrote.
+    pub(crate) fn is_scripted(&self, plan: &Plan) -> bool {
+        matches!(&self.action, Action::Agent(agent) if plan.is_scripted(&agent.agent))
     }
 
     /// The gate that it is.

@@ -113,9 +113,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
+    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's: a scripted
+    /// answer is too.
     pub(crate) fn record_value_read(&self) {
-        let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
+        let is_scripted = |r: &StepRecord| r.kind == StepKind::Agent && self.plan.has_scripted_response(&r.path);
+        let is_answer =
+            |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl) && !is_scripted(r);
         if *self.is_answered.get_or_init(|| self.state.borrow().journal.records().iter().any(is_answer)) {
             evaluation::record_foreign_text();
         }

@@ -108,7 +108,9 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
         Part::step(path, *attempt)
     };
     within(part, || {
-        evaluation::record_foreign_text();
+        if !run.plan.has_scripted_response(&run.settled.borrow().0) {
+            evaluation::record_foreign_text();
+        }
         parse()
     })
 }
@@ -164,7 +166,9 @@ async fn validate_answer<'a>(
     let problem = |answer: &Answer| {
         run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
-                evaluation::record_foreign_text();
+                if !step.is_scripted(run.plan) {
+                    evaluation::record_foreign_text();
+                }
                 judge(&answer.text)
             })
         })

@@ -1,7 +1,7 @@
 //! The scripted provider: replies written down beforehand.
 //!
 //! It must not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
-//! reply for a turn is an error, never a guess.
+//! reply for a turn is an error, never a guess. The work of a search is charged, so that it ends when it is told to.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,18 @@ use signoff_api::{
     workflow::{ScriptedCall, ScriptedReply},
 };
 use signoff_engine::transition::ToolCall;
+use signoff_expr::budget;
 
 use super::{TurnReply, TurnRequest, requested::bounded};
 use crate::error::{CallError, ErrorClass};
 
 /// Returns the first fitting reply. Usage is counted in words, which stand in for tokens.
 pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result<TurnReply, CallError> {
-    let holds = |part: &str| request.unanswered().iter().any(|message| message.text.contains(part));
+    // What a stopped search comes to is not used.
+    let holds = |part: &str| {
+        let mut messages = request.unanswered().iter();
+        messages.any(|message| budget::charge(message.text.len()).is_ok() && message.text.contains(part))
+    };
     let Some(reply) = replies.iter().find(|reply| reply.contains.as_deref().is_none_or(holds)) else {
         return Err(CallError::invalid(format!(
             "none of the {} scripted replies fits this turn: add one without `contains`, \

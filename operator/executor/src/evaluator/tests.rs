@@ -107,6 +107,33 @@ async fn a_namespace_leaves_a_thread_to_others() {
     hostile.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+#[tokio::test]
+async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
+    let evaluator = Evaluator::start(Settings { threads: 1, ..Settings::default() }).unwrap();
+    let long = serde_json::to_string(&vec!["a recorded value"; 20_000]).unwrap();
+    let parses = move || serde_json::from_str::<serde_json::Value>(&long).is_ok();
+    assert_eq!(evaluator.run(subject("parses", "1"), parses).await, Ok(true));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(name)
+    };
+    // The one thread is taken until both wait.
+    let (release, waits) = std::sync::mpsc::channel::<()>();
+    let taken = evaluator.run(subject("taken", "2"), move || waits.recv().is_ok());
+    let (parses, honest) = (subject("parses", "3"), subject("honest", "4"));
+    let (parses, honest) = (evaluator.run(parses, note("parses")), evaluator.run(honest, note("honest")));
+    let released = async {
+        while evaluator.waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+        release.send(()).unwrap();
+    };
+    let ended = tokio::join!(taken, parses, honest, released);
+    assert_eq!(ended, (Ok(true), Ok(()), Ok(()), ()));
+    assert_eq!(*order.lock().unwrap(), ["honest", "parses"]);
+}
+
 /// The law: nobody's evaluation waits for more than a bounded number of others'.
 #[tokio::test]
 async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most() {

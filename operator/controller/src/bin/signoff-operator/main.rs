@@ -60,7 +60,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     let secrets = ClusterSecrets::new(client.clone());
     let times = clock.clone();
     let times = Arc::new(move || times.now());
-    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times);
+    let evaluator = Evaluator::start(arguments.evaluations());
+    let evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
+    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times)
+        .with_evaluator(evaluator.clone());
 
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
@@ -75,8 +78,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(way),
     }));
     config.lease = (!arguments.no_lease).then(|| LeaseSettings::in_namespace(&namespace));
-    let evaluator = Evaluator::start(arguments.evaluations());
-    config.evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
+    config.evaluator = evaluator;
     let operator = Operator::new(config);
 
     let listener = TcpListener::bind(arguments.listen).await;

@@ -372,7 +372,8 @@ async fn call_tool<'a>(
         if let Some(why) = refused_at_check(run, turn, &check, was_checked).await {
             return result(refused(&why, attempts, edited.is_some()));
         }
-        if let Some(why) = problem(run, &check, tool, &arguments) {
+        let is_authored = edited.is_none() && run.plan.is_scripted(turn.agent);
+        if let Some(why) = problem(run, &check, tool, &arguments, is_authored) {
             let why = format!("the arguments do not fit the tool {}: {why}", tool.name);
             let why = refuse(run, turn, &check, ARGUMENTS_INVALID, &why).await;
             return result(refused(&why, attempts, edited.is_some()));
@@ -471,13 +472,16 @@ fn earlier_success(run: &Run<'_>, path: &str, tool: &PlannedTool, attempts: Atte
     succeeded.then(|| format!("[attempt {} at this call succeeded; this is about a further one]", attempts.next - 1))
 }
 
-/// Returns why arguments do not fit the schema of their tool. Each call is validated once.
-fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
+/// Returns why arguments do not fit the schema of their tool. Each call is validated once. `is_authored`: the author of the Workflow
+/// wrote them.
+fn problem(run: &Run<'_>, path: &str, tool: &PlannedTool, arguments: &Arguments, is_authored: bool) -> Option<String> {
     run.plan.validated_answers.get_or_validate(path, &arguments.digest(), || {
         within(
             || Part::step(path, 1),
             || {
-                crate::evaluation::record_foreign_text();
+                if !is_authored {
+                    crate::evaluation::record_foreign_text();
+                }
                 let judged = Schema::compile(&tool.parameters)
                     .map(|schema| schema.check(&Value::Object(arguments.value().clone())));
                 match judged {

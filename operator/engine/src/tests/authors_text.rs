@@ -1,0 +1,120 @@
+//! Whose text a part of an evaluation reads: a scripted answer is its author's, an answer of a model, a server or a person is not.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use super::test_run::{TestRun, decided, gate};
+use crate::evaluation::{Observer, Part, observed};
+
+/// Whether each part read text of others, by its path.
+#[derive(Default)]
+struct Parts {
+    current: Mutex<Option<String>>,
+    is_foreign: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Observer for Parts {
+    fn enter(&self, part: Part) {
+        let Part::Step { path, .. } = part else { return };
+        self.is_foreign.lock().unwrap().entry(path.clone()).or_default();
+        *self.current.lock().unwrap() = Some(path);
+    }
+
+    fn record_foreign_text(&self) {
+        if let Some(path) = &*self.current.lock().unwrap() {
+            self.is_foreign.lock().unwrap().insert(path.clone(), true);
+        }
+    }
+
+    fn leave(&self) {
+        *self.current.lock().unwrap() = None;
+    }
+}
+
+/// Evaluates a transition. Returns the parts that read text of others.
+fn foreign(evaluate: impl FnOnce()) -> Vec<String> {
+    let parts = Arc::new(Parts::default());
+    observed(parts.clone(), evaluate);
+    let parts = parts.is_foreign.lock().unwrap();
+    assert!(!parts.is_empty(), "nothing was evaluated");
+    parts.iter().filter(|(_, is_foreign)| **is_foreign).map(|(path, _)| path.clone()).collect()
+}
+
+fn spec(provider: &str, steps: Value) -> Value {
+    json!({
+        "providers": [
+            {"name": "script", "scripted": {"replies": [{"text": "{}"}]}},
+            {"name": "model", "openai": {"baseURL": "https://models.example/v1"}},
+        ],
+        "agents": [{"name": "writer", "model": "small", "provider": provider}],
+        "steps": steps,
+    })
+}
+
+/// Steps whose first one has an answer that is judged, and whose last one reads it.
+fn judged() -> Value {
+    json!([
+        {"name": "draft", "agent": {"name": "writer", "input": "write"}, "outputSchema": {"type": "object"}},
+        {"name": "use", "set": {"value": "{{ steps.draft.response }}"}},
+    ])
+}
+
+#[test]
+fn a_scripted_answer_is_the_authors_text_and_a_models_is_not() {
+    for (provider, expected) in [("script", &[][..]), ("model", &[".outputs", "draft", "use"])] {
+        let mut run = TestRun::of(spec(provider, judged()));
+        let found = foreign(|| {
+            run.reply("draft", 1, "{}");
+        });
+        assert_eq!(found, expected, "{provider}");
+    }
+}
+
+#[test]
+fn a_scripted_answer_that_was_asked_for_again_is_the_authors_text() {
+    for (provider, expected) in [("script", &[][..]), ("model", &[".outputs", "draft", "use"])] {
+        let mut run = TestRun::of(spec(provider, judged()));
+        run.reply("draft", 1, "no JSON");
+        assert_eq!(run.calls(), ["draft/.ask-2@1"]);
+        let found = foreign(|| {
+            run.reply("draft/.ask-2", 1, "{}");
+        });
+        assert_eq!(found, expected, "{provider}");
+    }
+}
+
+#[test]
+fn beside_scripted_answers_those_of_servers_and_people_are_others_text() {
+    let steps = json!([
+        {"name": "draft", "agent": {"name": "writer", "input": "write"}},
+        {"name": "look", "http": {"method": "GET", "url": "http://x/"}},
+        {"name": "use", "set": {"value": "{{ steps.draft.response }}"}},
+    ]);
+    let mut run = TestRun::of(spec("script", steps));
+    run.reply("draft", 1, "hello");
+    assert_eq!(
+        foreign(|| {
+            run.reply("look", 1, "x");
+        }),
+        [".outputs", "use"]
+    );
+    let steps = json!([
+        {"name": "draft", "agent": {"name": "writer", "input": "write"}},
+        {"name": "review", "hitl": gate(json!({}))},
+        {"name": "use", "set": {"value": "{{ steps.draft.response }}"}},
+    ]);
+    let mut run = TestRun::of(spec("script", steps));
+    run.reply("draft", 1, "hello");
+    assert_eq!(
+        foreign(|| {
+            run.decide("review", decided(Verdict::Approve));
+        }),
+        [".outputs", "use"]
+    );
+}
