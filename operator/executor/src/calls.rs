@@ -247,6 +247,7 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
     use signoff_api::turn::{RequestedArguments, RequestedCall};
@@ -306,7 +307,7 @@ mod tests {
         let settings = crate::EvaluatorSettings { limit: Duration::from_millis(50), ..Default::default() };
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
         let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(Nothing), clock);
-        let caller = caller.with_evaluator(Evaluator::start(settings).expect("threads"));
+        let caller = caller.with_evaluator(Evaluator::start(settings).unwrap());
         let run = RunRef { namespace: "a".into(), workflow: "b".into(), uid: "c".into() };
         let agent = AgentCall {
             agent: "writer".into(),
@@ -332,7 +333,7 @@ mod tests {
     async fn a_scripted_reply_is_found_on_a_thread_for_evaluations_within_its_limits() {
         let found = turn_of(scripted(), "small").await.map(|reply| reply.response);
         assert!(found.as_ref().is_ok_and(|thread| thread.as_str().is_some_and(|name| name.starts_with("evaluation-"))));
-        let stopped = turn_of(scripted(), "endless").await.map(|_| ()).expect_err("it is stopped");
+        let stopped = turn_of(scripted(), "endless").await.map(|_| ()).unwrap_err();
         assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
         assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
         // A model is asked where the run waits for it.
