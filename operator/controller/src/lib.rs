@@ -36,6 +36,7 @@ mod approval;
 mod byte_budget;
 mod caches;
 mod call_slots;
+mod charged;
 mod context;
 mod deleted_namespaces;
 mod event_loop;

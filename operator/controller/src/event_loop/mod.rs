@@ -30,6 +30,7 @@ use tokio::{
 use crate::{
     approval,
     byte_budget::HeldBytes,
+    charged::Charged,
     context::{CallStart, Context, StartSlot},
     error::Error,
     exit_reason::ExitReason,
@@ -194,7 +195,8 @@ impl EventLoop {
             && let Some(key) = self.context.queue.pop_where(|namespace| self.may_begin(namespace))
         {
             let (context, what) = (Arc::clone(&self.context), key.clone());
-            let task = self.reconciles.spawn(async move {
+            let (evaluator, namespace) = (&self.context.evaluator, &key.name().namespace);
+            let task = self.reconciles.spawn(Charged::new(evaluator, namespace, async move {
                 let began = Instant::now();
                 let result = match &what {
                     Key::Workflow(name) => workflow::reconcile(&context, name).await,
@@ -205,7 +207,7 @@ impl EventLoop {
                     Err(error) => stall_reports::record_failure(&context, &what, error).await,
                 }
                 (result, began.elapsed())
-            });
+            }));
             let bytes = self.context.bytes_of(&key);
             self.load.begin(task.id(), key, bytes);
         }
@@ -272,7 +274,8 @@ impl EventLoop {
         let (caller, context) = (Arc::clone(&self.caller), Arc::clone(&self.context));
         let place = (name.clone(), uid.clone(), key.clone());
         let pod_runner = Arc::clone(&self.pod_runner);
-        let task = self.calls.spawn(async move {
+        let (evaluator, namespace) = (&self.context.evaluator, &name.namespace);
+        let task = self.calls.spawn(Charged::new(evaluator, namespace, async move {
             let (name, uid, key) = place;
             let is_followed = matches!(hold, StartSlot::Pod { begins: false, .. });
             if !context.may_begin(&RunVersion { name: &name, uid: &uid, generation }, &call, is_followed).await {
@@ -297,7 +300,7 @@ impl EventLoop {
             let (path, attempt) = key.clone();
             let fact = Fact::CallFinished { path, attempt, result, at: context.now() };
             (name, uid, key, Some((fact, memory)))
-        });
+        }));
         if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
         }
