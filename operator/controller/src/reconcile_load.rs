@@ -1,6 +1,7 @@
 //! The reconciles in flight: their number, their namespaces and the size of their objects.
 //!
-//! Bounded by memory rather than by number, so that small objects do not wait for large ones.
+//! Bounded by memory rather than by number, so that small objects do not wait for large ones. A namespace leaves to others as much as it
+//! has, so that ten greedy ones leave an eleventh.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +32,7 @@ struct Load {
 impl ReconcileLoad {
     /// No reconcile in flight; `most_bytes`: how many bytes of JSON the objects may have together.
     pub(crate) fn new(most_bytes: usize) -> Self {
-        let share = FairShare::new(most_bytes, most_bytes / 2, most_bytes / 4);
+        let share = FairShare::new(most_bytes, most_bytes / 2, 0);
         Self { share, tasks: HashMap::new(), namespaces: BTreeMap::new(), bytes: 0 }
     }
 
@@ -73,10 +74,11 @@ impl ReconcileLoad {
         self.share.has_room(0, self.bytes, 1)
     }
 
-    /// Whether there is memory for one more object of a namespace.
-    pub(crate) fn has_memory_for(&self, namespace: &str) -> bool {
-        let own = self.namespaces.get(namespace).map_or(0, |load| load.bytes);
-        self.share.has_room(own, self.bytes, 1)
+    /// Whether a namespace may have one more reconcile in flight, of `most` of all namespaces: it has fewer than are free, and less memory
+    /// than is free. So each further namespace finds room, however many wait for their evaluations.
+    pub(crate) fn has_share_for(&self, namespace: &str, most: usize) -> bool {
+        let Load { count, bytes } = self.namespaces.get(namespace).copied().unwrap_or_default();
+        FairShare::new(most, most / 2, 0).has_room(count, self.count(), 1) && self.share.has_room(bytes, self.bytes, 1)
     }
 }
 
@@ -102,19 +104,41 @@ mod tests {
         const LARGE: usize = 1024 * 1024;
         let (tasks, mut under_way) = (tasks(100), ReconcileLoad::new(16 * LARGE));
         let mut begun = 0;
-        while under_way.has_memory() && under_way.has_memory_for("greedy") {
+        while under_way.has_memory() && under_way.has_share_for("greedy", 128) {
             under_way.begin(tasks[begun], key("greedy", begun), LARGE);
             begun += 1;
         }
         assert_eq!((begun, under_way.count_in("greedy")), (8, 8));
-        assert!(under_way.has_memory() && under_way.has_memory_for("honest"));
+        assert!(under_way.has_memory() && under_way.has_share_for("honest", 128));
         for (n, task) in tasks[begun..].iter().enumerate() {
             under_way.begin(*task, key("honest", n), 4 * 1024);
         }
-        assert!(under_way.has_memory() && under_way.has_memory_for("honest"));
+        assert!(under_way.has_memory());
         assert_eq!(under_way.count(), 100);
         assert_eq!(tasks.iter().filter_map(|task| under_way.end(*task)).count(), 100);
         assert_eq!((under_way.count(), under_way.bytes, under_way.namespaces.len()), (0, 0, 0));
         assert_eq!(under_way.end(tasks[0]), None);
+    }
+
+    #[test]
+    fn ten_greedy_namespaces_leave_reconciles_and_memory_to_others() {
+        const MOST: usize = 128;
+        for bytes in [1024, 1024 * 1024] {
+            let (tasks, mut under_way) = (tasks(MOST), ReconcileLoad::new(16 * 1024 * 1024));
+            let mut tasks = tasks.into_iter();
+            let mut begin = |under_way: &mut ReconcileLoad, namespace: &str, bytes| {
+                let may_begin = under_way.has_memory() && under_way.has_share_for(namespace, MOST);
+                if may_begin {
+                    under_way.begin(tasks.next().unwrap(), key(namespace, 0), bytes);
+                }
+                may_begin
+            };
+            let greedy: Vec<String> = (0..10).map(|number| format!("greedy-{number}")).collect();
+            while greedy.iter().filter(|namespace| begin(&mut under_way, namespace, bytes)).count() > 0 {}
+            assert!(greedy.iter().all(|namespace| under_way.count_in(namespace) > 0));
+            for number in 0..5 {
+                assert!(begin(&mut under_way, "honest", 4 * 1024), "{number} beside greedy ones of {bytes} bytes each");
+            }
+        }
     }
 }

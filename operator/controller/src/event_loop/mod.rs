@@ -216,16 +216,19 @@ impl EventLoop {
     /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
     fn has_room(&self) -> bool {
         let (count, waiting) = (self.load.count(), self.context.evaluating.load(Ordering::Relaxed));
-        count.saturating_sub(waiting) < self.max_reconciles
-            && count < self.max_reconciles.saturating_mul(MOST_WAITING)
-            && self.load.has_memory()
+        count.saturating_sub(waiting) < self.max_reconciles && count < self.most_in_flight() && self.load.has_memory()
+    }
+
+    /// The most reconciles in flight, with those that wait for an evaluation.
+    fn most_in_flight(&self) -> usize {
+        self.max_reconciles.saturating_mul(MOST_WAITING)
     }
 
     /// Whether one more object of this namespace may be reconciled beside those that are.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.load.count_in(namespace) < most && self.load.has_memory_for(namespace)
+        self.load.count_in(namespace) < most && self.load.has_share_for(namespace, self.most_in_flight())
     }
 
     fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {
