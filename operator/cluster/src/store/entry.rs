@@ -1,6 +1,6 @@
 //! One cached object: whole, compressed, or only a summary.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec_with_limit};
 use serde::Serialize;
@@ -47,7 +47,8 @@ pub(super) enum Source {
 /// The kept part of an object.
 pub(super) enum Body<K> {
     Full(Arc<K>),
-    Packed(PackedObject),
+    /// Compressed, and as long as somebody uses it, also whole.
+    Packed(Arc<PackedObject>, Weak<K>),
     Summary,
 }
 
@@ -57,7 +58,7 @@ impl<K: ReconciledKind> Entry<K> {
         match &self.body {
             Body::Full(known) => **known != *object,
             // The API server sorts the keys of free-form JSON: other bytes may be the same object.
-            Body::Packed(packed) => packed.unpack::<K>().is_none_or(|known| known != *object),
+            Body::Packed(packed, _) => packed.unpack::<K>().is_none_or(|known| known != *object),
             // Nothing else is kept of it.
             Body::Summary => (self.over, self.delete_at) != (object.is_finished(), object.delete_at()),
         }
@@ -69,7 +70,7 @@ impl<K: ReconciledKind> Body<K> {
     pub(super) fn object(&self) -> Option<Arc<K>> {
         match self {
             Self::Full(object) => Some(Arc::clone(object)),
-            Self::Packed(packed) => packed.unpack().map(Arc::new),
+            Self::Packed(packed, whole) => whole.upgrade().or_else(|| packed.unpack().map(Arc::new)),
             Self::Summary => None,
         }
     }

@@ -10,7 +10,7 @@ mod state;
 use std::{
     cmp::Ordering,
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use signoff_api::{Moment, json_bytes};
@@ -175,10 +175,27 @@ impl<K: ReconciledKind> Store<K> {
         if entry.is_stale {
             return Found::Stale;
         }
-        match &entry.body {
-            Body::Summary => Found::Finished { uid: entry.uid.to_string(), delete_at: entry.delete_at },
-            body => body.object().map_or(Found::Stale, Found::Here),
+        let packed = match &entry.body {
+            Body::Summary => {
+                return Found::Finished { uid: entry.uid.to_string(), delete_at: entry.delete_at };
+            }
+            Body::Full(object) => return Found::Here(Arc::clone(object)),
+            Body::Packed(packed, whole) => match whole.upgrade() {
+                Some(object) => return Found::Here(object),
+                None => Arc::clone(packed),
+            },
+        };
+        drop(inner);
+        // Without the lock: a large object takes milliseconds.
+        let Some(object) = packed.unpack().map(Arc::new) else { return Found::Stale };
+        if let Some(entry) = self.lock().entries.get_mut(name)
+            && let Body::Packed(still, whole) = &mut entry.body
+            && Arc::ptr_eq(still, &packed)
+        {
+            // Whoever looks at it again while it is used must not decompress it again.
+            *whole = Arc::downgrade(&object);
         }
+        Found::Here(object)
     }
 
     /// Whether the object is cached with this uid and has not finished.
@@ -206,8 +223,8 @@ impl<K: ReconciledKind> Store<K> {
     /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many others
     /// came to rest after it.
     pub fn release(&self, name: &Name) {
-        let inner = self.lock();
-        let Some(object) = inner.full(name) else { return };
+        let mut inner = self.lock();
+        let Some(object) = inner.full(name) else { return inner.forget_whole(name) };
         // What was large a moment ago is counted when it is compressed.
         let known =
             inner.entries.get(name).filter(|entry| entry.counted || entry.bytes > SMALL).map(|entry| entry.bytes);
@@ -237,7 +254,7 @@ impl<K: ReconciledKind> Store<K> {
     /// Returns the bytes of an object's JSON when it was last counted; 0 where it is over.
     pub fn bytes_of(&self, name: &Name) -> usize {
         self.lock().entries.get(name).map_or(0, |entry| match entry.body {
-            Body::Full(_) | Body::Packed(_) => entry.bytes,
+            Body::Full(_) | Body::Packed(..) => entry.bytes,
             Body::Summary => 0,
         })
     }
@@ -253,7 +270,7 @@ impl<K: ReconciledKind> Store<K> {
         {
             entry.bytes = packed.json();
             entry.counted = true;
-            entry.body = Body::Packed(packed);
+            entry.body = Body::Packed(Arc::new(packed), Weak::new());
         }
     }
 
@@ -261,7 +278,7 @@ impl<K: ReconciledKind> Store<K> {
     pub fn memory_use(&self) -> (usize, usize) {
         let inner = self.lock();
         inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {
-            Body::Packed(packed) => (bytes + packed.len(), full),
+            Body::Packed(packed, _) => (bytes + packed.len(), full),
             Body::Full(_) if inner.small.contains(name) => (bytes + entry.bytes, full),
             Body::Full(_) => (bytes, full + 1),
             Body::Summary => (bytes, full),

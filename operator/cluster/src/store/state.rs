@@ -4,7 +4,7 @@ use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use kube::ResourceExt;
@@ -48,7 +48,14 @@ impl<K: ReconciledKind> StoreState<K> {
     pub(super) fn full(&self, name: &Name) -> Option<Arc<K>> {
         match &self.entries.get(name)?.body {
             Body::Full(object) => Some(Arc::clone(object)),
-            Body::Packed(_) | Body::Summary => None,
+            Body::Packed(..) | Body::Summary => None,
+        }
+    }
+
+    /// Forgets where a compressed object was whole: that takes memory also after its last use.
+    pub(super) fn forget_whole(&mut self, name: &Name) {
+        if let Some(Body::Packed(_, whole)) = self.entries.get_mut(name).map(|entry| &mut entry.body) {
+            *whole = Weak::new();
         }
     }
 

@@ -131,7 +131,7 @@ fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
         store.release(&name(n));
         store.release(&name(n));
     }
-    assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
+    assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(..)), "the oldest made room");
     let held = store.memory_use();
     assert!(held.0 > others * 1_000 && held.1 == 0, "they are at rest: {held:?}");
     let Found::Here(found) = store.find(&name(0)) else { panic!("it is lost") };
@@ -173,7 +173,7 @@ fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
     store.record_sent(small.clone());
     store.record_sent(big.clone());
     store.release(&Name::new("n", "big"));
-    assert!(matches!(store.lock().entries[&Name::new("n", "big")].body, Body::Packed(_)));
+    assert!(matches!(store.lock().entries[&Name::new("n", "big")].body, Body::Packed(..)));
     for object in [small, big] {
         let name = Name::of(&object);
         assert!(!store.apply(object.clone()), "{name}");
@@ -293,4 +293,28 @@ fn an_object_is_counted_once_a_version() {
     assert!(!store.lock().entries[&name].counted);
     store.release(&name);
     assert_eq!(store.bytes_of(&name), json_bytes(&changed(workflow("10", "Waiting"))).unwrap());
+}
+
+#[test]
+fn a_compressed_object_that_is_in_use_is_not_decompressed_again() {
+    let (store, name) = (Store::default(), Name::new("n", "w"));
+    let mut large = workflow("8", "Waiting");
+    large.spec.steps = (0..1000).map(|_| large.spec.steps[0].clone()).collect();
+    store.apply(large);
+    store.release(&name);
+    let found = || match store.find(&name) {
+        Found::Here(object) => object,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(store.lock().entries[&name].body, Body::Packed(..)));
+    let used = found();
+    assert!(Arc::ptr_eq(&used, &found()), "it is looked at again while it is used");
+    drop(used);
+    store.release(&name);
+    assert!(matches!(&store.lock().entries[&name].body, Body::Packed(_, whole) if whole.upgrade().is_none()));
+    // Another version is another object.
+    let used = found();
+    store.apply(workflow("9", "Waiting"));
+    assert!(!Arc::ptr_eq(&used, &found()));
+    assert_eq!(found().resource_version().as_deref(), Some("9"));
 }
