@@ -1,5 +1,5 @@
-//! Text of models, tools and people that costs much only together: it fails steps at most, and sets no run aside. In
-//! real time, because evaluations are limited by CPU time.
+//! Text of models, tools and people that costs much only together: it fails steps, and sets a run aside for a while where
+//! three evaluations were stopped. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn answers_that_were_judged_are_not_judged_again() {
 }
 
 #[tokio::test]
-async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_run_aside() {
+async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_after_three_stops() {
     let harness = Harness { room: ENOUGH, ..stage_with(LIMIT) };
     let branch = |number: usize| {
         let step = |name: &str, input: &str| {
@@ -92,13 +92,13 @@ async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     harness.apply(RUN, &spec);
     let _life = harness.begin(OPERATOR);
-    let workflow = harness.ended(RUN).await;
-    assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
-    assert!(too_costly(&workflow) > 8, "{}: more than one reconcile may find", too_costly(&workflow));
+    let workflow = set_aside(&harness, RUN).await;
+    let quarantine = &workflow["status"]["quarantine"];
+    assert_eq!(quarantine["failures"], 3, "{workflow:#}");
+    assert!(quarantine["until"].is_string(), "what others wrote stops no run for good");
     let asks =
         records(&workflow).filter(|r| r["path"].as_str().unwrap().ends_with("/ask") && r["phase"] == "Succeeded");
-    assert_eq!(asks.count(), count, "what was cheap is not to blame");
-    assert_never_aside(&harness, &workflow);
+    assert!(asks.count() > 0, "what was cheap is not to blame");
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ mod scenario_runner;
 mod scenarios;
 mod size;
 mod stalled;
+mod stops;
 mod tampering;
 mod timeouts;
 mod two_operators;

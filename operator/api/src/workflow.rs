@@ -514,7 +514,7 @@ pub struct WorkflowStatus {
     pub quarantine: Option<Quarantine>,
 }
 
-/// The quarantine of a run. A new generation or another version of the operator ends it.
+/// The quarantine of a run. A new generation or another version of the operator ends it, after some minutes where `until` is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quarantine {
@@ -523,11 +523,12 @@ pub struct Quarantine {
     /// The version of the operator that evaluated it.
     #[schemars(length(min = 1, max = 64))]
     pub operator_version: String,
-    /// The number of attempts that were stopped.
+    /// The number of evaluations of the run that were stopped.
     #[schemars(range(min = 1))]
     pub failures: i32,
-    /// The earliest time of the next attempt.
-    pub until: Moment,
+    /// The earliest time of the next attempt. Absent: there is none before the spec changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Moment>,
 }
 
 /// A file of the result of a run that succeeded.

@@ -1,7 +1,8 @@
-//! The back-off of objects whose evaluation was stopped: by object, and shared by the objects of a namespace.
+//! The back-off of objects whose evaluation was stopped: by object, by run, and shared by the objects of a namespace.
 //!
 //! **Invariant:** in a namespace where an evaluation was stopped, one object is reconciled at a time until an hour has
-//! passed without another such evaluation.
+//! passed without another such evaluation. From the third stopped evaluation of a run on, counted with those of its Approvals,
+//! whatever their reason and generation, the run is set aside after each.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +18,9 @@ use signoff_executor::Stopped;
 /// The version that a quarantine names: another one lifts it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// From so many stopped evaluations on a run is set aside, whoever's text is to blame.
+pub(crate) const MOST_STOPS: i32 = 3;
+
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -31,7 +35,33 @@ struct QuarantinesState {
     objects: BTreeMap<Key, QuarantineEntry>,
     /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
     costly: BTreeMap<Name, (String, Vec<Fact>)>,
+    /// The reasons of quarantines that no status holds yet, with the uid of their run: a failed write is repeated, the evaluation is not.
+    unwritten: BTreeMap<Name, (String, Stopped)>,
+    /// The votes that turned out to be too costly, by their Approval, until a tally has counted the others.
+    costly_votes: BTreeMap<Key, Vec<CostlyVote>>,
+    /// The stopped evaluations of runs, by name.
+    stops: BTreeMap<Name, RunStops>,
     namespaces: BTreeMap<Arc<str>, NamespaceBackoff>,
+}
+
+/// The stopped evaluations of a run and of its Approvals.
+struct RunStops {
+    /// The uid of the run.
+    uid: String,
+    count: i32,
+    /// The earliest moment of the next evaluation, whatever the generation, where there were many.
+    until: Option<Moment>,
+}
+
+/// A vote whose evaluation was stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CostlyVote {
+    /// Its key in `spec.decisions`.
+    pub(crate) key: String,
+    /// Its attempt: the next one is another vote.
+    pub(crate) attempt: i32,
+    /// Why it does not count.
+    pub(crate) why: String,
 }
 
 /// An object in quarantine.
@@ -75,6 +105,65 @@ impl Quarantines {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
+    /// Records a stopped evaluation of a run, or of an Approval of it. `known`: how many its status and its journal tell of. Returns how
+    /// many there were.
+    pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, now: Moment) -> i32 {
+        let mut inner = self.lock();
+        let none = || RunStops { uid: uid.to_owned(), count: 0, until: None };
+        let stops = inner.stops.entry(run.clone()).or_insert_with(none);
+        if stops.uid != uid {
+            *stops = none();
+        }
+        stops.count = stops.count.max(known).saturating_add(1);
+        if stops.count >= MOST_STOPS {
+            stops.until = Some(now.after(pause(stops.count)));
+        }
+        stops.count
+    }
+
+    /// Returns until when nothing of a run is evaluated because of its many stopped evaluations, or `None`.
+    pub(crate) fn is_run_paused(&self, run: &Name, uid: &str, now: Moment) -> Option<Moment> {
+        let inner = self.lock();
+        let stops = inner.stops.get(run).filter(|stops| stops.uid == uid)?;
+        stops.until.filter(|until| now < *until)
+    }
+
+    /// Returns why a run is in quarantine, where no status holds it yet.
+    pub(crate) fn unwritten(&self, run: &Name, uid: &str) -> Option<Stopped> {
+        let inner = self.lock();
+        inner.unwritten.get(run).filter(|(of, _)| of == uid).map(|(_, why)| why.clone())
+    }
+
+    /// Adds the reason of a quarantine that a status will hold.
+    pub(crate) fn add_unwritten(&self, run: &Name, uid: &str, why: &Stopped) {
+        self.lock().unwritten.insert(run.clone(), (uid.to_owned(), why.clone()));
+    }
+
+    /// Removes the reason of a quarantine that a status holds, or whose run is over.
+    pub(crate) fn on_written(&self, run: &Name) {
+        self.lock().unwritten.remove(run);
+    }
+
+    /// Returns the number of stopped evaluations of a run that this process knows of.
+    pub(crate) fn stops_of_run(&self, run: &Name, uid: &str) -> i32 {
+        self.lock().stops.get(run).filter(|stops| stops.uid == uid).map_or(0, |stops| stops.count)
+    }
+
+    /// Returns the votes of an Approval that are too costly.
+    pub(crate) fn costly_votes(&self, approval: &Key) -> Vec<CostlyVote> {
+        self.lock().costly_votes.get(approval).cloned().unwrap_or_default()
+    }
+
+    /// Adds a vote of an Approval that is too costly, until a tally has counted the others.
+    pub(crate) fn add_costly_vote(&self, approval: &Key, vote: CostlyVote) {
+        self.lock().costly_votes.entry(approval.clone()).or_default().push(vote);
+    }
+
+    /// Forgets the stopped evaluations of a run that is over.
+    pub(crate) fn forget_run(&self, run: &Name) {
+        self.lock().stops.remove(run);
+    }
+
     /// Returns the steps of a run that are too costly.
     pub(crate) fn costly(&self, name: &Name, uid: &str) -> Vec<Fact> {
         let inner = self.lock();
@@ -109,7 +198,9 @@ impl Quarantines {
 
     /// Removes an object that was evaluated or has finished. Returns whether it was in quarantine.
     pub(crate) fn remove(&self, key: &Key) -> bool {
-        self.lock().objects.remove(key).is_some()
+        let mut inner = self.lock();
+        inner.costly_votes.remove(key);
+        inner.objects.remove(key).is_some()
     }
 
     /// Whether only one object of this namespace is reconciled at a time.
@@ -152,11 +243,27 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
     }
 }
 
-/// The message of the condition `Quarantined`.
-pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry) -> String {
+/// The message of the condition `Quarantined`. `next`: when it is tried again, or `None` where that takes a change of its spec.
+pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Moment>) -> String {
+    let next = next.map_or_else(
+        || {
+            format!(
+                "not tried again by itself after {} attempts: if it only needs more time, raise args.evaluationLimit of the chart, then run `kubectl approve suspend` and `kubectl approve resume` for it",
+                entry.failures
+            )
+        },
+        |next| format!("tried again after {next}"),
+    );
     format!(
-        "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
-        entry.generation, entry.failures, entry.until
+        "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; {next}",
+        entry.generation, entry.failures
+    )
+}
+
+/// The message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run were stopped.
+pub(crate) fn paused_message(until: Moment) -> String {
+    format!(
+        "set aside: {MOST_STOPS} or more evaluations of its run or of votes on it used too much CPU time; votes are accepted and wait, and are counted after {until}; if nobody wants to wait, cancel the run"
     )
 }
 
@@ -178,6 +285,35 @@ mod tests {
         let pauses: Vec<u64> = (1..=9).map(|failures| pause(failures).as_secs()).collect();
         assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
         assert_eq!(pause(i32::MAX), LONGEST);
+    }
+
+    #[test]
+    fn from_the_third_stopped_evaluation_on_a_run_pauses_longer_each_time() {
+        let (all, run) = (Quarantines::default(), Name::new("a", "one"));
+        let stop = |known, second| all.record_stop_of_run(&run, "1", known, at(second));
+        let paused = |second| all.is_run_paused(&run, "1", at(second));
+        assert_eq!(((stop(0, 0), paused(0)), (stop(0, 0), paused(0))), ((1, None), (2, None)));
+        assert_eq!((stop(0, 0), paused(0), paused(240)), (3, Some(at(240)), None));
+        assert_eq!((stop(0, 240), paused(300), paused(240 + 480)), (4, Some(at(240 + 480)), None));
+        assert_eq!(
+            (stop(7, 1000), paused(1000)),
+            (8, Some(at(1000 + 3600))),
+            "the status and the journal knew of more"
+        );
+        assert_eq!(all.is_run_paused(&run, "2", at(1000)), None, "another run of the same name");
+        assert_eq!(all.record_stop_of_run(&run, "2", 0, at(1000)), 1);
+        all.forget_run(&run);
+        assert_eq!(all.stops_of_run(&run, "2"), 0);
+    }
+
+    #[test]
+    fn a_costly_vote_is_known_until_its_approval_was_counted() {
+        let (all, approval) = (Quarantines::default(), Key::Approval(Name::new("a", "one")));
+        let vote = CostlyVote { key: "alice".to_owned(), attempt: 1, why: String::new() };
+        all.add_costly_vote(&approval, vote.clone());
+        assert_eq!((all.costly_votes(&approval), all.costly_votes(&key("a", "one"))), (vec![vote], vec![]));
+        all.remove(&approval);
+        assert_eq!(all.costly_votes(&approval), []);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The tally of an Approval on a thread for evaluations, and what follows where that is stopped.
 //!
 //! A vote whose evaluation is stopped is invalid, and the others are counted without it. Only where no vote is to blame
-//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read.
+//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read. The same follows
+//! from a vote once many evaluations of its run were stopped.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use signoff_api::{
     Approval, Moment,
-    conditions::{self, ConditionUpdate},
+    approval::Decision,
+    conditions::{self, ConditionUpdate, reason},
 };
 use signoff_cluster::{
     kinds::{Name, uid},
@@ -23,7 +25,7 @@ use signoff_executor::Stopped;
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{message, reason},
+    quarantine::{self, CostlyVote, MOST_STOPS, message, paused_message},
     withdrawal::Orders,
 };
 
@@ -38,6 +40,7 @@ pub(super) async fn evaluate(
     let key = Key::Approval(name.clone());
     let generation = approval.metadata.generation.unwrap_or_default();
     let aside = context.quarantines.get(&key).filter(|aside| aside.generation == generation);
+    let run = RunOfApproval { name: &name.beside(&approval.spec.request.workflow.name), approval };
     if let Some(aside) = aside.filter(|aside| now.at < aside.until) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         return Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result });
@@ -48,7 +51,16 @@ pub(super) async fn evaluate(
         context.end_quarantine(&key);
         return Ok(evaluated(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
-    match counted(context, &key, approval, owner, now).await {
+    if let Some(until) = run.is_paused(context, now.at) {
+        let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
+        // Of its own quarantine its condition tells already.
+        let result = match aside {
+            Some(_) => result,
+            None => quarantined(result, approval, now, reason::TOO_COSTLY, &paused_message(until)),
+        };
+        return Ok(TallyResult { wake_at: earlier(result.wake_at, until), ..result });
+    }
+    match counted(context, &key, &run, owner, now).await {
         Ok(result) => {
             context.clear_suspect::<Approval>(name, uid(&**approval));
             context.end_quarantine(&key);
@@ -64,14 +76,35 @@ pub(super) async fn evaluate(
             let before = aside.map_or(0, |aside| aside.failures);
             let aside = context.quarantines.record_stop(&key, generation, before, now.at);
             context.metrics.set_quarantined(context.quarantines.count());
-            let message = message(&why, &aside);
-            tracing::error!(approval = %name, reason = reason(&why), "{message}");
+            let until = run.is_paused(context, now.at).map_or(aside.until, |until| until.max(aside.until));
+            let message = message(&why, &aside, Some(until));
+            tracing::error!(approval = %name, reason = quarantine::reason(&why), "{message}");
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
-            let mut result = quarantined(result, approval, now, reason(&why), &message);
+            let mut result = quarantined(result, approval, now, quarantine::reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
             result.events.push(ApprovalEvent { reason: "Quarantined", warning: true, message, key });
-            Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result })
+            Ok(TallyResult { wake_at: earlier(result.wake_at, until), ..result })
         }
+    }
+}
+
+/// The run of an Approval: the stopped evaluations of both count together.
+struct RunOfApproval<'a> {
+    name: &'a Name,
+    approval: &'a Arc<Approval>,
+}
+
+impl RunOfApproval<'_> {
+    fn uid(&self) -> &str {
+        &self.approval.spec.request.workflow.uid
+    }
+
+    fn is_paused(&self, context: &Context, now: Moment) -> Option<Moment> {
+        context.quarantines.is_run_paused(self.name, self.uid(), now)
+    }
+
+    fn record_stop(&self, context: &Context, now: Moment) -> i32 {
+        context.quarantines.record_stop_of_run(self.name, self.uid(), 0, now)
     }
 }
 
@@ -79,11 +112,14 @@ pub(super) async fn evaluate(
 async fn counted(
     context: &Context,
     key: &Key,
-    approval: &Arc<Approval>,
+    run: &RunOfApproval<'_>,
     owner: OwnerState,
     now: &Now,
 ) -> Result<TallyResult, Stopped> {
-    let mut costly = BTreeMap::new();
+    let approval = run.approval;
+    let attempt = |vote: &str| approval.spec.decisions.get(vote).map_or(0, Decision::attempt);
+    let known = context.quarantines.costly_votes(key).into_iter().filter(|vote| attempt(&vote.key) == vote.attempt);
+    let mut costly: BTreeMap<String, String> = known.map(|vote| (vote.key, vote.why)).collect();
     loop {
         let (object, at, filter) = (Arc::clone(approval), now.clone(), VoteFilter::AllBut(costly.clone()));
         let why = match context
@@ -96,9 +132,20 @@ async fn counted(
         match why.part() {
             Some(Part::Vote(vote)) if !costly.contains_key(vote) => {
                 context.quarantines.record_stopped_part(key, now.at);
-                costly.insert(vote.clone(), format!("{why}; give a shorter or simpler answer"));
+                let told = format!("{why}; give a shorter or simpler answer");
+                let costly_vote = CostlyVote { key: vote.clone(), attempt: attempt(vote), why: told.clone() };
+                context.quarantines.add_costly_vote(key, costly_vote);
+                costly.insert(vote.clone(), told);
+                if run.record_stop(context, now.at) >= MOST_STOPS {
+                    return Err(why);
+                }
             }
-            _ => return Err(why),
+            _ => {
+                if !matches!(why, Stopped::Closed | Stopped::Withdrawn) {
+                    run.record_stop(context, now.at);
+                }
+                return Err(why);
+            }
         }
     }
 }

@@ -12,11 +12,12 @@ use signoff_engine::{
 };
 use signoff_executor::{Owner, Stopped};
 
-use super::observe::ObservedRun;
+use super::{observe::ObservedRun, quarantine};
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
     error::Error,
+    quarantine::MOST_STOPS,
     withdrawal::Orders,
 };
 
@@ -74,8 +75,12 @@ pub(super) async fn advance(
 }
 
 /// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be able
-/// to stop a run. Where its author's own text is, the run is quarantined.
+/// to stop a run. Where its author's own text is, or many evaluations of the run were stopped, the run is quarantined.
 fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
+    let stopped = |why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why };
+    if matches!(why, Stopped::Withdrawn | Stopped::Closed) {
+        return Err(stopped(why));
+    }
     let is_limit = matches!(why, Stopped::TooCostly { .. });
     match rounds.on_stopped(is_limit, why.part().filter(|part| part.is_foreign()), &why.to_string()) {
         AfterStop::Evaluate => {}
@@ -84,8 +89,14 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
             context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
             context.quarantines.add_costly(&seen.name, &seen.uid, fact);
+            if quarantine::record_stop(context, seen) >= MOST_STOPS {
+                return Err(stopped(why));
+            }
         }
-        AfterStop::GiveUp => return Err(Error::Stopped { object: seen.name.as_a::<Workflow>(), why }),
+        AfterStop::GiveUp => {
+            quarantine::record_stop(context, seen);
+            return Err(stopped(why));
+        }
     }
     Ok(())
 }

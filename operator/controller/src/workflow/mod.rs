@@ -81,6 +81,9 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
     if let Some(accepted) = seen.status.other_rules() {
         return blocked::block_on_rules(context, &seen, accepted).await;
     }
+    if let Some(entered) = quarantine::enter_again(context, &seen).await {
+        return entered;
+    }
     if let Some(until) = quarantine::quarantined_until(context, &seen) {
         return quarantine::keep_quarantined(context, &seen, until).await;
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Plan, Policies, plan::spec_digest};
+use signoff_executor::Stopped;
 use signoff_expr::text;
 
-use super::{observe::ObservedRun, rerun};
+use super::{observe::ObservedRun, quarantine, rerun};
 use crate::{caches::CachedPlan, context::Context, error::Error, withdrawal::Orders};
 
 pub(super) enum PlanDecision {
@@ -104,7 +105,12 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
     let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
     let planned = context.evaluate(&*seen.workflow, Orders::of(&seen.workflow), plan).await;
-    let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
+    let planned = planned.map_err(|why| {
+        if !matches!(why, Stopped::Withdrawn | Stopped::Closed) {
+            quarantine::record_stop(context, seen);
+        }
+        Error::Stopped { object: seen.name.as_a::<Workflow>(), why }
+    })?;
     context.plans.put(&seen.workflow, policies, planned.clone());
     Ok(planned)
 }

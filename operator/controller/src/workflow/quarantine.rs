@@ -5,28 +5,34 @@
 
 use std::{sync::Arc, time::Duration};
 
-use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, workflow::Quarantine};
+use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, journal::StepRecord, workflow::Quarantine};
 use signoff_cluster::{
     events::Report,
     kinds::{Name, ReconciledKind as _},
     workqueue::Key,
 };
-use signoff_engine::status::{after_quarantined, say};
+use signoff_engine::{
+    evaluation::Part,
+    status::{after_quarantined, say},
+    transition::TOO_COSTLY,
+};
 use signoff_executor::Stopped;
 
 use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions};
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{QuarantineEntry, VERSION, message, reason},
+    quarantine::{MOST_STOPS, QuarantineEntry, VERSION, message, reason},
 };
 
-/// The time after which a suspended run is reconciled again without an event.
+/// The time after which a run that is suspended, or set aside until its spec changes, is reconciled again without an event.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
 pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
+    // Another generation or version is tried at once, but for a run whose evaluations were stopped many times.
+    let paused = || context.quarantines.is_run_paused(&seen.name, &seen.uid, seen.now);
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
         // A suspect would have to wait until it can be tried alone.
@@ -34,42 +40,79 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
-    context.quarantines.insert(&key, QuarantineEntry { generation, failures, until });
+    context.quarantines.insert(&key, QuarantineEntry { generation, failures, until: until.unwrap_or(seen.now) });
     context.metrics.set_quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
         return Some(seen.now.after(RECONCILE_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
-        return None;
+        return paused();
     }
     // The pause of its namespace was counted in when it was set aside: later failures of others delay it no further.
-    (seen.now < until).then_some(until)
+    until.map_or_else(|| Some(seen.now.after(RECONCILE_AGAIN)), |until| (seen.now < until).then_some(until))
+}
+
+/// Records a stopped evaluation of a run. Returns how many there were, as far as this process, the status and the journal tell.
+pub(super) fn record_stop(context: &Context, seen: &ObservedRun) -> i32 {
+    let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == TOO_COSTLY);
+    let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);
+    let known = same_version(seen).map_or(steps, |quarantine| quarantine.failures.max(steps));
+    context.quarantines.record_stop_of_run(&seen.name, &seen.uid, known, seen.now)
+}
+
+/// Returns the quarantine of a run by this version of the operator.
+fn same_version(seen: &ObservedRun) -> Option<&Quarantine> {
+    seen.status.quarantine.as_ref().filter(|known| known.operator_version == VERSION)
 }
 
 /// Puts a run into quarantine.
 pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) -> Result<Option<Moment>, Error> {
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
-    let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
-    let before = seen.status.quarantine.as_ref().filter(same).map_or(0, |known| known.failures);
+    let before = same_version(seen).map_or(0, |known| known.failures);
+    let before = before.max(context.quarantines.stops_of_run(&seen.name, &seen.uid) - 1);
     let key = Key::Workflow(seen.name.clone());
     let aside = context.quarantines.record_stop(&key, generation, before, seen.now);
     context.metrics.set_quarantined(context.quarantines.count());
-    let message = message(why, &aside);
-    tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
-    let told = format!("quarantined-{generation}-{}", aside.failures);
+    context.quarantines.add_unwritten(&seen.name, &seen.uid, why);
     if !matches!(why, Stopped::Deadly { .. }) {
         context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
     }
+    set_aside(context, seen, why, aside).await
+}
+
+/// Writes that a run is in quarantine whose evaluation was stopped before, where that was not written. Returns `None` where it was.
+pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option<Result<Option<Moment>, Error>> {
+    let why = context.quarantines.unwritten(&seen.name, &seen.uid)?;
+    let aside = context.quarantines.get(&Key::Workflow(seen.name.clone()))?;
+    Some(set_aside(context, seen, &why, aside).await)
+}
+
+async fn set_aside(
+    context: &Context,
+    seen: &ObservedRun,
+    why: &Stopped,
+    aside: QuarantineEntry,
+) -> Result<Option<Moment>, Error> {
+    let generation = aside.generation;
+    // What others wrote never stops a run for good.
+    let is_final = aside.failures >= MOST_STOPS && !why.part().is_some_and(Part::is_foreign);
+    let next = (!is_final).then_some(aside.until);
+    let message = message(why, &aside, next);
+    tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
+    let told = format!("quarantined-{generation}-{}", aside.failures);
     let report = Report::about(&*seen.workflow, "Quarantined", &message, &told, context.clock.now());
     context.reporter.report(report.warning(true));
     let quarantine =
-        Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: aside.until };
-    let set_aside = |status: &mut WorkflowStatus| {
+        Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: next };
+    let describe = |status: &mut WorkflowStatus| {
         status.quarantine = Some(quarantine);
         say(status, &seen.workflow, seen.now, conditions::QUARANTINED, true, reason(why), &message);
     };
-    reconcile_until(context, seen, set_aside, aside.until).await
+    let next = next.unwrap_or_else(|| seen.now.after(RECONCILE_AGAIN));
+    let due = reconcile_until(context, seen, describe, next).await?;
+    context.quarantines.on_written(&seen.name);
+    Ok(due)
 }
 
 /// Reconciles a run that is in quarantine already.
@@ -85,6 +128,8 @@ pub(super) async fn keep_quarantined(
 pub(super) fn remove_marks(context: &Context, name: &Name, uid: Option<&str>) {
     context.end_quarantine(&Key::Workflow(name.clone()));
     context.quarantines.on_committed(name);
+    context.quarantines.on_written(name);
+    context.quarantines.forget_run(name);
     if let Some(uid) = uid {
         context.clear_suspect::<Workflow>(name, uid);
     }

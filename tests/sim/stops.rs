@@ -1,0 +1,169 @@
+//! What stopped evaluations come to: three of a run, of its own or of votes on it, set it aside. In real time, because evaluations are limited by CPU time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_tests::sim::{Answer, Fault, On, Refusal};
+
+use crate::{
+    endless::{HONEST, honest, is_aside, set_aside, stage_with},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
+    people::verdict,
+    scenarios::{RUN, chain, gate, of_model, set},
+};
+
+fn harness() -> Harness {
+    stage_with(Duration::from_millis(100))
+}
+
+/// An agent whose answer is judged, and whose failure does not end the run.
+fn answers(name: &str) -> Value {
+    json!({"name": name, "agent": {"name": "writer", "input": "go"}, "onError": "continue",
+        "outputSchema": {"type": "object"}})
+}
+
+/// Answers that are never judged to the end.
+fn answer_without_end(harness: &Harness, names: &[&str]) {
+    for name in names {
+        harness.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[endless:output]]"));
+    }
+}
+
+fn too_costly(workflow: &Value) -> Vec<&str> {
+    let records = workflow["status"]["steps"].as_array().into_iter().flatten();
+    let failed = records.filter(|record| record["error"]["class"] == "TooCostly");
+    failed.filter_map(|record| record["path"].as_str()).collect()
+}
+
+fn message(object: &Value) -> String {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let told = conditions.filter(|condition| condition["type"] == "Quarantined").map(|told| &told["message"]);
+    told.filter_map(Value::as_str).collect()
+}
+
+#[tokio::test]
+async fn a_scripted_answer_that_never_ends_is_its_authors_and_sets_the_run_aside() {
+    let harness = harness();
+    harness.apply(RUN, &chain(json!([answers("draft"), set("after", "on")])));
+    answer_without_end(&harness, &["draft"]);
+    let _life = harness.begin(OPERATOR);
+    let workflow = set_aside(&harness, RUN).await;
+    assert_eq!(too_costly(&workflow), Vec::<&str>::new(), "no step is to blame: {workflow:#}");
+    assert_eq!(workflow["status"]["quarantine"]["failures"], 1);
+}
+
+#[tokio::test]
+async fn the_third_answer_that_never_ends_sets_the_run_aside_for_a_while_also_after_a_restart() {
+    let harness = harness();
+    let steps =
+        json!([answers("one"), answers("two"), gate("review", json!({})), answers("three"), set("after", "on")]);
+    harness.apply(RUN, &of_model(chain(steps)));
+    answer_without_end(&harness, &["one", "two", "three"]);
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    assert_eq!(too_costly(&harness.workflow(RUN)).len(), 2, "each fails its step");
+    assert!(!is_aside(&harness.workflow(RUN)));
+    // The journal tells the next process.
+    life.crash().await;
+    let _life = harness.begin(OPERATOR);
+    harness.people().votes("bob", &approval, verdict("Approve"));
+    let workflow = set_aside(&harness, RUN).await;
+    assert_eq!(workflow["status"]["quarantine"]["failures"], 3, "{workflow:#}");
+    assert!(workflow["status"]["quarantine"]["until"].is_string(), "what others wrote stops no run for good");
+    assert!(message(&workflow).contains("tried again after"), "{}", message(&workflow));
+    honest(&harness);
+    assert_eq!(harness.ended(HONEST).await["status"]["phase"], "Succeeded");
+    harness.people().sets(RUN, "cancel", true);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+}
+
+#[tokio::test]
+async fn two_answers_that_never_end_fail_their_steps_and_the_run_goes_on() {
+    let harness = harness();
+    harness.apply(RUN, &of_model(chain(json!([answers("one"), answers("two"), set("after", "on")]))));
+    answer_without_end(&harness, &["one", "two"]);
+    let _life = harness.begin(OPERATOR);
+    let workflow = harness.ended(RUN).await;
+    assert_eq!((&workflow["status"]["phase"], too_costly(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
+    assert!(!is_aside(&workflow));
+}
+
+#[tokio::test]
+async fn a_run_whose_text_never_ended_three_times_is_not_tried_again_by_itself() {
+    let harness = harness();
+    harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+    let life = harness.begin(OPERATOR);
+    set_aside(&harness, RUN).await;
+    for (failures, ttl) in [(2, "1h"), (3, "2h")] {
+        harness.people().sets(RUN, "ttlAfterFinished", ttl);
+        let counted = |workflow: &Value| workflow["status"]["quarantine"]["failures"] == failures;
+        harness.server.until(&workflows(), NAMESPACE, RUN, counted).await;
+    }
+    let workflow = harness.workflow(RUN);
+    assert_eq!(workflow["status"]["quarantine"]["until"], Value::Null, "{workflow:#}");
+    let told = message(&workflow);
+    let remedies = ["not tried again by itself after 3 attempts", "create it again", "cancel it", "evaluationLimit"];
+    assert!(remedies.iter().all(|remedy| told.contains(remedy)), "{told}");
+    // One more generation gets no further evaluation for the time being.
+    let evaluated = harness.evaluator.begun();
+    harness.people().sets(RUN, "ttlAfterFinished", "3h");
+    honest(&harness);
+    harness.ended(HONEST).await;
+    let of_honest = harness.evaluator.begun() - evaluated;
+    assert_eq!(harness.workflow(RUN)["status"]["quarantine"]["failures"], 3);
+    // The next process knows it too, of the same generation at least.
+    life.crash().await;
+    let _life = harness.begin(OPERATOR);
+    harness.apply("second-honest", &chain(json!([set("one", "1"), set("two", "2")])));
+    harness.ended("second-honest").await;
+    assert!(of_honest <= 3, "{of_honest} evaluations beside the run that is set aside");
+    harness.people().sets(RUN, "cancel", true);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+}
+
+#[tokio::test]
+async fn a_run_is_not_evaluated_again_because_the_write_that_sets_it_aside_failed() {
+    for fault in [Fault::Reset, Fault::Conflict, Fault::Refuse(Refusal::new(500, "InternalError", "broken"))] {
+        let harness = harness();
+        harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+        let writes = On::writes_of(OPERATOR).only(|request| request.resource.plural == "workflows");
+        let told = format!("{fault:?}");
+        harness.server.fault(writes.first(4), fault);
+        let _life = harness.begin(OPERATOR);
+        let workflow = set_aside(&harness, RUN).await;
+        assert_eq!(workflow["status"]["quarantine"]["failures"], 1, "{told}: {workflow:#}");
+        assert_eq!(harness.evaluator.begun(), 2, "{told}: its plan and one transition");
+    }
+}
+
+#[tokio::test]
+async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
+    let harness = harness();
+    let people = ["alice", "bob", "carol", "dave"];
+    let approvers: Vec<Value> = people.iter().map(|name| json!({"kind": "User", "name": name})).collect();
+    let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
+    let asks = json!({"approvers": approvers, "allowedVerdicts": ["Approve", "Respond"], "form": form,
+        "allowUnanswered": true});
+    harness.apply(RUN, &chain(json!([gate("ask", asks)])));
+    let _life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("ask").await;
+    let vote = || json!({"verdict": "Respond", "response": "[[endless:answer]]"});
+    for user in &people[..2] {
+        harness.people().votes(user, &approval, vote());
+        let invalid = |approval: &Value| approval["status"]["invalid"][user]["why"].is_string();
+        harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
+    }
+    harness.people().votes("carol", &approval, vote());
+    let stored = harness.server.until(&approvals(), NAMESPACE, &approval, is_aside).await;
+    assert!(message(&stored).contains("tried again after"), "{stored:#}");
+    // Another vote does not have them evaluated again.
+    let evaluated = harness.evaluator.begun();
+    harness.people().votes("dave", &approval, verdict("Approve"));
+    honest(&harness);
+    harness.ended(HONEST).await;
+    let of_honest = harness.evaluator.begun() - evaluated;
+    assert!(of_honest <= 3, "{of_honest} evaluations beside the votes that wait");
+    assert_eq!(harness.approval()["status"]["outcome"], Value::Null);
+    harness.people().sets(RUN, "cancel", true);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+}
