@@ -1,8 +1,11 @@
-//! What stopped evaluations come to: three of a run, of its own or of votes on it, set it aside. In real time, because evaluations are limited by CPU time.
+//! What stopped evaluations come to: three of a run, of its own or of votes on it, set it aside, and an evaluation that can come to
+//! nothing does not begin. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use signoff_controller::{Evaluator, EvaluatorSettings};
+use signoff_expr::endless;
 use signoff_tests::sim::{Answer, Fault, On, Refusal};
 
 use crate::{
@@ -166,4 +169,27 @@ async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
     assert_eq!(harness.approval()["status"]["outcome"], Value::Null);
     harness.people().sets(RUN, "cancel", true);
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+}
+
+#[tokio::test]
+async fn between_two_evaluations_of_a_reconcile_a_changed_object_is_observed_anew() {
+    let limit = Duration::from_secs(60);
+    let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
+    let harness = Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() };
+    let life = harness.begin(OPERATOR);
+    harness.apply(HONEST, &chain(json!([set("one", "observed: [[none:parse]]")])));
+    harness.ended(HONEST).await;
+    let undisturbed = harness.evaluator.begun();
+    harness.apply(RUN, &chain(json!([set("one", "observed: [[deaf:parse]]")])));
+    while harness.evaluator.begun() == undisturbed {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Its plan is evaluated, and the operator learns meanwhile that it has another spec.
+    harness.people().sets(RUN, "ttlAfterFinished", "1h");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    endless::release("observed: [[deaf");
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    // Only the plan is evaluated once more: no transition began that could not be written.
+    assert_eq!(harness.evaluator.begun(), undisturbed * 2 + 1);
+    life.crash().await;
 }

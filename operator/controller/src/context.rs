@@ -39,7 +39,7 @@ use crate::{
     stalls::Stalls,
     unreadable::UnreadableObjects,
     value_quota::ValueQuota,
-    withdrawal::{ObservedObject, Orders, Withdrawals},
+    withdrawal::{EvaluationStage, ObservedObject, Orders, Withdrawals},
 };
 
 /// A call to be started, with its slot.
@@ -127,7 +127,7 @@ impl Context {
     }
 
     /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is
-    /// withdrawn or suspended. `orders`: those that the evaluation is about.
+    /// withdrawn or suspended, and does not begin where the object has changed. `orders`: those that the evaluation is about.
     ///
     /// # Errors
     /// The evaluation was stopped.
@@ -139,9 +139,15 @@ impl Context {
     ) -> Result<T, Stopped> {
         let subject = subject(object);
         let is_suspect = self.evaluator.is_suspect(&subject);
-        let observed =
-            ObservedObject { kind: K::KIND, name: Name::of(object), uid: subject.uid.clone(), orders, is_suspect };
-        if self.is_useless(&observed) {
+        let observed = ObservedObject {
+            kind: K::KIND,
+            name: Name::of(object),
+            uid: subject.uid.clone(),
+            generation: subject.generation,
+            orders,
+            is_suspect,
+        };
+        if self.is_useless(&observed, EvaluationStage::Begins) {
             return Err(Stopped::Withdrawn);
         }
         if self.evaluator.is_inline() {

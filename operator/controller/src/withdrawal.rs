@@ -55,7 +55,7 @@ impl Context {
         let withdrawals = self.withdrawals.of(&observed.name.namespace);
         loop {
             let news = withdrawals.notified();
-            if self.is_useless(observed) {
+            if self.is_useless(observed, EvaluationStage::Runs) {
                 return;
             }
             news.await;
@@ -63,16 +63,20 @@ impl Context {
     }
 
     /// Whether the evaluation of an object is useless.
-    pub(crate) fn is_useless(&self, observed: &ObservedObject) -> bool {
-        let ObservedObject { kind, name, uid, orders, is_suspect } = observed;
+    pub(crate) fn is_useless(&self, observed: &ObservedObject, stage: EvaluationStage) -> bool {
+        let ObservedObject { kind, name, uid, generation, orders, is_suspect } = observed;
+        let is_outdated =
+            |meta: &ObjectMeta| stage == EvaluationStage::Begins && meta.generation.unwrap_or_default() != *generation;
         if *kind == Workflow::KIND {
             return self.is_run_over(name, uid, |workflow| match self.withdrawal(workflow) {
+                _ if is_outdated(&workflow.metadata) => true,
                 Some(Withdrawal::Cancelled) => !orders.cancel,
                 Some(Withdrawal::Deleted) => true,
                 None => workflow.spec.suspend == Some(true) && (*is_suspect || !orders.suspend),
             });
         }
         match self.approvals.find(name) {
+            Found::Here(approval) if uid_of(&*approval) == uid && is_outdated(&approval.metadata) => true,
             Found::Here(approval) if uid_of(&*approval) == uid && !approval.is_finished() => {
                 let run = &approval.spec.request.workflow;
                 self.is_run_over(&name.beside(&run.name), &run.uid, |workflow| self.withdrawal(workflow).is_some())
@@ -211,11 +215,23 @@ impl Orders {
     }
 }
 
+/// The stage of an evaluation whose object is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvaluationStage {
+    /// It is about to begin. By then an object with another spec, or other votes, is observed anew: what the evaluation came to could not
+    /// be written.
+    Begins,
+    /// It waits or runs. It is not ended by other votes, or a person who sends one after the other would let none be counted.
+    Runs,
+}
+
 /// An object whose text is evaluated, as it was observed.
 pub(crate) struct ObservedObject {
     pub(crate) kind: &'static str,
     pub(crate) name: Name,
     pub(crate) uid: String,
+    /// The generation of its spec.
+    pub(crate) generation: i64,
     /// What its requester had ordered then.
     pub(crate) orders: Orders,
     /// Whether it may have ended the process before this one: it waits long, and its suspension needs no evaluation either.
