@@ -135,7 +135,7 @@ impl Context {
         &self,
         object: &K,
         orders: Orders,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl Fn() -> T + Send + Sync + 'static,
     ) -> Result<T, Stopped> {
         let subject = subject(object);
         let is_suspect = self.evaluator.is_suspect(&subject);
@@ -159,7 +159,7 @@ impl Context {
         self.queue.wake_consumer();
         let result = tokio::select! {
             biased;
-            result = self.evaluator.run(subject, work) => result,
+            result = self.evaluator.run_repeatable(subject, work) => result,
             () = self.until_useless(&observed) => return Err(Stopped::Withdrawn),
         };
         if let Err(why) = &result {

@@ -258,10 +258,10 @@ impl TransitionLoop {
     }
 
     /// Returns the evaluation of this round, to be run within the caller's limit of CPU time.
-    pub fn evaluation(&self) -> impl FnOnce() -> Transition + Send + use<> {
+    pub fn evaluation(&self) -> impl Fn() -> Transition + Send + Sync + use<> {
         let (plan, control, now) = (Arc::clone(&self.plan), self.control, self.now.clone());
         let (stored, facts, values) = (self.stored.clone(), self.facts.clone(), Arc::clone(&self.values));
-        move || advance(&plan, control, stored, facts, &values, &now)
+        move || advance(&plan, control, stored.clone(), facts.clone(), &values, &now)
     }
 
     /// Takes an evaluation that was stopped. `is_limit`: by the limit of CPU time; `part`: the part that may be blamed.

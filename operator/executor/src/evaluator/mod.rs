@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use signoff_engine::evaluation::Part;
 use tokio::sync::watch;
 
-use pool::{Handle, Job};
+use pool::{Evaluated, Handle, Job};
 
 /// The bounds of evaluations.
 #[derive(Clone, Debug)]
@@ -156,11 +156,26 @@ impl Evaluator {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let Some(handle) = &self.handle else { return Ok(work()) };
-        let flag = Arc::new(AtomicBool::new(false));
-        let (job, result) = Job::new(subject, Arc::clone(&flag), handle.limits(), work);
-        handle.submit(job)?;
-        let _cancel = StopOnDrop(flag);
-        result.await.unwrap_or(Err(Stopped::Closed))
+        submit(handle, subject, false, work).await.unwrap_or(Err(Stopped::Closed))
+    }
+
+    /// The same for an evaluation that can be repeated. Where it was taken for a cheap one and is not, it gives way to those that
+    /// wait, and is evaluated once more as a costly one.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub async fn run_repeatable<T: Send + 'static>(
+        &self,
+        subject: Subject,
+        work: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Result<T, Stopped> {
+        let Some(handle) = &self.handle else { return Ok(work()) };
+        let work = Arc::new(work);
+        let first = Arc::clone(&work);
+        match submit(handle, subject.clone(), true, move || first()).await {
+            Some(result) => result,
+            None => self.run(subject, move || work()).await,
+        }
     }
 
     /// Evaluates `work`, and blocks the calling thread until it has ended.
@@ -214,6 +229,22 @@ impl Evaluator {
     pub fn waiting(&self) -> usize {
         self.handle.as_ref().map_or(0, |handle| handle.waiting())
     }
+}
+
+/// Evaluates `work` on a thread of a pool.
+async fn submit<T: Send + 'static>(
+    handle: &Handle,
+    subject: Subject,
+    can_give_way: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Evaluated<T> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (job, result) = Job::new(subject, Arc::clone(&flag), handle.limits(), can_give_way, work);
+    if let Err(why) = handle.submit(job) {
+        return Some(Err(why));
+    }
+    let _cancel = StopOnDrop(flag);
+    result.await.unwrap_or(Some(Err(Stopped::Closed)))
 }
 
 struct StopOnDrop(Arc<AtomicBool>);

@@ -25,6 +25,7 @@ use super::{
     marks::{MarkFile, Marks, Verdict},
     progress::Progress,
     schedule::Schedule,
+    shares::SURPRISE,
 };
 
 /// The stack of a thread. Only what is used of it takes memory.
@@ -44,12 +45,17 @@ pub(super) type Limits = (Duration, Duration);
 type Deliver = Box<dyn FnOnce() + Send>;
 type Lose = Box<dyn Fn(Stopped) + Send>;
 
+/// The result of an evaluation, or `None` where it gave way to others and is to be submitted again.
+pub(super) type Evaluated<T> = Option<Result<T, Stopped>>;
+
 /// An evaluation that waits or runs.
 pub(super) struct Job {
     subject: Subject,
     alone: bool,
     since: Instant,
     flag: Arc<AtomicBool>,
+    /// Set where it gives way to others; `None` where it cannot be evaluated again.
+    gives_way: Option<Arc<AtomicBool>>,
     progress: Arc<Progress>,
     work: Box<dyn FnOnce() -> Deliver + Send>,
     /// Taken by the watchdog once the evaluation runs.
@@ -61,8 +67,9 @@ impl Job {
         subject: Subject,
         flag: Arc<AtomicBool>,
         (limit, _): Limits,
+        can_give_way: bool,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> (Self, oneshot::Receiver<Result<T, Stopped>>) {
+    ) -> (Self, oneshot::Receiver<Evaluated<T>>) {
         let (sender, receiver) = oneshot::channel();
         let sender = Arc::new(Mutex::new(Some(sender)));
         let send = |sender: &Mutex<Option<oneshot::Sender<_>>>, result| {
@@ -71,6 +78,8 @@ impl Job {
                 let _ = sender.send(result);
             }
         };
+        let gives_way = can_give_way.then(Arc::<AtomicBool>::default);
+        let gave_way = gives_way.clone().unwrap_or_default();
         let progress = Arc::new(Progress::default());
         let (stop, parts, ours) = (Arc::clone(&flag), Arc::clone(&progress), Arc::clone(&sender));
         let work = Box::new(move || {
@@ -78,14 +87,15 @@ impl Job {
             let evaluate = || evaluation::observed(observer, || budget::with_stop(Arc::clone(&stop), work));
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
                 // Parts of it may have been left out after the flag was set.
-                Ok(_) if stop.load(Ordering::Relaxed) => Err(Stopped::TooCostly { part: parts.culprit(), limit }),
-                Ok(value) => Ok(value),
-                Err(_) => Err(Stopped::Panicked { part: parts.culprit() }),
+                Ok(_) if gave_way.load(Ordering::Relaxed) => None,
+                Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.culprit(), limit })),
+                Ok(value) => Some(Ok(value)),
+                Err(_) => Some(Err(Stopped::Panicked { part: parts.culprit() })),
             };
             Box::new(move || send(&ours, result)) as Deliver
         });
-        let lose = Some(Box::new(move |why| send(&sender, Err(why))) as Lose);
-        (Self { subject, alone: false, since: Instant::now(), flag, progress, work, lose }, receiver)
+        let lose = Some(Box::new(move |why| send(&sender, Some(Err(why)))) as Lose);
+        (Self { subject, alone: false, since: Instant::now(), flag, gives_way, progress, work, lose }, receiver)
     }
 }
 
@@ -96,6 +106,8 @@ struct Running {
     began: Duration,
     told: Option<Duration>,
     flag: Arc<AtomicBool>,
+    /// Where it was taken for a cheap one: set from a certain cost on, if others wait.
+    gives_way: Option<Arc<AtomicBool>>,
     progress: Arc<Progress>,
     lose: Option<Lose>,
 }
@@ -114,6 +126,10 @@ struct State {
     /// The threads that are lost and not replaced yet.
     missing: usize,
     watchdog_rests: bool,
+    /// When the watchdog looks again, at the latest.
+    watchdog_wakes: Instant,
+    /// Whether an evaluation gives way as soon as another one waits.
+    is_overdue: bool,
     closed: bool,
 }
 
@@ -200,6 +216,9 @@ impl Handle {
             state.last = Some(now);
             state.schedule.submit(job.subject.clone(), job, now);
         }
+        if state.is_overdue {
+            self.pool.watchdog.notify_one();
+        }
         drop(state);
         self.pool.work.notify_one();
         Ok(())
@@ -240,11 +259,14 @@ impl Pool {
                     began: clock.used(),
                     told: None,
                     flag: Arc::clone(&job.flag),
+                    gives_way: job.gives_way.take().filter(|_| !state.schedule.is_costly(id)),
                     progress: Arc::clone(&job.progress),
                     lose: job.lose.take(),
                 };
                 state.running.insert(id, running);
-                if std::mem::take(&mut state.watchdog_rests) {
+                let looks_late =
+                    state.is_overdue || state.watchdog_wakes > Instant::now() + self.settings.limit / SURPRISE;
+                if std::mem::take(&mut state.watchdog_rests) || looks_late {
                     self.watchdog.notify_one();
                 }
                 return Some((id, job));
@@ -283,6 +305,8 @@ impl State {
             threads: 0,
             missing: 0,
             watchdog_rests: false,
+            watchdog_wakes: Instant::now(),
+            is_overdue: false,
             closed: false,
         }
     }
@@ -378,8 +402,25 @@ fn watch_over(pool: &Arc<Pool>) {
         }
         let mut next: Option<Duration> = None;
         let mut lost = Vec::new();
+        // Those that were told to stop leave their threads at once.
+        let staying = state.running.values().filter(|running| !running.flag.load(Ordering::Relaxed)).count();
+        let mut is_full = staying >= pool.settings.threads && state.schedule.waiting() > 0;
+        let mut is_overdue = false;
         for (id, running) in &mut state.running {
             let used = running.clock.used().saturating_sub(running.began);
+            if let Some(gives_way) = &running.gives_way {
+                let left = (limit / SURPRISE).saturating_sub(used);
+                if left > Duration::ZERO {
+                    next = Some(next.map_or(left, |known| known.min(left)));
+                } else if is_full {
+                    gives_way.store(true, Ordering::Relaxed);
+                    running.flag.store(true, Ordering::Relaxed);
+                    running.gives_way = None;
+                    is_full = false;
+                } else {
+                    is_overdue = true;
+                }
+            }
             let mut bound = running.told.map_or(limit, |told| told.saturating_add(grace));
             if used >= bound {
                 if running.told.is_some() {
@@ -394,6 +435,7 @@ fn watch_over(pool: &Arc<Pool>) {
             let left = bound.saturating_sub(used);
             next = Some(next.map_or(left, |known| known.min(left)));
         }
+        state.is_overdue = is_overdue;
         if !lost.is_empty() {
             for id in &lost {
                 state.schedule.end(*id, limit + grace, Instant::now());
@@ -420,6 +462,7 @@ fn watch_over(pool: &Arc<Pool>) {
         }
         state = match next {
             Some(left) => {
+                state.watchdog_wakes = Instant::now() + left;
                 let waited = pool.watchdog.wait_timeout(state, left.max(SHORTEST));
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }

@@ -117,6 +117,11 @@ impl<J> Schedule<J> {
         self.shares.charge_namespace(namespace, cost, now);
     }
 
+    /// Whether an evaluation that runs was expected to be costly.
+    pub(super) fn is_costly(&self, number: u64) -> bool {
+        self.running.get(&number).is_some_and(|running| running.expected.is_costly)
+    }
+
     /// The number of evaluations that have begun.
     pub(super) fn begun(&self) -> u64 {
         self.begun

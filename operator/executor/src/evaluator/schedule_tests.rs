@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{super::shares::LEAST, *};
+use super::{
+    super::shares::{LEAST, SURPRISE},
+    *,
+};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const SEEDS: u64 = 16;
@@ -74,6 +77,7 @@ impl Tenant {
 /// An evaluation in the queue.
 struct Evaluation {
     tenant: usize,
+    subject: Subject,
     cost: Duration,
     since: Instant,
     /// Whether it was expected to be costly then.
@@ -86,8 +90,8 @@ struct Simulation {
     schedule: Schedule<Evaluation>,
     threads: usize,
     tenants: Vec<Tenant>,
-    /// By number: when it ends, its tenant, its cost, and whether that was expected.
-    running: BTreeMap<u64, (Instant, usize, Duration, bool)>,
+    /// By number: when it ends or gives way, its cost until then, and whether that was expected.
+    running: BTreeMap<u64, (Instant, Duration, bool, Evaluation)>,
     /// The evaluations of each tenant that have begun, and those that were costly.
     begun: Vec<Vec<(Instant, bool)>>,
     surprised: BTreeMap<String, Instant>,
@@ -105,23 +109,25 @@ impl Simulation {
         let used = |tenant: &Tenant| (tenant.name.clone(), self.schedule.shares.used(&tenant.name, now));
         let shares = is_alone.then(|| self.tenants.iter().map(used).collect());
         let was_costly = self.schedule.shares.expected(&subject, now).is_costly;
-        self.schedule.submit(subject, Evaluation { tenant, cost, since: now, was_costly, shares }, now);
+        let evaluation = Evaluation { tenant, subject: subject.clone(), cost, since: now, was_costly, shares };
+        self.schedule.submit(subject, evaluation, now);
     }
 
     fn begin_all(&mut self, now: Instant) {
         while self.running.len() < self.threads
             && let Some((number, evaluation)) = self.schedule.begin_next(self.threads, now)
         {
-            let RunningJob { subject, expected } = &self.schedule.running[&number];
-            let (is_costly, name) = (expected.is_costly, subject.namespace.clone());
+            let (is_costly, name) = (self.schedule.is_costly(number), &evaluation.subject.namespace);
             let most = self.threads.saturating_sub(1).max(1);
             let costly = self.schedule.running.values().filter(|running| running.expected.is_costly).count();
             assert!(costly <= most, "{costly} costly evaluations on {} threads", self.threads);
-            let left = self.surprised.get(&name).is_some_and(|since| now < *since + MINUTE);
+            let left = self.surprised.get(name).is_some_and(|since| now < *since + MINUTE);
             assert!(!left || is_costly, "{name} has not left the thread for cheap ones");
             self.judge(&evaluation, is_costly || evaluation.was_costly, now);
             self.begun[evaluation.tenant].push((now, is_costly));
-            self.running.insert(number, (now + evaluation.cost, evaluation.tenant, evaluation.cost, is_costly));
+            // What was taken for a cheap one and is not gives way.
+            let until = if is_costly { evaluation.cost } else { evaluation.cost.min(LIMIT / SURPRISE + LEAST) };
+            self.running.insert(number, (now + until, until, is_costly, evaluation));
         }
     }
 
@@ -165,13 +171,19 @@ impl Simulation {
             now = arrivals.chain(ends).min().unwrap();
             let ended: Vec<u64> = self.running.iter().filter(|(_, (at, ..))| *at <= now).map(|(id, _)| *id).collect();
             for number in ended {
-                let (at, tenant, cost, is_costly) = self.running.remove(&number).unwrap();
-                if !is_costly && cost > LIMIT / 10 {
-                    self.surprised.insert(self.tenants[tenant].name.clone(), at);
+                let (at, until, is_costly, evaluation) = self.running.remove(&number).unwrap();
+                let Evaluation { tenant, subject, cost, .. } = &evaluation;
+                if !is_costly && until > LIMIT / SURPRISE {
+                    self.surprised.insert(subject.namespace.clone(), at);
                 }
-                self.schedule.end(number, cost, at);
-                self.tenants[tenant].open -= 1;
-                self.tenants[tenant].next = now + self.tenants[tenant].pause(random);
+                self.schedule.end(number, until, at);
+                if until < *cost {
+                    let subject = subject.clone();
+                    self.schedule.submit(subject, Evaluation { shares: None, since: at, ..evaluation }, at);
+                } else {
+                    self.tenants[*tenant].open -= 1;
+                    self.tenants[*tenant].next = now + self.tenants[*tenant].pause(random);
+                }
             }
         }
     }
@@ -212,8 +224,8 @@ fn no_tenant_waits_for_more_than_a_bounded_number_of_others() {
         let simulation = std::panic::catch_unwind(|| simulate(seed)).unwrap_or_else(|_| panic!("the seed is {seed}"));
         judged += simulation.judged;
         let kinds: BTreeSet<String> = simulation.tenants.iter().map(|tenant| format!("{:?}", tenant.kind)).collect();
-        // Each other namespace surprises once at first, and each evaluation that does takes a thread for at most the limit.
-        let bound = LIMIT * u32::try_from(simulation.tenants.len()).unwrap();
+        // Each other namespace surprises once at first, and each evaluation that does gives way.
+        let bound = LIMIT / SURPRISE * u32::try_from(simulation.tenants.len()).unwrap();
         assert!(simulation.longest <= bound, "seed {seed}, beside {kinds:?}: {:?}", simulation.longest);
     }
     println!("tried: {judged} waiting evaluations of random tenants");

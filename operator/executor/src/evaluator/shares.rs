@@ -14,8 +14,9 @@ use super::Subject;
 
 /// An evaluation that cost more than this part of the limit of one is costly the next time.
 const CHEAP: u32 = 100;
-/// An evaluation that was taken for a cheap one and cost more than this part has its namespace leave the thread for cheap ones.
-const SURPRISE: u32 = 10;
+/// An evaluation that was taken for a cheap one and cost more than this part gives way to those that wait, and has its namespace leave
+/// the thread for cheap ones.
+pub(super) const SURPRISE: u32 = 10;
 /// For so long, and twice as long each further time.
 const LEAVES: Duration = Duration::from_secs(60);
 /// The most times that double it.

@@ -163,6 +163,31 @@ async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most
 }
 
 #[tokio::test]
+async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated_once_more() {
+    // It gives way after a tenth of the limit.
+    let evaluator = Evaluator::start(Settings { limit: Duration::from_secs(2), ..Settings::default() }).unwrap();
+    let begins = |namespace: &'static str| {
+        let evaluator = evaluator.clone();
+        tokio::spawn(async move { evaluator.run_repeatable(subject(namespace, namespace), endless).await })
+    };
+    let hostile = [begins("a"), begins("b")];
+    while evaluator.begun() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // It waits for a thread, whenever it comes.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(evaluator.begun(), 2, "nobody waits, so that each has its thread");
+    let came = Instant::now();
+    assert_eq!(evaluator.run_repeatable(subject("honest", "honest"), || 7).await, Ok(7));
+    assert!(hostile.iter().all(|one| !one.is_finished()), "both go on after {:?}", came.elapsed());
+    // As costly ones they are evaluated one after the other, and to the limit.
+    for one in hostile {
+        assert_eq!(one.await.unwrap(), Err(Stopped::TooCostly { part: None, limit: Duration::from_secs(2) }));
+    }
+    assert!(evaluator.begun() >= 4, "the honest one, and at least one once more");
+}
+
+#[tokio::test]
 async fn an_evaluation_that_is_not_waited_for_ends() {
     let evaluator = Evaluator::start(Settings { limit: Duration::from_secs(3600), threads: 1, ..settings() }).unwrap();
     let dropped = tokio::time::timeout(Duration::from_millis(50), evaluator.run(subject("a", "a"), endless)).await;
