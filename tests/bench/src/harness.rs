@@ -56,14 +56,24 @@ impl Harness {
 
     /// Starts an operator with further arguments, ready to work.
     pub(super) async fn operator_with_arguments(&self, arguments: &[&str]) -> Result<OperatorProcess> {
+        self.operator_by(&self.program, arguments).await
+    }
+
+    /// Starts an operator by another program, such as one that prepares where it runs and becomes the operator.
+    pub(super) async fn operator_by(&self, program: &Path, arguments: &[&str]) -> Result<OperatorProcess> {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let options = OperatorOptions { program: Some(self.program.clone()), arguments, ..OperatorOptions::default() };
+        let options = OperatorOptions { program: Some(program.to_owned()), arguments, ..OperatorOptions::default() };
         OperatorProcess::start(&self.cluster, options).await
     }
 
     async fn operator_with(&self, wait: bool) -> Result<OperatorProcess> {
         let options = OperatorOptions { program: Some(self.program.clone()), wait, ..OperatorOptions::default() };
         OperatorProcess::start(&self.cluster, options).await
+    }
+
+    /// The operator's program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
     }
 
     /// A namespace of its own for one run.

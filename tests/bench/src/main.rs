@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone, the costs of votes, writes,
-//! Pods and open pages, and the speed of the engine.
+//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone and beside hostile namespaces,
+//! the costs of votes, writes, Pods and open pages, and the speed of the engine.
 //!
 //! **Invariant:** touches no cluster but those it starts.
 
@@ -13,6 +13,7 @@ mod crd;
 mod crowd;
 mod engine;
 mod gates;
+mod goal;
 mod harness;
 mod inbox;
 mod pods;
@@ -20,7 +21,9 @@ mod process;
 mod processors;
 mod sample;
 mod schemas;
+mod server;
 mod table;
+mod tenants;
 mod watch;
 
 use std::process::ExitCode;
@@ -53,6 +56,8 @@ enum Bench {
     Inbox(inbox::Inbox),
     /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's replay
     Agents(agents::Agents),
+    /// A victim's gate beside hostile namespaces, against goals: latency, the operator's memory and its restarts, for each load
+    Tenants(tenants::Tenants),
     /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
     Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
@@ -97,6 +102,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
         }
         Bench::Inbox(inbox) => inbox::run(inbox),
         Bench::Agents(agents) => agents::run(agents),
+        Bench::Tenants(tenants) => tenants::run(tenants),
         Bench::Pods(pods) => pods::run(pods),
         Bench::Crd(crd) => {
             let measured = to_its_end(crd::measure(crd.writes as usize))?;

@@ -51,9 +51,26 @@ pub(super) struct Status {
     /// Of a Workflow: its journal.
     #[serde(default)]
     pub(super) steps: Vec<Record>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
     /// Of a Pod.
     #[serde(default)]
     pub(super) container_statuses: Vec<Container>,
+}
+
+/// The part of a condition that is read.
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+impl Status {
+    /// Whether this condition is true.
+    pub(super) fn has(&self, condition: &str) -> bool {
+        self.conditions.iter().any(|one| one.type_ == condition && one.status == "True")
+    }
 }
 
 /// The part of a record that is read.

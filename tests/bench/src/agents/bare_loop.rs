@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Load;
-use super::server::{ANSWER, Server};
+use crate::server::{ANSWER, Server};
 use crate::{crowd, process};
 
 /// Many agents in a bare loop, at once.

@@ -7,7 +7,6 @@
 
 mod bare_loop;
 mod run;
-mod server;
 mod tables;
 
 use std::process::ExitCode;
@@ -20,9 +19,10 @@ use signoff_tests::say;
 
 use self::bare_loop::BareLoop;
 use self::run::Run;
-use self::server::Server;
+pub(super) use self::run::workflow;
 use super::engine::{self, AgentReplay};
 use super::harness::{self, Harness};
+use super::server::Server;
 use super::{gates, to_its_end};
 
 /// The calls of each turn in the two runs: their difference is the cost of further calls.

@@ -8,11 +8,11 @@ use futures::future::try_join;
 use serde_json::{Value, json};
 
 use super::Load;
-use super::server::{Server, TOOL};
 use crate::counters::Counters;
 use crate::gates::{bounded, ends, watch_ends};
 use crate::harness::Harness;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
+use crate::server::{Server, TOOL};
 use crate::{crowd, sample};
 
 /// What a run of so many agents took.
@@ -72,7 +72,7 @@ impl Run {
 }
 
 /// An agent with one tool that reads, and that nobody is asked about.
-fn workflow(name: &str, server: &Server, turns: usize, calls: usize) -> Value {
+pub(crate) fn workflow(name: &str, server: &Server, turns: usize, calls: usize) -> Value {
     let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
     json!({
         "apiVersion": "signoff.dev/v1alpha1",

@@ -28,7 +28,7 @@ use self::closed_loop::ClosedLoop;
 use self::long_runs::LongRuns;
 use self::open_loop::OpenLoop;
 use self::report::{Lone, Measured, Replay};
-pub(super) use self::runs::{bounded, ends, warm_up, watch_ends};
+pub(super) use self::runs::{ENDED, bounded, each_end, ends, warm_up, watch_ends};
 use super::audit::Audit;
 use super::ceiling::{Ceiling, LoneWrites};
 use super::harness::{self, Harness};

@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::closed_loop::ClosedLoop;
-use super::goals::{Goal, goals};
+use super::goals::goals;
 use super::long_runs::{LongRuns, Steps};
 use super::open_loop::{OpenLoop, Phase};
 use super::pending::Pending;
 use super::requests::{CountedRun, Loop};
 use crate::ceiling::{Ceiling, LoneWrites, Rates};
 use crate::crowd::percentile;
+use crate::goal::figures;
 use crate::table::milliseconds;
 
 /// Everything that was measured. A part that was left out is empty.
@@ -64,7 +65,7 @@ impl Measured {
         json!({
             "debug_build": self.is_debug,
             "goals": figures(&goals),
-            "judged": goals.iter().map(|goal| self.judged(goal)).collect::<Vec<_>>(),
+            "judged": goals.iter().map(|goal| goal.judged(self.is_debug)).collect::<Vec<_>>(),
             "ceiling": self.ceiling.as_ref().map(|[before, after]| json!({"before": ceiling(before), "after": ceiling(after)})),
             "open_loop": self.open.iter().map(|run| self.open_loop(run)).collect::<Vec<_>>(),
             "lone_write_ms": self.lone.as_ref().map(|lone| json!({
@@ -81,16 +82,6 @@ impl Measured {
                 "ratio": long.ratio(), "ratio_of_the_loop": long.ratio_of_the_loop(),
             })),
             "replay_ms": self.replay.map(|replay| replay.ms),
-        })
-    }
-
-    fn judged(&self, goal: &Goal) -> Value {
-        json!({
-            "name": goal.name,
-            "goal": goal.bound(),
-            "measured": goal.figure.map(|figure| figure.value),
-            "others": goal.figure.map(|figure| figure.others),
-            "verdict": goal.verdict(self.is_debug).to_string(),
         })
     }
 
@@ -122,13 +113,6 @@ impl Measured {
             "others": run.others,
         })
     }
-}
-
-fn figures(goals: &[Goal]) -> Map<String, Value> {
-    goals
-        .iter()
-        .filter_map(|goal| Some((goal.key?.to_owned(), json!(goal.figure.map(|figure| figure.value)))))
-        .collect()
 }
 
 fn ceiling(ceiling: &Ceiling) -> Value {

@@ -18,7 +18,7 @@ use crate::watch::Watch;
 /// Runs before anything is measured: they fill caches and lend their objects to the ceiling.
 const WARM_UP: usize = 20;
 /// Phases from which a run of one gate goes on by itself; every other one is an end.
-const ENDED: &str = "status.phase!%3DPending%2Cstatus.phase!%3DRunning%2Cstatus.phase!%3DWaiting";
+pub(crate) const ENDED: &str = "status.phase!%3DPending%2Cstatus.phase!%3DRunning%2Cstatus.phase!%3DWaiting";
 
 /// An open gate.
 pub(super) struct Gate {
@@ -141,7 +141,7 @@ pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, 
 
 /// Waits until so many Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow that ended
 /// otherwise is an error.
-pub(super) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
+pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
     let mut known = BTreeSet::new();
     watch
         .until(|seen| {

@@ -10,6 +10,7 @@ use super::requests::{CountedRun, Loop};
 use crate::audit::{Sort, sort};
 use crate::ceiling::{CLIENTS, Ceiling, Rates};
 use crate::crowd::percentile;
+use crate::goal::judged_table;
 use crate::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
 
 /// Renders all parts that were measured, and the goals last.
@@ -252,16 +253,11 @@ fn long_runs(long: &LongRuns) -> String {
 }
 
 fn judged(measured: &Measured) -> String {
-    let goals = goals(measured);
-    let rows = goals.iter().map(|goal| {
-        (goal.name.as_str(), vec![goal.bound(), goal.measured(), goal.verdict(measured.is_debug).to_string()])
-    });
-    let head = ["Goals", "goal", "measured", ""].map(str::to_owned);
     format!(
         "{}\nIn Events: in creates of one Event. In writes: in p50s of one lone status write. Where no\n\
          number of clients or loop is named, the worst counts. Nothing is said where others used more than\n\
          0.2 processors while it was measured.",
-        table(&head, rows)
+        judged_table(&goals(measured), measured.is_debug)
     )
 }
 

@@ -1,7 +1,10 @@
-//! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last one.
+//! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last one. Other paths
+//! are what a hostile tenant calls: a provider with the longest answers, an address that never answers, and one that fails.
 //! It must not compute anything that a run could wait for: its only pause is the latency that it is given.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,7 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// The address: the API server is at 127.0.0.1, which no run may call.
-const ADDRESS: &str = "127.0.0.6";
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
+/// The bytes of the arguments in a longest answer. An answer with calls has at most 8 MiB.
+const LONGEST: usize = (8 << 20) - 1024;
 /// The characters of the answer of the tool.
 const RESULT: usize = 200;
 /// The last answer of the model.
@@ -22,6 +27,7 @@ pub(super) const TOOL: &str = "lookup";
 
 /// A running server. It ends when it is dropped.
 pub(super) struct Server {
+    address: Ipv4Addr,
     port: u16,
     _tasks: JoinSet<()>,
 }
@@ -47,7 +53,12 @@ struct Message {
 
 impl Server {
     pub(super) async fn start(turns: usize, calls: usize, latency: Duration) -> Result<Self> {
-        let listener = TcpListener::bind((ADDRESS, 0)).await?;
+        Self::start_at(ADDRESS, turns, calls, latency).await
+    }
+
+    /// Starts a server at another address of loopback: another host, as the operator counts calls.
+    pub(super) async fn start_at(address: Ipv4Addr, turns: usize, calls: usize, latency: Duration) -> Result<Self> {
+        let listener = TcpListener::bind((address, 0)).await?;
         let port = listener.local_addr()?.port();
         let script = Arc::new(Script { turns, calls, latency });
         let mut tasks = JoinSet::new();
@@ -59,17 +70,36 @@ impl Server {
                 connections.spawn(async move { drop(serve(connection, &script).await) });
             }
         });
-        Ok(Self { port, _tasks: tasks })
+        Ok(Self { address, port, _tasks: tasks })
     }
 
     /// Returns the base URL of the provider.
     pub(super) fn provider(&self) -> String {
-        format!("http://{ADDRESS}:{}/v1", self.port)
+        self.url("v1")
+    }
+
+    /// Returns the base URL of a provider whose answers have 8 MiB.
+    pub(super) fn provider_of_long_answers(&self) -> String {
+        self.url("long")
+    }
+
+    /// Returns a URL that never answers.
+    pub(super) fn never(&self) -> String {
+        self.url("never")
+    }
+
+    /// Returns a URL that always answers that it fails.
+    pub(super) fn failing(&self) -> String {
+        self.url("failing")
     }
 
     /// Returns the URL of the tool, without the id.
     pub(super) fn tool(&self) -> String {
-        format!("http://{ADDRESS}:{}/orders/", self.port)
+        self.url("orders/")
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}:{}/{path}", self.address, self.port)
     }
 }
 
@@ -88,11 +118,7 @@ impl Script {
             }
             false => json!({"role": "assistant", "content": ANSWER}),
         };
-        Ok(json!({
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-        })
-        .to_string())
+        Ok(answer(&message))
     }
 }
 
@@ -101,7 +127,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
     connection.set_nodelay(true)?;
     let mut connection = BufReader::new(connection);
     loop {
-        let (mut length, mut line) = (0, String::new());
+        let (mut length, mut path, mut line) = (0, None, String::new());
         loop {
             line.clear();
             if connection.read_line(&mut line).await? == 0 {
@@ -110,6 +136,8 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
             if line == "\r\n" {
                 break;
             }
+            // The first line is a method, a path and a version.
+            path.get_or_insert_with(|| line.split(' ').nth(1).unwrap_or_default().to_owned());
             if let Some((name, value)) = line.split_once(':')
                 && name.eq_ignore_ascii_case("content-length")
             {
@@ -118,16 +146,51 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         }
         let mut body = vec![0; length];
         connection.read_exact(&mut body).await?;
-        // Only turns have a body.
-        let (kind, answer) = if body.is_empty() {
-            ("text/plain", "x".repeat(RESULT))
-        } else {
-            tokio::time::sleep(script.latency).await;
-            ("application/json", script.turn(&body)?)
+        let path = path.unwrap_or_default();
+        if path == "/never" {
+            // The caller closes the connection when its time is over.
+            connection.read_u8().await?;
+            return Ok(());
+        }
+        let (status, kind, answer) = match path.as_str() {
+            "/failing" => ("500 Internal Server Error", "text/plain", Cow::Borrowed("it fails")),
+            "/long/chat/completions" => ("200 OK", "application/json", Cow::Borrowed(long_answer())),
+            // Only turns have a body.
+            _ if body.is_empty() => ("200 OK", "text/plain", Cow::Owned("x".repeat(RESULT))),
+            _ => {
+                tokio::time::sleep(script.latency).await;
+                ("200 OK", "application/json", Cow::Owned(script.turn(&body)?))
+            }
         };
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", answer.len());
-        connection.write_all((head + &answer).as_bytes()).await?;
+        let length = answer.len();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        // Small answers go out in one piece, and long ones are not copied.
+        if length <= RESULT * 16 {
+            connection.write_all((head + &answer).as_bytes()).await?;
+        } else {
+            connection.write_all(head.as_bytes()).await?;
+            connection.write_all(answer.as_bytes()).await?;
+        }
     }
+}
+
+/// Returns an answer with one call whose arguments are as long as an answer can be.
+fn long_answer() -> &'static str {
+    static LONG: OnceLock<String> = OnceLock::new();
+    LONG.get_or_init(|| {
+        let arguments = json!({"id": "x".repeat(LONGEST)}).to_string();
+        let call = json!({"id": "call_0", "type": "function", "function": {"name": TOOL, "arguments": arguments}});
+        answer(&json!({"role": "assistant", "content": null, "tool_calls": [call]}))
+    })
+}
+
+/// Returns a completion with this message.
+fn answer(message: &Value) -> String {
+    json!({
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+    })
+    .to_string()
 }
 
 #[cfg(test)]
@@ -151,5 +214,17 @@ mod tests {
         assert_eq!(ask(&messages).await["content"], ANSWER);
         let result = client.get(format!("{}7", server.tool())).send().await.unwrap().text().await.unwrap();
         assert_eq!(result.len(), RESULT);
+    }
+
+    #[tokio::test]
+    async fn a_longest_answer_fits_and_what_fails_or_never_answers_does() {
+        let server = Server::start(1, 1, Duration::ZERO).await.unwrap();
+        let client = reqwest::Client::new();
+        let url = format!("{}/chat/completions", server.provider_of_long_answers());
+        let long = client.post(&url).json(&json!({"messages": []})).send().await.unwrap().bytes().await.unwrap();
+        assert!(long.len() > 8_000_000 && long.len() <= 8 << 20, "{}", long.len());
+        assert_eq!(client.get(server.failing()).send().await.unwrap().status(), 500);
+        let waiting = client.get(server.never()).timeout(Duration::from_millis(100)).send().await;
+        assert!(waiting.unwrap_err().is_timeout());
     }
 }

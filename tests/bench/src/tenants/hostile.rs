@@ -1,0 +1,289 @@
+//! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each that ends.
+//! They live on a thread of their own, so that their work does not delay the clients that measure.
+//!
+//! Must not have more at once than the load says: one request of a tenant and one vote at a time, and at most four new runs a second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::{join_all, try_join_all};
+use serde_json::{Value, json};
+use signoff_tests::control_plane::{Cluster, Namespace};
+use tokio::sync::{mpsc, oneshot};
+
+use super::load::{Load, MODEL, Site};
+use super::specs_of_gates::long_vote;
+use crate::crowd;
+use crate::gates::ENDED;
+use crate::sample;
+use crate::server::Server;
+use crate::watch::Watch;
+
+/// The pause before a run is replaced.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Phases in which a run goes on; `Waiting` for people.
+const OPEN: [&str; 4] = ["", "Pending", "Running", "Waiting"];
+
+/// What hostile tenants did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deeds {
+    /// Workflows that were created.
+    pub(super) created: usize,
+    /// Votes that were sent.
+    pub(super) votes: usize,
+    /// Runs that ended, by phase; `Quarantined` of those that were set aside.
+    pub(super) ended: BTreeMap<String, usize>,
+    /// The message of the first run that did not succeed.
+    pub(super) first_message: Option<String>,
+    /// Requests that the API server refused.
+    pub(super) refused: usize,
+    /// The first refusal.
+    pub(super) first_refusal: Option<String>,
+}
+
+/// Hostile tenants at work. Dropping them ends their thread.
+pub(super) struct Hostile {
+    stop: oneshot::Sender<()>,
+    done: oneshot::Receiver<Result<Deeds>>,
+    namespaces: Vec<Namespace>,
+}
+
+impl Hostile {
+    /// Makes so many tenants, and returns when each has created its runs.
+    pub(super) async fn start(cluster: &Cluster, load: Load, count: usize) -> Result<Self> {
+        let namespaces = try_join_all((0..count).map(|_| cluster.namespace("hostile"))).await?;
+        let (stop, stopped) = oneshot::channel();
+        let (send, done) = oneshot::channel();
+        let (begun, mut begins) = mpsc::unbounded_channel();
+        let (cluster, places) = (cluster.clone(), namespaces.clone());
+        std::thread::Builder::new().name("hostile".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let deeds = runtime.context("a runtime of their own").and_then(|runtime| {
+                let acting = act(&cluster, load, &places, &begun, stopped);
+                runtime.block_on(acting)
+            });
+            // The caller gave up, and has returned its own error.
+            let _ = send.send(deeds);
+        })?;
+        for _ in 0..count {
+            // If they end first, their error is found where they are stopped.
+            if begins.recv().await.is_none() {
+                break;
+            }
+        }
+        Ok(Self { stop, done, namespaces })
+    }
+
+    /// Ends them; their runs stay. Returns what they did, and their namespaces.
+    pub(super) async fn stop(self) -> Result<(Deeds, Vec<Namespace>)> {
+        let _ = self.stop.send(());
+        let deeds = self.done.await.context("the thread of the hostile tenants ended")??;
+        Ok((deeds, self.namespaces))
+    }
+}
+
+/// Acts until it is stopped.
+async fn act(
+    cluster: &Cluster,
+    load: Load,
+    namespaces: &[Namespace],
+    begun: &mpsc::UnboundedSender<()>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<Deeds> {
+    let (report, mut reports) = mpsc::unbounded_channel();
+    let tenants = namespaces.iter().enumerate();
+    let tenants =
+        try_join_all(tenants.map(|(number, namespace)| Tenant::new(cluster, load, number, namespace))).await?;
+    let acting = join_all(tenants.iter().map(|tenant| tenant.act(begun, &report)));
+    tokio::select! {
+        // A tenant ends only by an error.
+        ended = acting => { ended.into_iter().collect::<Result<Vec<()>>>()?; }
+        _ = stopped => {}
+    }
+    let mut deeds = Deeds::default();
+    while let Ok(deed) = reports.try_recv() {
+        deeds.add(deed);
+    }
+    Ok(deeds)
+}
+
+/// One thing that a tenant did or saw.
+enum Deed {
+    Created,
+    Voted,
+    Ended { phase: String, message: Option<String> },
+    Refused(String),
+}
+
+impl Deeds {
+    fn add(&mut self, deed: Deed) {
+        match deed {
+            Deed::Created => self.created += 1,
+            Deed::Voted => self.votes += 1,
+            Deed::Ended { phase, message } => {
+                if phase != "Succeeded" {
+                    self.first_message = self.first_message.take().or(message);
+                }
+                *self.ended.entry(phase).or_default() += 1;
+            }
+            Deed::Refused(why) => {
+                self.refused += 1;
+                self.first_refusal.get_or_insert(why);
+            }
+        }
+    }
+}
+
+/// One hostile tenant.
+struct Tenant {
+    load: Load,
+    requester: kube::Client,
+    /// Each vote in their own name.
+    voters: Vec<(String, kube::Client)>,
+    admin: kube::Client,
+    server: Server,
+    workflows: String,
+    approvals: String,
+}
+
+impl Tenant {
+    async fn new(cluster: &Cluster, load: Load, number: usize, namespace: &Namespace) -> Result<Self> {
+        let user = format!("hostile-{number}@example.com");
+        namespace.bind("signoff-requester", &user).await?;
+        let mut voters = Vec::new();
+        for voter in 0..load.voters() {
+            let user = format!("voter-{number}-{voter}@example.com");
+            namespace.bind("signoff-approver", &user).await?;
+            let client = cluster.client(&user, &[]).await?;
+            voters.push((user, client));
+        }
+        // Other hosts for each: the limit of calls to one host is not what is measured.
+        let address = Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1)?);
+        let (turns, calls, latency) = MODEL;
+        let [workflows, approvals] = ["workflows", "approvals"].map(|plural| sample::path(&namespace.name, plural));
+        Ok(Self {
+            load,
+            requester: cluster.client(&user, &[]).await?,
+            voters,
+            admin: cluster.admin().await?,
+            server: Server::start_at(address, turns, calls, latency).await?,
+            workflows,
+            approvals,
+        })
+    }
+
+    async fn act(&self, begun: &mpsc::UnboundedSender<()>, report: &mpsc::UnboundedSender<Deed>) -> Result<()> {
+        let say = |deed| {
+            // The receiver lives until all of them have ended.
+            let _ = report.send(deed);
+        };
+        let (over, mut to_replace) = mpsc::unbounded_channel();
+        let selector = if self.load.can_be_set_aside() { "" } else { ENDED };
+        let watch = Watch::open(&self.admin, &self.workflows, selector).await?;
+        let mut known = BTreeSet::new();
+        let watching = watch.until(|seen| {
+            let (name, status) = (seen.object.metadata.name, seen.object.status);
+            let phase = if status.has("Quarantined") { "Quarantined".to_owned() } else { status.phase };
+            if !OPEN.contains(&phase.as_str()) && known.insert(name.clone()) {
+                say(Deed::Ended { phase, message: status.message });
+                let _ = over.send(name);
+            }
+            Ok(false)
+        });
+        let replacing = async {
+            for index in 0..self.load.runs() {
+                self.create(index, &say).await;
+            }
+            let _ = begun.send(());
+            let mut next = self.load.runs();
+            while let Some(name) = to_replace.recv().await {
+                tokio::time::sleep(PAUSE).await;
+                let path = format!("{}/{name}", self.workflows);
+                if let Err(error) = crowd::delete(&self.requester, &path).await {
+                    say(Deed::Refused(format!("{error:#}")));
+                }
+                self.create(next, &say).await;
+                next += 1;
+            }
+            Ok(())
+        };
+        tokio::try_join!(watching, replacing, self.vote(&say)).map(|_| ())
+    }
+
+    /// Creates a run, and tries again until the API server takes it.
+    async fn create(&self, index: usize, say: &impl Fn(Deed)) {
+        let mut spec = self.load.spec(&Site { server: &self.server, voters: &self.names() });
+        // Admission stamps the requester where the name is empty.
+        spec["requestedBy"] = json!("");
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": sample::name(index)}, "spec": spec,
+        });
+        let body = object.to_string().into_bytes();
+        while let Err(error) = crowd::post(&self.requester, &self.workflows, body.clone()).await {
+            say(Deed::Refused(format!("{error:#}")));
+            tokio::time::sleep(PAUSE).await;
+        }
+        say(Deed::Created);
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.voters.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Gives all votes to each Approval that asks, one after another.
+    async fn vote(&self, say: &impl Fn(Deed)) -> Result<()> {
+        if self.voters.is_empty() {
+            return Ok(());
+        }
+        let (ask, mut asked) = mpsc::unbounded_channel();
+        let mut known = BTreeSet::new();
+        let watching = Watch::open(&self.admin, &self.approvals, "").await?.until(|seen| {
+            let name = seen.object.metadata.name;
+            if known.insert(name.clone()) {
+                let _ = ask.send(name);
+            }
+            Ok(false)
+        });
+        let voting = async {
+            while let Some(approval) = asked.recv().await {
+                let path = format!("{}/{approval}", self.approvals);
+                for (name, client) in &self.voters {
+                    let body: Value = long_vote(name);
+                    match crowd::patch(client, &path, body.to_string().into_bytes()).await {
+                        Ok(_) => say(Deed::Voted),
+                        Err(error) => say(Deed::Refused(format!("{error:#}"))),
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::try_join!(watching, voting).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deeds_keep_the_first_refusal_and_the_first_message_of_what_failed() {
+        let ended =
+            |phase: &str, message: &str| Deed::Ended { phase: phase.to_owned(), message: Some(message.to_owned()) };
+        let mut deeds = Deeds::default();
+        for deed in [
+            Deed::Created,
+            ended("Succeeded", "done"),
+            ended("Failed", "one"),
+            ended("Failed", "two"),
+            Deed::Refused("busy".to_owned()),
+            Deed::Refused("later".to_owned()),
+        ] {
+            deeds.add(deed);
+        }
+        assert_eq!((deeds.created, deeds.refused), (1, 2));
+        assert_eq!(deeds.ended, BTreeMap::from([("Failed".to_owned(), 2), ("Succeeded".to_owned(), 1)]));
+        assert_eq!((deeds.first_message.as_deref(), deeds.first_refusal.as_deref()), (Some("one"), Some("busy")));
+    }
+}

@@ -1,0 +1,170 @@
+//! The operator as a kubelet runs it: in a control group with the memory limit of the chart, and started again whenever it ends.
+//! Must not be used for more than one load: its peak belongs to that load.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use signoff_tests::control_plane::OperatorProcess;
+use signoff_tests::say;
+use tempfile::TempDir;
+
+use super::memory_group::{LIMIT, MemoryGroup};
+use crate::counters::Counters;
+use crate::harness::Harness;
+use crate::process;
+
+/// Between two looks at the process.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// An operator that ends so often is not started again.
+const MOST_RESTARTS: u32 = 20;
+/// The share of a processor that an idle operator uses at most.
+const IDLE: f64 = 0.1;
+
+/// An operator and what was seen of its processes.
+pub(super) struct KeptOperator<'a> {
+    harness: &'a Harness,
+    process: Option<OperatorProcess>,
+    restarts: u32,
+    peak_mib: f64,
+    /// The program that enters the group, and the operator's marks of what it evaluates.
+    folder: TempDir,
+    /// Dropped after the process.
+    group: Option<MemoryGroup>,
+}
+
+/// What an operator needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needed {
+    /// The most resident memory of any of its processes, in MiB; the limit where the kernel killed one for want of memory.
+    pub(super) peak_mib: f64,
+    /// The most memory of its control group, in MiB.
+    pub(super) group_mib: Option<f64>,
+    /// How often it was started again.
+    pub(super) restarts: u32,
+    /// How often the kernel killed it for want of memory.
+    pub(super) kills: u64,
+}
+
+impl<'a> KeptOperator<'a> {
+    /// Starts an operator with the chart's arguments that calls servers on loopback, ready to work.
+    pub(super) async fn start(harness: &'a Harness) -> Result<Self> {
+        let group = MemoryGroup::make().inspect_err(|error| {
+            say::problem(&format!(
+                "{error:#}: the operator runs without a memory limit, and only its peak is measured"
+            ));
+        });
+        let folder = TempDir::new()?;
+        let mut operator = Self { harness, process: None, restarts: 0, peak_mib: 0.0, folder, group: group.ok() };
+        operator.launch().await?;
+        Ok(operator)
+    }
+
+    async fn launch(&mut self) -> Result<()> {
+        let program = self.program()?;
+        let marks = self.folder.path().display().to_string();
+        let arguments = ["--allow-address", "127.0.0.0/8", "--state-dir", &marks];
+        self.process = Some(self.harness.operator_by(&program, &arguments).await?);
+        Ok(())
+    }
+
+    /// Returns a program that writes its id into the control group and becomes the operator.
+    fn program(&self) -> Result<PathBuf> {
+        let operator = self.harness.program();
+        let Some(group) = &self.group else { return Ok(operator.to_owned()) };
+        let path = self.folder.path().join("operator.sh");
+        if !path.exists() {
+            let (group, operator) = (group.processes(), operator.display());
+            let text = format!("#!/bin/sh\necho $$ > '{}' && exec '{operator}' \"$@\"\n", group.display());
+            fs::write(&path, text)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(path)
+    }
+
+    /// The process, if one runs.
+    pub(super) fn process(&self) -> Option<&OperatorProcess> {
+        self.process.as_ref()
+    }
+
+    /// Does something, and meanwhile starts the operator again whenever it ends.
+    pub(super) async fn during<T>(&mut self, acting: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            done = acting => done,
+            ended = self.keep() => Err(ended),
+        }
+    }
+
+    /// Returns why there is no operator any more.
+    async fn keep(&mut self) -> anyhow::Error {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.look() {
+                continue;
+            }
+            while self.process.is_none() {
+                if self.restarts >= MOST_RESTARTS {
+                    return anyhow::anyhow!("the operator ended {MOST_RESTARTS} times");
+                }
+                self.restarts += 1;
+                if let Err(error) = self.launch().await {
+                    say::problem(&format!("the operator ended while it started: {error:#}"));
+                }
+            }
+        }
+    }
+
+    /// Reads the memory of the process. Returns whether it lives.
+    fn look(&mut self) -> bool {
+        let Some(process) = &self.process else { return false };
+        match process::usage(process.pid()) {
+            // What has ended has no memory, even if its entry is still there.
+            Ok(usage) if usage.rss_mib > 0.0 => {
+                self.peak_mib = self.peak_mib.max(usage.peak_mib);
+                true
+            }
+            _ => {
+                say::problem(&format!("the operator ended; its log is {}", process.log().display()));
+                self.process = None;
+                false
+            }
+        }
+    }
+
+    /// Waits until the operator neither writes nor reads nor computes. Returns when that began.
+    pub(super) async fn idle(&self) -> Result<Instant> {
+        let process = self.process.as_ref().context("no operator runs")?;
+        loop {
+            let ((_, since), before) =
+                (Counters::at_rest_with(process, || Ok(Instant::now())).await?, process::cpu(process.pid())?);
+            let began = Instant::now();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let used = process::cpu(process.pid())?.saturating_sub(before);
+            if used.as_secs_f64() / began.elapsed().as_secs_f64() < IDLE {
+                return Ok(since);
+            }
+        }
+    }
+
+    /// Ends the operator, and returns what it needed until now. One that does not end when it is asked to is an error.
+    pub(super) async fn stop(mut self) -> Result<Needed> {
+        if !self.look() {
+            self.restarts += 1;
+        }
+        if let Some(process) = self.process.take()
+            && let Err(error) = process.stop().await
+        {
+            bail!("after the load: {error:#}");
+        }
+        let kills = self.group.as_ref().map_or(0, MemoryGroup::kills);
+        let limit = (LIMIT >> 20) as f64;
+        Ok(Needed {
+            peak_mib: if kills > 0 { limit } else { self.peak_mib },
+            group_mib: self.group.as_ref().and_then(MemoryGroup::peak_mib),
+            restarts: self.restarts,
+            kills,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! A memory control group with the limit that the chart gives the operator, of either version of Linux's control groups.
+//! **Invariant:** holds only the processes that write themselves into it, and is removed when it is dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The memory limit of the operator's container in the chart, in bytes.
+pub(super) const LIMIT: u64 = 512 << 20;
+
+/// A control group. Removing it fails while a process is in it, so it must outlive the operator.
+pub(super) struct MemoryGroup {
+    folder: PathBuf,
+    /// The file with the largest usage, in bytes.
+    peak: &'static str,
+    /// The file that says how many processes the kernel killed for want of memory.
+    events: &'static str,
+}
+
+impl MemoryGroup {
+    /// Makes a group with the limit of the chart.
+    pub(super) fn make() -> Result<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let is_unified = root.join("cgroup.controllers").exists();
+        let hierarchy = if is_unified { root.to_owned() } else { root.join("memory") };
+        let folder = hierarchy.join(format!("signoff-bench-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("making the control group {}", folder.display()))?;
+        let (peak, events) = if is_unified {
+            ("memory.peak", "memory.events")
+        } else {
+            ("memory.max_usage_in_bytes", "memory.oom_control")
+        };
+        let group = Self { folder, peak, events };
+        if is_unified {
+            group.write("memory.max", LIMIT)?;
+            // As for a container: memory that does not fit is not swapped out. Where there is no swap, there is no such file.
+            let _ = group.write("memory.swap.max", 0);
+        } else {
+            group.write("memory.limit_in_bytes", LIMIT)?;
+            let _ = group.write("memory.memsw.limit_in_bytes", LIMIT);
+        }
+        Ok(group)
+    }
+
+    /// The file into which a process writes its id to be in the group.
+    pub(super) fn processes(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+
+    /// Returns the most memory that the group ever used, file cache and kernel included, in MiB; `None` where the kernel does not say.
+    pub(super) fn peak_mib(&self) -> Option<f64> {
+        let bytes: f64 = self.read(self.peak)?.trim().parse().ok()?;
+        Some(bytes / f64::from(1 << 20))
+    }
+
+    /// Returns how many processes of the group the kernel killed for want of memory.
+    pub(super) fn kills(&self) -> u64 {
+        kills(&self.read(self.events).unwrap_or_default())
+    }
+
+    fn read(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.folder.join(file)).ok()
+    }
+
+    fn write(&self, file: &str, bytes: u64) -> Result<()> {
+        let path = self.folder.join(file);
+        fs::write(&path, bytes.to_string()).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // A group that cannot be removed is empty and costs nothing; the next run uses it again.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+fn kills(events: &str) -> u64 {
+    let count = events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+    count.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_limit_is_that_of_the_chart() {
+        let values = signoff_tests::cargo::root().join("charts/signoff/values.yaml");
+        let values = fs::read_to_string(values).unwrap();
+        let resources = values.split("\nresources:\n").nth(1).unwrap();
+        let limit = resources.lines().find(|line| line.trim_start().starts_with("limits:")).unwrap();
+        assert_eq!(limit.trim(), format!("limits: {{memory: {}Mi}}", LIMIT >> 20));
+    }
+
+    #[test]
+    fn kills_are_read_from_either_version() {
+        assert_eq!(kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+        assert_eq!(kills("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"), 1);
+        assert_eq!(kills(""), 0);
+    }
+}

@@ -1,0 +1,165 @@
+//! The victim: one gate after another in a namespace of its own, each decided as soon as it asks.
+//! Must not poll: the gate and the end of its run are watch events.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use signoff_api::names::LABEL_WORKFLOW;
+use tokio::sync::mpsc;
+
+use crate::crowd;
+use crate::gates::{each_end, watch_ends};
+use crate::harness::{Harness, approver_user};
+use crate::sample;
+use crate::watch::Watch;
+
+/// The longest time of one gate. A gate that takes longer ends the measurement.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// After a request that the API server refused.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The times of one gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gate {
+    /// From the create request sent to the watch event of the Workflow `Succeeded`.
+    pub(super) all: Duration,
+    /// Of it, until the watch event of the Approval.
+    pub(super) opened: Duration,
+    /// Of it, the victim's own two requests, create and decision, sent until answered: the API server alone.
+    pub(super) requests: Duration,
+}
+
+/// The gates of one measurement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gates {
+    pub(super) gates: Vec<Gate>,
+    /// The problem that ended the measurement: a gate that was not done in time, or a run that did not succeed.
+    pub(super) problem: Option<String>,
+}
+
+impl Gates {
+    /// Returns one time of each gate. A gate that was not done counts with the time for which it was waited.
+    pub(super) fn times(&self, of: fn(&Gate) -> Duration) -> Vec<Duration> {
+        let not_done = self.problem.as_ref().map(|_| PATIENCE);
+        self.gates.iter().map(of).chain(not_done).collect()
+    }
+}
+
+/// The watches and requests of the victim.
+pub(super) struct Victim<'a> {
+    harness: &'a Harness,
+    workflows: String,
+    approvals: String,
+    asked: mpsc::UnboundedReceiver<(String, String, Instant)>,
+    ended: mpsc::UnboundedReceiver<(String, Instant)>,
+    watching: std::pin::Pin<Box<dyn Future<Output = Result<()>> + 'a>>,
+    next: usize,
+}
+
+impl<'a> Victim<'a> {
+    /// Makes its namespace and opens its watches.
+    pub(super) async fn new(harness: &'a Harness) -> Result<Self> {
+        let namespace = harness.namespace().await?;
+        let [workflows, approvals] = ["workflows", "approvals"].map(|plural| sample::path(&namespace, plural));
+        let gates = Watch::open(&harness.admin, &approvals, "").await?;
+        let ends = watch_ends(harness, &namespace).await?;
+        let (ask, asked) = mpsc::unbounded_channel();
+        let (end, ended) = mpsc::unbounded_channel();
+        let watching = async move {
+            let gates = gates.until(|seen| {
+                let mut metadata = seen.object.metadata;
+                let workflow = metadata.labels.remove(LABEL_WORKFLOW);
+                let workflow = workflow.with_context(|| format!("Approval {} without its label", metadata.name))?;
+                // The receiver lives as long as this watch.
+                let _ = ask.send((workflow, metadata.name, seen.at));
+                Ok(false)
+            });
+            let ends = each_end(ends, usize::MAX, |workflow, at| {
+                let _ = end.send((workflow.to_owned(), at));
+            });
+            tokio::try_join!(gates, ends).map(|((), ())| ())
+        };
+        Ok(Self { harness, workflows, approvals, asked, ended, watching: Box::pin(watching), next: 0 })
+    }
+
+    /// Takes one gate after another from its creation to its end, as long as `goes_on` says so of the number of those done.
+    pub(super) async fn gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
+        let mut done = Gates::default();
+        while done.problem.is_none() && goes_on(done.gates.len()) {
+            match tokio::time::timeout(PATIENCE, self.gate()).await {
+                Ok(Ok(gate)) => done.gates.push(gate),
+                Ok(Err(error)) => done.problem = Some(format!("{error:#}")),
+                Err(_) => done.problem = Some(format!("a gate was not done after {} s", PATIENCE.as_secs())),
+            }
+        }
+        done
+    }
+
+    async fn gate(&mut self) -> Result<Gate> {
+        let name = sample::name(self.next);
+        self.next += 1;
+        let approver = approver_user()?;
+        let (requester, by) = (&self.harness.requester, &self.harness.approver);
+        let (asked, ended) = (&mut self.asked, &mut self.ended);
+        let body = serde_json::to_vec(&sample::workflow(&name, approver))?;
+        let decision = serde_json::to_vec(&sample::decision(approver))?;
+        let acting = async {
+            let began = Instant::now();
+            until_taken(async || crowd::post(requester, &self.workflows, body.clone()).await).await?;
+            let created = began.elapsed();
+            let (approval, seen) = loop {
+                let (workflow, approval, seen) = asked.recv().await.context("the watch of Approvals ended")?;
+                // Earlier gates change once more when they are decided.
+                if workflow == name {
+                    break (approval, seen);
+                }
+            };
+            let sent = Instant::now();
+            let path = format!("{}/{approval}", self.approvals);
+            until_taken(async || crowd::patch(by, &path, decision.clone()).await).await?;
+            let requests = created + sent.elapsed();
+            loop {
+                let (workflow, end) = ended.recv().await.context("the watch of Workflows ended")?;
+                if workflow == name {
+                    let [all, opened] = [end, seen].map(|at| at.saturating_duration_since(began));
+                    return Ok(Gate { all, opened, requests });
+                }
+            }
+        };
+        tokio::select! {
+            gate = acting => gate,
+            broken = &mut self.watching => match broken {
+                Ok(()) => bail!("the victim's watches ended"),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+/// Sends a request until the API server takes it, as clients do: a server that is too busy is asked again.
+async fn until_taken(request: impl AsyncFn() -> Result<String>) -> Result<()> {
+    loop {
+        let Err(error) = request().await else { return Ok(()) };
+        match error.downcast_ref::<kube::Error>() {
+            // It was taken before, and the answer was lost.
+            Some(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+            Some(kube::Error::Api(status)) if status.code != 429 && status.code < 500 => return Err(error),
+            _ => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_was_not_done_counts_with_the_time_for_which_it_was_waited() {
+        let second = Duration::from_secs(1);
+        let gates = vec![Gate { all: second, opened: second / 2, requests: second / 4 }];
+        let done = Gates { gates: gates.clone(), problem: None };
+        let not = Gates { gates, problem: Some("a gate was not done".to_owned()) };
+        assert_eq!(done.times(|gate| gate.all), [second]);
+        assert_eq!(not.times(|gate| gate.all), [second, PATIENCE]);
+    }
+}
