@@ -145,7 +145,9 @@ impl Tenants {
             }
             None => Default::default(),
         };
-        Ok(Run { load, tenants, gates, used, stopped, deeds, idle_after, needed: operator.stop().await? })
+        let run = Run { load, tenants, gates, used, stopped, deeds, idle_after, needed: operator.stop().await? };
+        say::step(&tables::line(&run));
+        Ok(run)
     }
 }
 

@@ -21,6 +21,17 @@ pub(super) fn render(measured: &Measured) -> String {
     parts.join("\n\n")
 }
 
+/// Renders the figures that have goals in one line.
+pub(super) fn line(run: &Run) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|share| whole(milliseconds(run.at(share))));
+    let gates = whole(run.gates.gates.len() as f64);
+    let (memory, ended) = (whole(run.needed.peak_mib), run.needed.restarts);
+    format!(
+        "{}: {gates} gates, p50 {p50} ms, p99 {p99} ms; the operator: {memory} MiB, ended {ended} times",
+        run.name()
+    )
+}
+
 fn rows<'a>(measured: &'a Measured, cells: impl Fn(&Run) -> Vec<String> + 'a) -> Vec<(String, Vec<String>)> {
     measured.alone.iter().chain(&measured.beside).map(|run| (run.name(), cells(run))).collect()
 }
