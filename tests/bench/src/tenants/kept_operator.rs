@@ -11,10 +11,10 @@ use signoff_tests::control_plane::OperatorProcess;
 use signoff_tests::say;
 use tempfile::TempDir;
 
-use super::memory_group::{LIMIT, MemoryGroup};
 use crate::counters::Counters;
 use crate::harness::Harness;
 use crate::process;
+use signoff_tests::memory_group::{LIMIT, MemoryGroup};
 
 /// Between two looks at the process.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

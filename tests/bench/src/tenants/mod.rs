@@ -7,7 +7,6 @@
 mod hostile;
 mod kept_operator;
 mod load;
-mod memory_group;
 mod report;
 mod specs_of_calls;
 mod specs_of_evaluations;

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::hostile::Deeds;
 use super::kept_operator::Needed;
 use super::load::Load;
-use super::memory_group::LIMIT;
 use super::victim::{Gate, Gates};
 use crate::crowd::percentile;
 use crate::goal::{Figure, Goal, figures};
 use crate::processors::Used;
 use crate::table::milliseconds;
+use signoff_tests::memory_group::LIMIT;
 
 /// The p99 beside hostile namespaces, in that alone.
 const MOST_TIMES_ALONE: u32 = 5;
