@@ -15,12 +15,15 @@
 //! * [`lease`]: which operator acts
 //! * [`server_clock`]: the time, which is the API server's
 //! * [`events`], [`write_priority`]: Kubernetes Events, which give way to writes of a status
+//! * [`fair_budget`], [`fair_share`]: how namespaces share what is scarce
 //! * [`logging`]: the log of a program
 //! * [`error`], [`metrics`]: the errors and the counters of all of these
 
 pub mod client;
 pub mod error;
 pub mod events;
+pub mod fair_budget;
+pub mod fair_share;
 pub mod kinds;
 pub mod lease;
 pub mod logging;

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** does not retry, cache or judge an answer.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::AsyncBufRead;
 use http::header::{ACCEPT, HeaderValue};
@@ -21,6 +21,7 @@ use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
+    fair_budget::FairBudget,
     kinds::{Decoded, DecodedKind, METADATA_ONLY, Meta, Name, NamespacedKind, ReconciledKind, WriteAnswer},
     metrics::RequestMetrics,
     write_priority::WritePriority,
@@ -64,19 +65,30 @@ struct MetadataOf {
     metadata: Meta,
 }
 
+/// The writes of all namespaces at once. One namespace alone has half of them, which is as many as keep an API server on two processors
+/// busy; beside others they are written by turns, so that none waits behind all writes of another.
+const WRITES: usize = 48;
+
+/// The turns of namespaces at writing.
+#[must_use]
+pub fn write_turns() -> Arc<FairBudget> {
+    FairBudget::new(WRITES)
+}
+
 /// The requests to the API server.
 #[derive(Clone)]
 pub struct ApiRequests {
     client: Client,
     metrics: RequestMetrics,
     priority: WritePriority,
+    turns: Arc<FairBudget>,
 }
 
 impl ApiRequests {
     /// A way through this client.
     #[must_use]
-    pub fn new(client: Client, metrics: RequestMetrics, priority: WritePriority) -> Self {
-        Self { client, metrics, priority }
+    pub fn new(client: Client, metrics: RequestMetrics, priority: WritePriority, turns: Arc<FairBudget>) -> Self {
+        Self { client, metrics, priority, turns }
     }
 
     /// The newest version of an object; `None` when there is none.
@@ -163,7 +175,7 @@ impl ApiRequests {
         let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
         let answer = async { self.ask::<serde::de::IgnoredAny>(request?).await };
-        match self.write(K::KIND, "patch", answer).await {
+        match self.write(&name.namespace, K::KIND, "patch", answer).await {
             Ok(_) => Ok(()),
             Err(error) if status_code(&error) == Some(409) => Err(Error::Conflict(name.as_a::<K>())),
             Err(error) => Err(Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)),
@@ -176,8 +188,10 @@ impl ApiRequests {
     /// As the API server answers.
     pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<WriteAnswer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-        let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
-        self.write(K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
+        let name = Name::of(object);
+        let request = path::<K>(&name).create(&PostParams::default(), bytes);
+        self.write(&name.namespace, K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form))
+            .await
     }
 
     /// Creates an object of which less is read than written.
@@ -188,7 +202,9 @@ impl ApiRequests {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.write(K::KIND, "create", self.ask::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
+        self.write(&name.namespace, K::KIND, "create", self.ask::<Decoded<K>>(request))
+            .await
+            .map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: all of it, or its last lines.
@@ -229,7 +245,8 @@ impl ApiRequests {
         };
         let bytes = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
-        self.write(K::KIND, "replace", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
+        self.write(&name.namespace, K::KIND, "replace", self.send(request.map_err(kube::Error::BuildRequest)?, form))
+            .await
     }
 
     /// Applies a JSON Patch to an object's status.
@@ -241,7 +258,7 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request =
             http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
-        self.write(K::KIND, "patch", self.ask::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
+        self.write(&name.namespace, K::KIND, "patch", self.ask::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
             .await
             .map(|Decoded(o)| o)
     }
@@ -260,7 +277,7 @@ impl ApiRequests {
         };
         let request = path::<K>(name).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.write(K::KIND, "delete", self.ask::<serde::de::IgnoredAny>(request)).await {
+        match self.write(&name.namespace, K::KIND, "delete", self.ask::<serde::de::IgnoredAny>(request)).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(Error::of(what())(error)),
@@ -290,13 +307,15 @@ impl ApiRequests {
 
     async fn write<T>(
         &self,
+        namespace: &Arc<str>,
         kind: &'static str,
         verb: &'static str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
         let busy = self.priority.state_write();
+        let turn = self.turns.take(namespace, 1).await;
         let answer = request.await;
-        drop(busy);
+        drop((turn, busy));
         let result = match answer.as_ref().err().map(status_code) {
             None => "ok",
             Some(Some(409)) => "conflict",

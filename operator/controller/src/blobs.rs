@@ -8,6 +8,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,7 +21,10 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use signoff_api::{Blob, Digest, names};
-use signoff_cluster::error::{Plain, status_code};
+use signoff_cluster::{
+    error::{Plain, status_code},
+    fair_budget::FairBudget,
+};
 use signoff_executor::{
     BlobStore, Owner,
     blobs::{BlobError, verify},
@@ -34,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ClusterBlobs {
     client: Client,
     metrics: SharedMetrics,
+    /// The turns of namespaces at writing.
+    turns: Arc<FairBudget>,
     /// Random, and the same as long as this process lives: who stores a value twice meets what it stored first.
     secret: RandomState,
 }
@@ -41,8 +47,8 @@ pub struct ClusterBlobs {
 impl ClusterBlobs {
     /// Blobs through this client.
     #[must_use]
-    pub fn new(client: Client, metrics: SharedMetrics) -> Self {
-        Self { client, metrics, secret: RandomState::new() }
+    pub fn new(client: Client, metrics: SharedMetrics, turns: Arc<FairBudget>) -> Self {
+        Self { client, metrics, turns, secret: RandomState::new() }
     }
 
     /// A name for the value whose usual name is taken.
@@ -98,7 +104,9 @@ impl ClusterBlobs {
         let body = serde_json::to_vec(object).map_err(|why| store(digest, why))?;
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
         let request = path.create(&PostParams::default(), body).map_err(|why| store(digest, why))?;
+        let turn = self.turns.take(&owner.namespace.as_str().into(), 1).await;
         let answer = self.ask::<IgnoredAny>(request).await;
+        drop(turn);
         self.metrics.requests().wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
         match answer {
             Ok(_) => Ok(true),

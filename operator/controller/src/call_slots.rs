@@ -18,16 +18,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use signoff_cluster::kinds::Name;
+use signoff_cluster::{
+    fair_budget::{FairBudget, HeldPart},
+    fair_share::FairShare,
+    kinds::Name,
+};
 use signoff_engine::driver::CallKey;
 use signoff_executor::AnswerRoom;
 use tokio::sync::Notify;
 use url::Url;
-
-use crate::{
-    byte_budget::{ByteBudget, HeldBytes},
-    fair_share::FairShare,
-};
 
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ impl Default for CallLimits {
 pub(crate) struct CallSlots {
     limits: CallLimits,
     /// What calls have beyond what each has of its own, and how much that is.
-    bytes: Arc<ByteBudget>,
+    bytes: Arc<FairBudget>,
     own_bytes: usize,
     inner: Mutex<CallSlotsState>,
     granted: Notify,
@@ -87,7 +86,7 @@ struct CallSlotsState {
     /// The namespace that got the last free slot.
     last: Option<Arc<str>>,
     /// Calls with a reserved slot, by their Workflow.
-    reserved: BTreeMap<Name, BTreeMap<CallTicket, HeldBytes>>,
+    reserved: BTreeMap<Name, BTreeMap<CallTicket, HeldPart>>,
     /// Workflows that got a slot since the last [`CallSlots::take_granted`].
     wake: BTreeSet<Name>,
 }
@@ -164,7 +163,7 @@ pub(crate) enum CallWait {
 pub(crate) struct CallSlot {
     slots: Arc<CallSlots>,
     ticket: CallTicket,
-    held: Mutex<HeldBytes>,
+    held: Mutex<HeldPart>,
 }
 
 impl Drop for CallSlot {
@@ -189,7 +188,7 @@ pub(crate) fn host(url: &str) -> Option<Arc<str>> {
 }
 
 impl CallSlots {
-    pub(crate) fn new(limits: CallLimits, bytes: Arc<ByteBudget>, own_bytes: usize) -> Self {
+    pub(crate) fn new(limits: CallLimits, bytes: Arc<FairBudget>, own_bytes: usize) -> Self {
         Self { limits, bytes, own_bytes, inner: Mutex::default(), granted: Notify::new() }
     }
 
@@ -248,7 +247,7 @@ impl CallSlots {
     }
 
     /// Removes the call that is next from the queue, and returns it with its bytes.
-    fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldBytes)> {
+    fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
         let order: Vec<Arc<str>> =
             after(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
         for namespace in order {
@@ -300,7 +299,7 @@ impl CallSlots {
 
 impl CallSlotsState {
     /// Takes the reserved slot of a call, and returns its bytes; `None` where it has none.
-    fn claim(&mut self, ticket: &CallTicket) -> Option<HeldBytes> {
+    fn claim(&mut self, ticket: &CallTicket) -> Option<HeldPart> {
         let reserved = self.reserved.get_mut(&ticket.workflow)?;
         let claimed = reserved.remove(ticket);
         if reserved.is_empty() {

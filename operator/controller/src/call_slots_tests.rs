@@ -10,7 +10,7 @@ fn slots(total: usize, per_namespace: usize, per_workflow: usize, per_host: usiz
 }
 
 fn of_limits(limits: CallLimits) -> Arc<CallSlots> {
-    Arc::new(CallSlots::new(limits, ByteBudget::new(1000), 100))
+    Arc::new(CallSlots::new(limits, FairBudget::new(1000), 100))
 }
 
 /// The call `seq` of a Workflow, to the host of its own.

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use serde_json::Value;
@@ -10,6 +10,7 @@ use signoff_api::{Approval, Moment, Workflow};
 use signoff_cluster::{
     ServerClock,
     events::Reporter,
+    fair_budget::FairBudget,
     kinds::{Name, ReconciledKind},
     lease::LeaseGuard,
     requests::{AnswerForm, ApiRequests},
@@ -25,11 +26,11 @@ use tokio::{
 };
 
 use crate::{
-    byte_budget::ByteBudget,
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
     deleted_namespaces::DeletedNamespaces,
     error::Error,
+    evaluating::EvaluatingReconciles,
     guard::{ConfirmScope, GuardStatus, Recheck},
     in_flight::Runs,
     metrics::SharedMetrics,
@@ -81,8 +82,8 @@ pub(crate) struct Context {
     pub(crate) plans: PlanCache,
     /// The threads on which text of users is evaluated.
     pub(crate) evaluator: Evaluator,
-    /// The number of reconciles that wait for an evaluation.
-    pub(crate) evaluating: AtomicUsize,
+    /// The reconciles that wait for an evaluation.
+    pub(crate) evaluating: EvaluatingReconciles,
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
     /// The limits of the part of a journal that stays in its Workflow.
@@ -90,7 +91,7 @@ pub(crate) struct Context {
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
     /// The bytes of calls beside their own, of logs and of results that are not committed.
-    pub(crate) call_bytes: Arc<ByteBudget>,
+    pub(crate) call_bytes: Arc<FairBudget>,
     /// The quota for long values.
     pub(crate) value_quota: ValueQuota,
     /// The index of the Pods of steps.
@@ -154,8 +155,7 @@ impl Context {
             return self.evaluator.run(subject, work).await;
         }
         // One that waits here leaves its place to others.
-        self.evaluating.fetch_add(1, Ordering::Relaxed);
-        let _counted = CountedWait(&self.evaluating);
+        let _waiting = self.evaluating.begin(&observed.name.namespace);
         self.queue.wake_consumer();
         let result = tokio::select! {
             biased;
@@ -266,14 +266,6 @@ fn subject<K: ReconciledKind>(object: &K) -> Subject {
         name: text(&meta.name),
         uid: text(&meta.uid),
         generation: meta.generation.unwrap_or_default(),
-    }
-}
-
-struct CountedWait<'a>(&'a AtomicUsize);
-
-impl Drop for CountedWait<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

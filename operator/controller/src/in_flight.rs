@@ -15,7 +15,7 @@ use signoff_engine::{
 };
 use tokio::task::AbortHandle;
 
-use crate::byte_budget::HeldBytes;
+use signoff_cluster::fair_budget::HeldPart;
 
 /// The calls in flight, uncommitted results and cached values of all runs.
 pub(crate) struct Runs {
@@ -36,7 +36,7 @@ struct RunCalls {
     uid: String,
     calls: CallsInFlight<InFlightCall>,
     /// What the results take in memory until they are committed.
-    memory: BTreeMap<CallKey, HeldBytes>,
+    memory: BTreeMap<CallKey, HeldPart>,
     values: Blobs,
 }
 
@@ -124,7 +124,7 @@ impl Runs {
     }
 
     /// Records the result of a call. `memory`: what it takes until it is committed. Returns whether the call was in flight.
-    pub(crate) fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact, memory: HeldBytes) -> bool {
+    pub(crate) fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact, memory: HeldPart) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
         let was_in_flight = run.calls.finish(key.clone(), fact);

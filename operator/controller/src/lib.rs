@@ -15,7 +15,7 @@
 //! * `pods`: the Pods of steps
 //! * `caches`: plans, journal segments and confirmed outcomes
 //! * `call_slots`: how many calls run at once, and which is next
-//! * `memory`, `byte_budget`, `fair_share`: how much memory there is for what, and how namespaces share it
+//! * `memory`: how much memory there is for what
 //! * `policy_index`: the approval policies of each namespace
 //! * `withdrawal`, `deleted_namespaces`: which runs are deleted or cancelled, so that nothing starts for them
 //! * `in_flight`, [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
@@ -33,15 +33,14 @@ pub mod protected_addresses;
 pub mod secrets;
 
 mod approval;
-mod byte_budget;
 mod caches;
 mod call_slots;
 mod charged;
 mod context;
 mod deleted_namespaces;
+mod evaluating;
 mod event_loop;
 mod exit_reason;
-mod fair_share;
 mod in_flight;
 mod memory;
 mod pods;

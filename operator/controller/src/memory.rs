@@ -1,7 +1,7 @@
 //! What the operator may have in memory at once on behalf of runs, from the limit of its memory.
 //!
 //! What it keeps of each object and connection is not in these budgets. It must not count anything: who holds what is said in
-//! [`crate::byte_budget`] and by the caches.
+//! [`signoff_cluster::fair_budget`] and by the caches.
 
 /// The parts of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::{
 use signoff_cluster::workqueue::Key;
 use tokio::task::Id;
 
-use crate::fair_share::FairShare;
+use signoff_cluster::fair_share::FairShare;
 
 /// The reconciles in flight.
 pub(crate) struct ReconcileLoad {

@@ -13,7 +13,7 @@ use signoff_api::Workflow;
 use signoff_cluster::{kinds::Name, store::Store};
 use signoff_engine::{ValueLimits, journal::values};
 
-use crate::byte_budget::{ByteBudget, HeldBytes};
+use signoff_cluster::fair_budget::{FairBudget, HeldPart};
 
 /// The limits of long values, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct ValueQuota {
     /// The bytes that a run will have once its commit is done.
     claims: Mutex<BTreeMap<Name, u64>>,
     /// The memory for long values that transitions read.
-    memory: Arc<ByteBudget>,
+    memory: Arc<FairBudget>,
 }
 
 /// The bytes that a run claims while it commits.
@@ -54,7 +54,7 @@ impl Drop for ValueClaim<'_> {
 impl ValueQuota {
     /// `memory`: the bytes that the long values may have together which transitions read.
     pub(crate) fn new(settings: ValueSettings, memory: usize) -> Self {
-        Self { settings, claims: Mutex::default(), memory: ByteBudget::new(memory) }
+        Self { settings, claims: Mutex::default(), memory: FairBudget::new(memory) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
@@ -88,7 +88,7 @@ impl ValueQuota {
 
     /// Waits until there is memory for all long values of a run, those of its journal among them, and takes it until that is dropped.
     /// Runs get it by turns of their namespaces. A run with more values than a namespace has alone takes as much as that.
-    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldBytes {
+    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldPart {
         let bytes = usize::try_from(workflows.value_bytes_of(name)).unwrap_or(usize::MAX);
         self.memory.take(&name.namespace, bytes).await
     }

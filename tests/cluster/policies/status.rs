@@ -9,7 +9,7 @@ use signoff_api::{
     Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
 };
 use signoff_cluster::kinds::{Decoded, ReconciledKind, WriteAnswer};
-use signoff_cluster::requests::{AnswerForm, ApiRequests};
+use signoff_cluster::requests::{AnswerForm, ApiRequests, write_turns};
 use signoff_cluster::store::Store;
 use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priority::WritePriority};
 
@@ -48,7 +48,8 @@ fn rest(mut object: Value) -> Value {
 }
 
 async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, name: &str, status: K::Status) {
-    let requests = ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default());
+    let requests =
+        ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default(), write_turns());
     let (before, observed) = read::<K>(harness, name).await;
     assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
@@ -106,7 +107,8 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
 #[tokio::test]
 async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let harness = Harness::open("status").await;
-    let requests = ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default());
+    let requests =
+        ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default(), write_turns());
     let mut approval = harness::approval(json!({}));
     approval.metadata.namespace = Some(harness.namespace.name.clone());
     let WriteAnswer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {

@@ -11,6 +11,8 @@ use std::{
 
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
+    fair_budget::HeldPart,
+    fair_share::FairShare,
     kinds::{DecodedKind, Name},
     watch::WatchEvent,
     workqueue::Key,
@@ -29,7 +31,6 @@ use tokio::{
 
 use crate::{
     approval,
-    byte_budget::HeldBytes,
     charged::Charged,
     context::{CallStart, Context, StartSlot},
     error::Error,
@@ -56,7 +57,7 @@ const MOST_WAITING: usize = 8;
 
 type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
 /// A call, its result and the memory for it; `None` where the call did not begin.
-type CallResult = (Name, String, CallKey, Option<(Fact, HeldBytes)>);
+type CallResult = (Name, String, CallKey, Option<(Fact, HeldPart)>);
 
 /// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
@@ -215,8 +216,12 @@ impl EventLoop {
 
     /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
     fn has_room(&self) -> bool {
-        let (count, waiting) = (self.load.count(), self.context.evaluating.load(Ordering::Relaxed));
-        count.saturating_sub(waiting) < self.max_reconciles && count < self.most_in_flight() && self.load.has_memory()
+        self.at_work() < self.max_reconciles && self.load.count() < self.most_in_flight() && self.load.has_memory()
+    }
+
+    /// The reconciles in flight that do not wait for an evaluation.
+    fn at_work(&self) -> usize {
+        self.load.count().saturating_sub(self.context.evaluating.count())
     }
 
     /// The most reconciles in flight, with those that wait for an evaluation.
@@ -228,7 +233,11 @@ impl EventLoop {
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.load.count_in(namespace) < most && self.load.has_share_for(namespace, self.most_in_flight())
+        let (all, in_flight) = (self.max_reconciles, self.load.count_in(namespace));
+        let at_work = in_flight.saturating_sub(self.context.evaluating.count_in(namespace));
+        in_flight < most
+            && FairShare::new(all, all.div_ceil(2), all / 4).has_room(at_work, self.at_work(), 1)
+            && self.load.has_share_for(namespace, self.most_in_flight())
     }
 
     fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {

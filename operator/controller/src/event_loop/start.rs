@@ -1,15 +1,13 @@
 //! Starts the event loop: builds the shared context, and spawns the watches and the guard.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use futures::FutureExt;
 use signoff_cluster::{
     events::{self, Delivery},
+    fair_budget::FairBudget,
     lease::LeaseGuard,
-    requests::ApiRequests,
+    requests::{ApiRequests, write_turns},
     store::Store,
     watch::follow,
     workqueue::Queue,
@@ -24,11 +22,11 @@ use tokio::{
 use super::{EventLoop, SyncedLists};
 use crate::{
     blobs::ClusterBlobs,
-    byte_budget::ByteBudget,
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::CallSlots,
     context::Context,
     deleted_namespaces::DeletedNamespaces,
+    evaluating::EvaluatingReconciles,
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, Recheck},
     in_flight::Runs,
@@ -58,14 +56,16 @@ impl EventLoop {
         let (to_starts, starts) = mpsc::unbounded_channel();
         let (to_workflows, workflows) = mpsc::channel(WATCHED);
         let (to_approvals, approvals) = mpsc::channel(WATCHED);
-        let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
+        let turns = write_turns();
+        let blobs = ClusterBlobs::new(client.clone(), Arc::clone(metrics), Arc::clone(&turns));
+        let default_blobs = || Arc::new(blobs) as Arc<dyn BlobStore>;
         let doubt = Arc::new(Notify::new());
         let pods = Arc::new(PodIndex::default());
         let memory = config.memory;
-        let call_bytes = ByteBudget::new(memory.calls);
+        let call_bytes = FairBudget::new(memory.calls);
         let slots = CallSlots::new(config.call_limits, Arc::clone(&call_bytes), memory.own_of_call);
         let context = Arc::new(Context {
-            requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
+            requests: ApiRequests::new(client.clone(), metrics.requests(), priority, turns),
             clock: config.clock.clone(),
             blobs: config.blobs.clone().unwrap_or_else(default_blobs),
             settings: config.settings.clone(),
@@ -81,7 +81,7 @@ impl EventLoop {
             runs: Runs::new(memory.kept_values),
             plans: PlanCache::default(),
             evaluator: config.evaluator.clone(),
-            evaluating: AtomicUsize::new(0),
+            evaluating: EvaluatingReconciles::default(),
             quarantines: Quarantines::default(),
             segments: SegmentCache::with_max_bytes(memory.segments),
             journal_limits: config.journal_limits,

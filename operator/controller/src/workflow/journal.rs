@@ -7,6 +7,7 @@ use std::time::Duration;
 use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
 use signoff_cluster::{
     events::Report,
+    fair_budget::HeldPart,
     kinds::{Name, uid},
 };
 use signoff_engine::{
@@ -18,7 +19,6 @@ use tokio::sync::OnceCell;
 
 use super::advance::fetch;
 use crate::{
-    byte_budget::HeldBytes,
     context::{Context, owner},
     error::Error,
 };
@@ -42,7 +42,7 @@ pub(super) async fn journal(
 
 /// The memory for the long values and segments that a reconcile reads. It is taken once for all of them.
 #[derive(Default)]
-pub(super) struct ReadMemory(OnceCell<HeldBytes>);
+pub(super) struct ReadMemory(OnceCell<HeldPart>);
 
 impl ReadMemory {
     /// Waits until there is memory for all long values of a run, and holds it.

@@ -1,7 +1,7 @@
-//! A budget of bytes in memory, which namespaces share.
+//! A budget that namespaces share: of bytes in memory, or of requests at once.
 //!
-//! **Invariant:** who waits for bytes holds none of this budget. Those that wait get bytes by turns of their namespaces; one that needs much
-//! is not overtaken for ever by those that need little.
+//! **Invariant:** those that wait get their parts by turns of their namespaces, and one that needs much is not overtaken for ever by those
+//! that need little. Who waits should hold no part of the same budget.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,120 +12,124 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::fair_share::FairShare;
 
-/// A budget of bytes in memory.
-pub(crate) struct ByteBudget {
+/// A budget that namespaces share.
+pub struct FairBudget {
     share: FairShare,
-    state: Mutex<BytesState>,
+    state: Mutex<State>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct BytesState {
+struct State {
     taken: usize,
     namespaces: BTreeMap<Arc<str>, usize>,
     waiting: BTreeMap<Arc<str>, VecDeque<Waiting>>,
-    /// The namespace that got bytes last.
+    /// The namespace that got a part last.
     last: Option<Arc<str>>,
     /// The namespace that has less than its share, and for which there was not enough: it is next.
     held_back: Option<Arc<str>>,
-    /// Whether somebody who does not wait was refused since bytes became free.
+    /// Whether somebody who does not wait was refused since something became free.
     has_refused: bool,
 }
 
-/// Somebody who waits for bytes.
+/// Somebody who waits for a part.
 struct Waiting {
-    bytes: usize,
-    grant: oneshot::Sender<HeldBytes>,
+    amount: usize,
+    grant: oneshot::Sender<HeldPart>,
 }
 
-/// Bytes of a budget, free again when this is dropped.
-pub(crate) struct HeldBytes {
-    budget: Arc<ByteBudget>,
+/// A part of a budget, free again when this is dropped.
+pub struct HeldPart {
+    budget: Arc<FairBudget>,
     namespace: Arc<str>,
-    bytes: usize,
+    amount: usize,
 }
 
-impl Drop for HeldBytes {
+impl Drop for HeldPart {
     fn drop(&mut self) {
         self.set(0);
     }
 }
 
-impl ByteBudget {
-    /// A budget of so many bytes: a namespace alone has half of them, and a quarter is kept for those that have none.
-    pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        let share = FairShare::new(bytes, bytes / 2, bytes / 4);
+impl FairBudget {
+    /// A budget of so much: a namespace alone has half of them, and a quarter is kept for those that have none.
+    #[must_use]
+    pub fn new(most: usize) -> Arc<Self> {
+        let share = FairShare::new(most, most / 2, most / 4);
         Arc::new(Self { share, state: Mutex::default(), freed: Notify::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BytesState> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes bytes if there is room for them now. More than a namespace has alone counts as that.
-    pub(crate) fn try_take(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> Option<HeldBytes> {
-        let bytes = bytes.min(self.share.alone());
+    /// Takes so much if there is room for it now. More than a namespace has alone counts as that.
+    #[must_use]
+    pub fn try_take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> Option<HeldPart> {
+        let amount = amount.min(self.share.alone());
         let mut state = self.lock();
-        if !self.has_room(&state, namespace, bytes) {
+        if !self.has_room(&state, namespace, amount) {
             state.has_refused = true;
             return None;
         }
-        Some(self.hold(&mut state, namespace, bytes))
+        Some(self.hold(&mut state, namespace, amount))
     }
 
-    /// Waits until there is room for so many bytes. More than a namespace has alone counts as that.
-    pub(crate) async fn take(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
-        let bytes = bytes.min(self.share.alone());
+    /// Waits until there is room for so much. More than a namespace has alone counts as that.
+    pub async fn take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
+        let amount = amount.min(self.share.alone());
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.lock();
-            state.waiting.entry(Arc::clone(namespace)).or_default().push_back(Waiting { bytes, grant });
+            state.waiting.entry(Arc::clone(namespace)).or_default().push_back(Waiting { amount, grant });
             self.grant(state);
         }
         match granted.await {
             Ok(held) => held,
             // Only the budget itself drops a grant, and it never does.
-            Err(_) => HeldBytes { budget: Arc::clone(self), namespace: Arc::clone(namespace), bytes: 0 },
+            Err(_) => HeldPart { budget: Arc::clone(self), namespace: Arc::clone(namespace), amount: 0 },
         }
     }
 
-    /// Holds bytes that are in memory already, whether there is room for them or not.
-    pub(crate) fn note(self: &Arc<Self>, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
-        self.hold(&mut self.lock(), namespace, bytes)
+    /// Holds what is used already, whether there is room for it or not.
+    #[must_use]
+    pub fn note(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
+        self.hold(&mut self.lock(), namespace, amount)
     }
 
-    /// Waits until bytes became free after somebody was refused them.
-    pub(crate) async fn freed(&self) {
+    /// Waits until something became free after somebody was refused.
+    pub async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// Returns how many bytes are taken.
-    pub(crate) fn taken(&self) -> usize {
+    /// Returns how much is taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
         self.lock().taken
     }
 
-    fn has_room(&self, state: &BytesState, namespace: &str, bytes: usize) -> bool {
+    fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
-        (own == 0 && bytes == 0) || self.share.has_room(own, state.taken, bytes)
+        (own == 0 && amount == 0) || self.share.has_room(own, state.taken, amount)
     }
 
-    fn hold(self: &Arc<Self>, state: &mut BytesState, namespace: &Arc<str>, bytes: usize) -> HeldBytes {
-        state.change(namespace, 0, bytes);
-        HeldBytes { budget: Arc::clone(self), namespace: Arc::clone(namespace), bytes }
+    fn hold(self: &Arc<Self>, state: &mut State, namespace: &Arc<str>, amount: usize) -> HeldPart {
+        state.change(namespace, 0, amount);
+        HeldPart { budget: Arc::clone(self), namespace: Arc::clone(namespace), amount }
     }
 
-    /// Gives bytes to those that wait, as far as there are any.
-    fn grant(self: &Arc<Self>, mut state: MutexGuard<'_, BytesState>) {
+    /// Gives parts to those that wait, as far as there is room.
+    fn grant(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut granted = Vec::new();
         while let Some((waiting, namespace)) = self.next(&mut state) {
-            granted.push((waiting.grant, self.hold(&mut state, &namespace, waiting.bytes)));
+            granted.push((waiting.grant, self.hold(&mut state, &namespace, waiting.amount)));
             state.last = Some(namespace);
         }
         if std::mem::take(&mut state.has_refused) {
             self.freed.notify_one();
         }
         drop(state);
-        // Who does not wait any more returns the bytes here.
+        // Who does not wait any more returns the part here.
         for (grant, held) in granted {
             let _ = grant.send(held);
         }
@@ -133,7 +137,7 @@ impl ByteBudget {
 
     /// Removes the one that is next from the queue. While there is not enough for a namespace that has less than its share, only those that
     /// have none are served, from what is kept for them.
-    fn next(&self, state: &mut BytesState) -> Option<(Waiting, Arc<str>)> {
+    fn next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
         for queue in state.waiting.values_mut() {
             queue.retain(|waiting| !waiting.grant.is_closed());
         }
@@ -143,10 +147,10 @@ impl ByteBudget {
             state.waiting.keys().cloned().partition(|name| Some(name) > last.as_ref());
         let first = state.held_back.take().filter(|name| state.waiting.contains_key(name));
         for namespace in first.into_iter().chain(after).chain(until) {
-            let bytes = state.waiting.get(&namespace)?.front()?.bytes;
+            let amount = state.waiting.get(&namespace)?.front()?.amount;
             let own = state.own(&namespace);
-            let may = state.held_back.is_none() || self.share.is_for_newcomers(own, bytes);
-            if may && self.has_room(state, &namespace, bytes) {
+            let may = state.held_back.is_none() || self.share.is_for_newcomers(own, amount);
+            if may && self.has_room(state, &namespace, amount) {
                 let waiting = state.waiting.get_mut(&namespace)?.pop_front()?;
                 return Some((waiting, namespace));
             }
@@ -158,12 +162,12 @@ impl ByteBudget {
     }
 }
 
-impl BytesState {
+impl State {
     fn own(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Replaces `before` bytes of a namespace by `after`.
+    /// Replaces what a namespace has, `before` of it, by `after`.
     fn change(&mut self, namespace: &Arc<str>, before: usize, after: usize) {
         self.taken = self.taken - before + after;
         let own = self.own(namespace) - before + after;
@@ -175,25 +179,26 @@ impl BytesState {
     }
 }
 
-impl HeldBytes {
-    /// Whether there is room for so many bytes altogether; then they are held.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+impl HeldPart {
+    /// Whether there is room for so much altogether; then it is held.
+    #[must_use]
+    pub fn grow_to(&mut self, amount: usize) -> bool {
         let mut state = self.budget.lock();
-        let more = bytes.saturating_sub(self.bytes);
+        let more = amount.saturating_sub(self.amount);
         if more > 0 && !self.budget.has_room(&state, &self.namespace, more) {
             return false;
         }
-        state.change(&self.namespace, self.bytes, self.bytes + more);
-        self.bytes += more;
+        state.change(&self.namespace, self.amount, self.amount + more);
+        self.amount += more;
         true
     }
 
-    /// Holds so many bytes, which are in memory already whether there is room for them or not.
-    pub(crate) fn set(&mut self, bytes: usize) {
+    /// Holds so much, which is used already whether there is room for it or not.
+    pub fn set(&mut self, amount: usize) {
         let mut state = self.budget.lock();
-        state.change(&self.namespace, self.bytes, bytes);
-        let is_less = bytes < self.bytes;
-        self.bytes = bytes;
+        state.change(&self.namespace, self.amount, amount);
+        let is_less = amount < self.amount;
+        self.amount = amount;
         if is_less {
             self.budget.grant(state);
         }
@@ -213,7 +218,7 @@ mod tests {
 
     #[test]
     fn bytes_are_free_again_with_the_last_who_holds_them() {
-        let budget = ByteBudget::new(1000);
+        let budget = FairBudget::new(1000);
         let mut held = budget.try_take(&name("a"), 300).unwrap();
         assert!(held.grow_to(500) && held.grow_to(100), "it has them already");
         assert!(!held.grow_to(900), "half of it is for others");
@@ -226,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_wait_get_bytes_by_turns_of_their_namespaces() {
-        let budget = ByteBudget::new(1000);
+        let budget = FairBudget::new(1000);
         let (a, b) = (name("a"), name("b"));
         let first = budget.take(&a, 500).await;
         let mut waiting: Vec<_> = [&a, &a, &b].into_iter().map(|name| Box::pin(budget.take(name, 400))).collect();
@@ -240,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_needs_much_is_not_overtaken_but_by_newcomers_that_need_little() {
-        let budget = ByteBudget::new(1000);
+        let budget = FairBudget::new(1000);
         let (a, b, c) = (name("a"), name("b"), name("c"));
         let first = budget.take(&a, 300).await;
         let mut large = Box::pin(budget.take(&b, 500));
@@ -254,7 +259,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_no_more_holds_up_nobody() {
-        let budget = ByteBudget::new(1000);
+        let budget = FairBudget::new(1000);
         let (a, b) = (name("a"), name("b"));
         let first = budget.take(&a, 300).await;
         let mut gone = Box::pin(budget.take(&b, 500));
@@ -270,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_was_refused_hears_of_what_becomes_free() {
-        let budget = ByteBudget::new(1000);
+        let budget = FairBudget::new(1000);
         let held = budget.try_take(&name("a"), 500).unwrap();
         assert!(budget.try_take(&name("a"), 1).is_none());
         assert!(budget.freed().now_or_never().is_none());
@@ -282,7 +287,7 @@ mod tests {
 
     #[test]
     fn ten_namespaces_that_take_all_they_can_leave_room_for_another() {
-        let budget = ByteBudget::new(64 << 20);
+        let budget = FairBudget::new(64 << 20);
         let mut held = Vec::new();
         for turn in 0..2000 {
             let namespace = name(&format!("hostile-{}", turn % 10));

@@ -5,7 +5,7 @@
 
 /// An amount that namespaces share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FairShare {
+pub struct FairShare {
     /// All of it.
     most: usize,
     /// What one namespace has alone.
@@ -15,18 +15,22 @@ pub(crate) struct FairShare {
 }
 
 impl FairShare {
-    pub(crate) fn new(most: usize, alone: usize, kept: usize) -> Self {
+    /// Shares `most`: one namespace alone has `alone`, and `kept` of it is kept for those that have none.
+    #[must_use]
+    pub fn new(most: usize, alone: usize, kept: usize) -> Self {
         let alone = alone.min(most);
         Self { most, alone, kept: kept.min(most - alone) }
     }
 
     /// Returns what one namespace has alone.
-    pub(crate) fn alone(self) -> usize {
+    #[must_use]
+    pub fn alone(self) -> usize {
         self.alone
     }
 
     /// Whether a namespace that has `own` of what is `taken` can have `more`.
-    pub(crate) fn has_room(self, own: usize, taken: usize, more: usize) -> bool {
+    #[must_use]
+    pub fn has_room(self, own: usize, taken: usize, more: usize) -> bool {
         if self.is_for_newcomers(own, more) {
             return taken.saturating_add(more) <= self.most;
         }
@@ -34,12 +38,14 @@ impl FairShare {
     }
 
     /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of that.
-    pub(crate) fn is_for_newcomers(self, own: usize, more: usize) -> bool {
+    #[must_use]
+    pub fn is_for_newcomers(self, own: usize, more: usize) -> bool {
         own == 0 && more <= (self.kept / 8).max(1)
     }
 
     /// Whether a namespace has less than its share.
-    pub(crate) fn is_below_share(self, own: usize, taken: usize) -> bool {
+    #[must_use]
+    pub fn is_below_share(self, own: usize, taken: usize) -> bool {
         let shared = self.shared();
         own == 0 || own * (shared - self.alone) < self.alone * shared.saturating_sub(taken)
     }
