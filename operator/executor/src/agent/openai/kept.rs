@@ -1,7 +1,7 @@
 //! The part of an answer that is kept while it is received: texts that no turn may have are dropped piece by piece.
 //!
 //! It must not judge whether the answer is JSON: whoever reads what was kept does. **Invariant:** what was kept reads like the
-//! answer, but that arguments which are too long are their length, and other texts which are too long for their field are null.
+//! answer, but that arguments which are too long are their length, and other texts which are too long for their field are empty.
 
 use signoff_api::turn::RequestedArguments;
 
@@ -16,6 +16,9 @@ pub(super) const TOO_LONG: &str = "signoff.dev/too-long";
 
 /// The most bytes of a text in a field that is not the answer's own text.
 const MAX_TEXT: usize = RequestedArguments::MAX_BYTES;
+
+/// A text of so many bytes is not dropped: what stands for arguments that are too long is shorter.
+const SHORT: usize = 64;
 
 /// The room is asked for so many bytes at once.
 const PIECE: usize = 64 * 1024;
@@ -35,8 +38,8 @@ pub(super) struct KeptAnswer<'r> {
     /// Where the last text begins in `kept`, with its quotation mark, and what it belongs to.
     text: Text,
     field: Field,
-    /// The bytes of all arguments that were kept.
-    arguments: usize,
+    /// How many bytes of arguments can still be kept, written as JSON strings: as those who bound the calls count them.
+    arguments_left: usize,
 }
 
 /// The field whose value follows.
@@ -55,6 +58,8 @@ struct Text {
     start: usize,
     /// Its bytes, read.
     length: usize,
+    /// Its bytes, written as a JSON string.
+    written: usize,
     is_dropped: bool,
     at: Position,
 }
@@ -71,9 +76,9 @@ enum Position {
 
 impl<'r> KeptAnswer<'r> {
     pub(super) fn new(room: &'r dyn AnswerRoom, limit: usize) -> Self {
-        let text = Text { start: 0, length: 0, is_dropped: false, at: Position::Outside };
-        let field = Field::Other;
-        Self { room, limit, received: 0, room_for: 0, kept: Vec::new(), text, field, arguments: 0 }
+        let text = Text { at: Position::Outside, ..Text::begin(0) };
+        let (field, arguments_left) = (Field::Other, MAX_ARGUMENTS_OF_ANSWER);
+        Self { room, limit, received: 0, room_for: 0, kept: Vec::new(), text, field, arguments_left }
     }
 
     /// Returns what was kept.
@@ -87,18 +92,18 @@ impl<'r> KeptAnswer<'r> {
             Position::Inside => match byte {
                 b'"' => return self.end_text(),
                 b'\\' => self.text.at = Position::AfterBackslash,
-                _ => self.text.length += 1,
+                _ => self.text.count(1, 1),
             },
             Position::AfterBackslash if byte == b'u' => self.text.at = Position::Escaped(0, 0),
             Position::AfterBackslash => {
-                self.text.length += 1;
+                self.text.count(1, if byte == b'/' { 1 } else { 2 });
                 self.text.at = Position::Inside;
             }
             Position::Escaped(digits, value) => {
                 let value = value * 16 + char::from(byte).to_digit(16).unwrap_or_default();
                 self.text.at = Position::Escaped(digits + 1, value);
                 if digits == 3 {
-                    self.text.length += length_of(value);
+                    self.text.count(length_of(value), written_length_of(value));
                     self.text.at = Position::Inside;
                 }
             }
@@ -111,8 +116,12 @@ impl<'r> KeptAnswer<'r> {
 
     fn take_outside(&mut self, byte: u8) {
         match byte {
-            b'"' => self.text = Text { start: self.kept.len(), length: 0, is_dropped: false, at: Position::Inside },
-            b':' => self.field = Field::of(self.kept.get(self.text.start..).unwrap_or_default()),
+            b'"' => self.text = Text::begin(self.kept.len()),
+            b':' => {
+                self.field = Field::of(self.kept.get(self.text.start..).unwrap_or_default());
+                // It is read once, however many colons follow.
+                self.text.start = self.kept.len();
+            }
             b',' | b'{' | b'[' => self.field = Field::Other,
             _ => {}
         }
@@ -120,12 +129,12 @@ impl<'r> KeptAnswer<'r> {
     }
 
     fn drop_if_too_long(&mut self) {
-        let most = match self.field {
-            Field::Arguments => MAX_TEXT.min(MAX_ARGUMENTS_OF_ANSWER - self.arguments),
-            Field::Content => usize::MAX,
-            Field::Other => MAX_TEXT,
+        let is_too_long = match self.field {
+            Field::Arguments => self.text.length > MAX_TEXT || self.text.written > self.arguments_left,
+            Field::Content => false,
+            Field::Other => self.text.length > MAX_TEXT,
         };
-        if self.text.length > most {
+        if is_too_long && self.text.length > SHORT {
             self.text.is_dropped = true;
             self.kept.truncate(self.text.start);
         }
@@ -138,12 +147,30 @@ impl<'r> KeptAnswer<'r> {
                 let instead = format!("{{\"{TOO_LONG}\":{}}}", self.text.length);
                 self.kept.extend_from_slice(instead.as_bytes());
             }
-            (true, _) => self.kept.extend_from_slice(b"null"),
+            // A text still, so that a field that must be another value, or none, is refused as it would have been.
+            (true, _) => self.kept.extend_from_slice(b"\"\""),
             (false, field) => {
                 self.kept.push(b'"');
-                self.arguments += if field == Field::Arguments { self.text.length } else { 0 };
+                if field == Field::Arguments {
+                    // Short ones that do not fit either are left to those who bound the calls.
+                    self.arguments_left =
+                        self.arguments_left.checked_sub(self.text.written).unwrap_or(self.arguments_left);
+                }
             }
         }
+    }
+}
+
+impl Text {
+    /// A text whose quotation mark comes next.
+    fn begin(start: usize) -> Self {
+        // Its quotation marks are written too.
+        Self { start, length: 0, written: 2, is_dropped: false, at: Position::Inside }
+    }
+
+    fn count(&mut self, length: usize, written: usize) {
+        self.length += length;
+        self.written += written;
     }
 }
 
@@ -158,7 +185,7 @@ impl AnswerBody for KeptAnswer<'_> {
             return Err(BodyRefused::TooLarge(self.limit));
         }
         for part in piece.chunks(PIECE) {
-            // A byte takes the place of one byte at most, but for the length of arguments, which were longer.
+            // A byte takes the place of one byte at most: what is dropped is longer than what stands for it.
             let needed = self.kept.len() + part.len();
             if needed > self.room_for {
                 let room_for = needed.next_multiple_of(PIECE);
@@ -176,16 +203,16 @@ impl AnswerBody for KeptAnswer<'_> {
 }
 
 impl Field {
+    /// The most bytes of a name that is looked for, with its quotation marks: of nine letters, each of which can be escaped.
+    const LONGEST_NAME: usize = 9 * 6 + 2;
+
     /// Returns the field of a name, which is kept with its quotation marks.
     fn of(name: &[u8]) -> Self {
-        match name {
-            name if name.starts_with(b"\"arguments\"") => Self::Arguments,
-            name if [b"\"content\"".as_slice(), b"\"text\"", b"\"refusal\""]
-                .iter()
-                .any(|one| name.starts_with(one)) =>
-            {
-                Self::Content
-            }
+        let end = name.iter().take(Self::LONGEST_NAME).skip(1).position(|byte| *byte == b'"');
+        let name = end.and_then(|end| serde_json::from_slice::<String>(name.get(..end + 2)?).ok());
+        match name.as_deref() {
+            Some("arguments") => Self::Arguments,
+            Some("content" | "text" | "refusal") => Self::Content,
             _ => Self::Other,
         }
     }
@@ -200,14 +227,24 @@ fn length_of(character: u32) -> usize {
     }
 }
 
+/// Returns the bytes of a character of this number, or of half a pair, in a JSON string that this process writes.
+fn written_length_of(character: u32) -> usize {
+    match character {
+        0x08..=0x0A | 0x0C | 0x0D | 0x22 | 0x5C => 2,
+        0..0x20 => 6,
+        _ => length_of(character),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::{Value, json};
+    use signoff_api::turn::RequestedCall;
 
-    use super::*;
+    use super::{super::super::requested::bounded, super::answer::Completion, *};
     use crate::room::UnboundedRoom;
 
     struct Room {
@@ -268,19 +305,19 @@ mod tests {
         let call = json!({"arguments": text});
         let answer = json!([call, call, call, call, call, call, call, call, call, {"arguments": ""}]).to_string();
         let read: Value = serde_json::from_str(&kept(&answer, 5000)).unwrap();
-        assert!((0..8).all(|n| read[n]["arguments"].is_string()));
-        assert_eq!(read[8], json!({"arguments": {TOO_LONG: MAX_TEXT}}));
+        assert!((0..7).all(|n| read[n]["arguments"].is_string()));
+        assert_eq!(read[7], json!({"arguments": {TOO_LONG: MAX_TEXT}}));
         assert_eq!(read[9], json!({"arguments": ""}));
     }
 
     #[test]
-    fn the_answers_own_text_is_kept_and_other_long_texts_are_null() {
+    fn the_answers_own_text_is_kept_and_other_long_texts_are_empty() {
         let long = "y".repeat(MAX_TEXT + 1);
         let message =
             json!({"content": long, "reasoning": long, "refusal": long, "list": [long, {"text": long}], "id": long});
         let read: Value = serde_json::from_str(&kept(&message.to_string(), 999)).unwrap();
         let expected =
-            json!({"content": long, "reasoning": null, "refusal": long, "list": [null, {"text": long}], "id": null});
+            json!({"content": long, "reasoning": "", "refusal": long, "list": ["", {"text": long}], "id": ""});
         assert!(read == expected);
     }
 
@@ -316,10 +353,113 @@ mod tests {
             (dice >> 16) as usize
         };
         for _ in 0..500 {
-            let bytes: Vec<u8> = (0..roll() % 300).map(|_| b"\"\\:,{}[]u0a \xc3\xa9"[roll() % 16]).collect();
+            let bytes: Vec<u8> = (0..roll() % 300).map(|_| b"\"\\:,{}[]u0an/ \xc3\xa9"[roll() % 16]).collect();
             let mut kept = KeptAnswer::new(&UnboundedRoom, usize::MAX);
             bytes.chunks(1 + roll() % 50).for_each(|piece| kept.add(piece).unwrap());
             assert_eq!(kept.bytes(), bytes);
+        }
+    }
+
+    /// What is made of an answer: whether it is an error, its use of tokens, and of its first choice why it ended, its texts and
+    /// its calls.
+    fn told(answer: &[u8]) -> Option<(bool, Option<u64>, Option<String>)> {
+        let read: Completion = serde_json::from_slice(answer).ok()?;
+        let choice = read.choices.kept.into_iter().next().map(|choice| {
+            let message = choice.message.map(|message| {
+                let calls = bounded(message.tool_calls.kept.into_iter().map(RequestedCall::from));
+                (message.content, message.refusal, calls, message.tool_calls.dropped)
+            });
+            format!(
+                "{:?} {message:?}",
+                choice.finish_reason.filter(|reason| !reason.is_empty() && reason.len() <= MAX_TEXT)
+            )
+        });
+        Some((read.error.is_some(), read.usage.map(|usage| usage.prompt_tokens), choice))
+    }
+
+    /// Whether the same is made of what is kept of an answer as of all of it.
+    fn reads_the_same(answer: &str) -> bool {
+        told(kept(answer, 3000).as_bytes()) == told(answer.as_bytes())
+    }
+
+    #[test]
+    fn a_long_text_where_it_does_not_belong_changes_nothing_else() {
+        let long = "y".repeat(MAX_TEXT + 1);
+        let message = r#"{"content": "a"}"#;
+        let cases = [
+            ("an error", format!(r#"{{"error": "{long}", "choices": [{{"message": {message}}}]}}"#)),
+            ("a name", format!(r#"{{"{long}": 1, "choices": [{{"message": {message}}}]}}"#)),
+            ("a use", format!(r#"{{"usage": "{long}", "choices": [{{"message": {message}}}]}}"#)),
+            ("calls", format!(r#"{{"choices": [{{"message": {{"content": "a", "tool_calls": "{long}"}}}}]}}"#)),
+            ("a function", format!(r#"{{"choices": [{{"message": {{"tool_calls": [{{"function": "{long}"}}]}}}}]}}"#)),
+        ];
+        for (what, answer) in cases {
+            assert!(reads_the_same(&answer), "{what}");
+        }
+    }
+
+    fn answer_with(arguments: &[String]) -> String {
+        let calls: Vec<_> =
+            arguments.iter().map(|text| format!(r#"{{"function": {{"name": "pay", {text}}}}}"#)).collect();
+        format!(r#"{{"choices": [{{"message": {{"tool_calls": [{}]}}}}]}}"#, calls.join(","))
+    }
+
+    #[test]
+    fn arguments_are_known_by_their_name_however_it_is_written() {
+        for name in ["arguments", r"\u0061rguments", r"argument\u0073", &r"\u0061".repeat(MAX_TEXT + 1)] {
+            assert!(
+                reads_the_same(&answer_with(&[format!(r#""{name}": "{}""#, "x".repeat(MAX_TEXT + 1))])),
+                "{}",
+                name.len()
+            );
+        }
+    }
+
+    #[test]
+    fn arguments_count_as_they_are_counted_when_the_calls_are_bounded() {
+        let controls = |count| format!(r#""arguments": "{}""#, r"\u0001".repeat(count));
+        let mut arguments = vec![controls(60_000); 12];
+        arguments.push(r#""arguments": "{}""#.to_owned());
+        arguments.push(controls(20_000));
+        assert!(reads_the_same(&answer_with(&arguments)));
+    }
+
+    #[test]
+    fn random_answers_read_as_if_all_of_them_was_kept() {
+        let mut dice = 7_u32;
+        let mut roll = |most: usize| {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (dice >> 16) as usize % most
+        };
+        let unit = ["x", r"\n", r"\u0001", "\u{e9}", r"\ud83d\ude00", r"\/", r#"\""#, r"\u00e9"];
+        for number in 0..150 {
+            let text = |roll: &mut dyn FnMut(usize) -> usize| {
+                let unit = unit[roll(unit.len())];
+                unit.repeat([0, 1, 20, 70, 9000, MAX_TEXT / 2, MAX_TEXT - 1, MAX_TEXT, MAX_TEXT + 1][roll(9)])
+            };
+            let value = |roll: &mut dyn FnMut(usize) -> usize| match roll(8) {
+                0 => "null".to_owned(),
+                1 => "3".to_owned(),
+                2 => "{}".to_owned(),
+                3 => format!(r#"[{{"text": "{}"}}]"#, text(roll)),
+                _ => format!(r#""{}""#, text(roll)),
+            };
+            let mut calls = Vec::new();
+            for _ in 0..roll(14) {
+                let name = ["arguments", "arguments", "arguments", "other", r"\u0061rguments"][roll(5)];
+                calls.push(format!(
+                    r#""{name}": {}"#,
+                    if roll(9) == 0 { value(&mut roll) } else { format!(r#""{}""#, text(&mut roll)) }
+                ));
+            }
+            let calls: Vec<_> =
+                calls.into_iter().map(|one| format!(r#"{{"id": "a", "function": {{"name": "b", {one}}}}}"#)).collect();
+            let (content, other) = (value(&mut roll), value(&mut roll));
+            let place = ["error", "unknown", "usage", "x"][roll(4)];
+            let message = format!(r#"{{"content": {content}, "tool_calls": [{}]}}"#, calls.join(", "));
+            let choice = format!(r#"{{"message": {message}, "finish_reason": "stop"}}"#);
+            let answer = format!(r#"{{"choices": [{choice}], "{place}": {other}}}"#);
+            assert!(reads_the_same(&answer), "{number}");
         }
     }
 }
