@@ -239,19 +239,32 @@ async fn submit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Evaluated<T> {
     let flag = Arc::new(AtomicBool::new(false));
+    let namespace = subject.namespace.clone();
     let (job, result) = Job::new(subject, Arc::clone(&flag), handle.limits(), can_give_way, work);
     if let Err(why) = handle.submit(job) {
         return Some(Err(why));
     }
-    let _cancel = StopOnDrop(flag);
-    result.await.unwrap_or(Some(Err(Stopped::Closed)))
+    let mut wanted = Wanted { flag, handle, namespace, is_over: false };
+    let result = result.await;
+    wanted.is_over = true;
+    result.unwrap_or(Some(Err(Stopped::Closed)))
 }
 
-struct StopOnDrop(Arc<AtomicBool>);
+/// An evaluation that somebody waits for. If this is dropped before its end, it is told to stop, and does not wait for a thread any more:
+/// what it would have read takes memory.
+struct Wanted<'h> {
+    flag: Arc<AtomicBool>,
+    handle: &'h Handle,
+    namespace: String,
+    is_over: bool,
+}
 
-impl Drop for StopOnDrop {
+impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
+        if !self.is_over {
+            self.handle.drop_unwanted(&self.namespace);
+        }
     }
 }
 

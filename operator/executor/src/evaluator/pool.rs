@@ -223,6 +223,15 @@ impl Handle {
         self.pool.work.notify_one();
         Ok(())
     }
+
+    /// Drops what waits of a namespace and is not waited for any more.
+    pub(super) fn drop_unwanted(&self, namespace: &str) {
+        let unwanted = self.pool.lock().schedule.remove(namespace, |job| job.flag.load(Ordering::Relaxed));
+        if !unwanted.is_empty() {
+            // A suspect may have waited for it.
+            self.pool.work.notify_all();
+        }
+    }
 }
 
 impl Drop for Handle {

@@ -59,6 +59,18 @@ impl<J> Schedule<J> {
         }
     }
 
+    /// Removes evaluations of a namespace that wait, and returns them: whoever drops them may hold no lock.
+    pub(super) fn remove(&mut self, namespace: &str, is_unwanted: impl Fn(&J) -> bool) -> Vec<J> {
+        let Some(queue) = self.queued.get_mut(namespace) else { return Vec::new() };
+        let (unwanted, left): (VecDeque<_>, _) = queue.drain(..).partition(|waiting| is_unwanted(&waiting.job));
+        *queue = left;
+        if queue.is_empty() {
+            self.queued.remove(namespace);
+            self.turns.retain(|other| other != namespace);
+        }
+        unwanted.into_iter().map(|waiting| waiting.job).collect()
+    }
+
     /// Begins the first evaluation of the namespace that used the least, short ones first, and returns it with its number. One
     /// namespace, and all that is costly, leave a thread to others.
     pub(super) fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, J)> {

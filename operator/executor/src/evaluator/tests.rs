@@ -285,3 +285,28 @@ async fn a_suspect_waits_until_nothing_else_is_evaluated() {
     assert_eq!((first, suspect, second), (Ok(()), Ok(()), Ok(())));
     assert_eq!(*order.lock().unwrap(), ["first", "second", "suspect"]);
 }
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_takes_no_memory_until_its_namespace_has_its_turn() {
+    use futures::FutureExt as _;
+    let evaluator = Evaluator::start(Settings { threads: 1, ..Settings::default() }).unwrap();
+    let (release, waits) = std::sync::mpsc::channel::<()>();
+    let taken = tokio::spawn({
+        let evaluator = evaluator.clone();
+        async move { evaluator.run(subject("a", "taken"), move || waits.recv().is_ok()).await }
+    });
+    while evaluator.begun() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let journal = Arc::new("of a run that is suspended and resumed again and again");
+    for _ in 0..100 {
+        let read = Arc::clone(&journal);
+        assert!(evaluator.run(subject("a", "toggled"), move || read.len()).now_or_never().is_none());
+    }
+    assert_eq!((evaluator.waiting(), Arc::strong_count(&journal)), (0, 1));
+    let mut honest = Box::pin(evaluator.run(subject("a", "honest"), || 7));
+    assert!(honest.as_mut().now_or_never().is_none());
+    release.send(()).unwrap();
+    assert_eq!((honest.await, taken.await.unwrap()), (Ok(7), Ok(true)));
+    assert_eq!(evaluator.begun(), 2, "the others never began");
+}
