@@ -119,11 +119,11 @@ impl Context {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes the JSON of an object has, as far as it is known.
-    pub(crate) fn bytes_of(&self, key: &Key) -> usize {
+    /// Returns how many bytes an object takes in memory while it is reconciled, as far as it is known.
+    pub(crate) fn memory_of(&self, key: &Key) -> usize {
         match key {
-            Key::Workflow(name) => self.workflows.bytes_of(name),
-            Key::Approval(name) => self.approvals.bytes_of(name),
+            Key::Workflow(name) => self.workflows.memory_of(name),
+            Key::Approval(name) => self.approvals.memory_of(name),
         }
     }
 

@@ -16,7 +16,7 @@ pub struct MemoryLimits {
     pub kept_values: usize,
     /// Segments of journals that are cached, as they are stored.
     pub segments: usize,
-    /// The JSON of the objects that are being reconciled.
+    /// The objects that are being reconciled, each as it is decoded.
     pub reconciles: usize,
 }
 
@@ -35,7 +35,7 @@ impl MemoryLimits {
             values: limit / 8,
             kept_values: limit / 16,
             segments: limit / 16,
-            reconciles: limit / 32,
+            reconciles: limit / 16,
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
             let MemoryLimits { own_of_call, calls, values, kept_values, segments, reconciles } = parts;
             let own = own_of_call * max_calls;
             assert!(own <= limit / 4, "{parts:?}");
-            // A segment takes about twice as much in memory as it is stored, and a reconcile several times its object.
+            // A segment takes about twice as much in memory as it is stored, and a reconcile more than its object.
             assert!(calls + values + kept_values + 2 * segments + reconciles <= limit / 2, "{parts:?}");
         }
     }

@@ -15,7 +15,7 @@ use signoff_cluster::fair_share::FairShare;
 
 /// The reconciles in flight.
 pub(crate) struct ReconcileLoad {
-    /// The bytes of JSON that the objects may have together which are being reconciled. A reconcile takes several times as many.
+    /// The bytes that the objects may take in memory together which are being reconciled. A reconcile takes more.
     share: FairShare,
     tasks: HashMap<Id, (Key, usize)>,
     namespaces: BTreeMap<Arc<str>, Load>,
@@ -30,7 +30,7 @@ struct Load {
 }
 
 impl ReconcileLoad {
-    /// No reconcile in flight; `most_bytes`: how many bytes of JSON the objects may have together.
+    /// No reconcile in flight; `most_bytes`: how many bytes the objects may take in memory together.
     pub(crate) fn new(most_bytes: usize) -> Self {
         let share = FairShare::new(most_bytes, most_bytes / 2, 0);
         Self { share, tasks: HashMap::new(), namespaces: BTreeMap::new(), bytes: 0 }

@@ -1,6 +1,9 @@
 //! One cached object: whole, compressed, or only a summary.
 
-use std::sync::{Arc, Weak};
+use std::{
+    io,
+    sync::{Arc, Weak},
+};
 
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec_with_limit};
 use serde::Serialize;
@@ -16,9 +19,9 @@ pub(super) struct Entry<K> {
     pub(super) uid: Box<str>,
     pub(super) version: Box<str>,
     pub(super) body: Body<K>,
-    /// The bytes of its JSON when they were last counted: when a version of others was seen, and when it came to rest.
-    pub(super) bytes: usize,
-    /// Whether they are those of this version.
+    /// The size of its JSON when it was last counted: when a version of others was seen, and when it came to rest.
+    pub(super) size: JsonSize,
+    /// Whether it is that of this version.
     pub(super) counted: bool,
     /// The owner's uid, as long as the object stands in `owned`.
     pub(super) owner: Option<Box<str>>,
@@ -76,29 +79,68 @@ impl<K: ReconciledKind> Body<K> {
     }
 }
 
+/// The size of an object's JSON.
+#[derive(Clone, Copy, Default)]
+pub(super) struct JsonSize {
+    /// Its bytes.
+    pub(super) bytes: usize,
+    /// At most so many values: what looks like the beginning of one counts in texts too.
+    values: usize,
+}
+
+impl JsonSize {
+    /// Returns the size of an object; none where it has no JSON.
+    pub(super) fn of(object: &impl Serialize) -> Self {
+        let mut size = Self::default();
+        serde_json::to_writer(&mut size, object).map_or_else(|_| Self::default(), |()| size)
+    }
+
+    /// Returns how many bytes the object takes in memory at most, about: a value that has two bytes as JSON takes as much as any other.
+    pub(super) fn memory(self) -> usize {
+        self.bytes + self.values * size_of::<serde_json::Value>()
+    }
+
+    fn add(&mut self, json: &[u8]) {
+        self.bytes += json.len();
+        self.values += json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    }
+}
+
+impl io::Write for JsonSize {
+    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
+        self.add(json);
+        Ok(json.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A compressed object.
 pub(super) struct PackedObject {
     bytes: Box<[u8]>,
-    /// The bytes of its JSON.
-    json: usize,
+    size: JsonSize,
 }
 
 impl PackedObject {
     /// Compresses an object; `None` where it has no JSON.
     pub(super) fn new(object: &impl Serialize) -> Option<Self> {
         let json = serde_json::to_vec(object).ok()?;
-        Some(Self { bytes: compress_to_vec(&json, LEVEL).into(), json: json.len() })
+        let mut size = JsonSize::default();
+        size.add(&json);
+        Some(Self { bytes: compress_to_vec(&json, LEVEL).into(), size })
     }
 
     /// Returns the object; `None` where it cannot be read any more.
     pub(super) fn unpack<K: DecodedKind>(&self) -> Option<K> {
-        let json = decompress_to_vec_with_limit(&self.bytes, self.json).ok()?;
+        let json = decompress_to_vec_with_limit(&self.bytes, self.size.bytes).ok()?;
         serde_json::from_slice::<Decoded<K>>(&json).ok().map(|Decoded(object)| object)
     }
 
-    /// Returns how many bytes its JSON has.
-    pub(super) fn json(&self) -> usize {
-        self.json
+    /// Returns the size of its JSON.
+    pub(super) fn size(&self) -> JsonSize {
+        self.size
     }
 
     /// Returns how many bytes it takes.

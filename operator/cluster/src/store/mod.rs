@@ -13,16 +13,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use signoff_api::{Moment, json_bytes};
+use signoff_api::Moment;
 
 use self::{
-    entry::{Body, PackedObject, Source},
+    entry::{Body, JsonSize, PackedObject, Source},
     state::{StoreState, order},
 };
 use crate::kinds::{Name, ReconciledKind};
 
 /// The JSON of a small object has at most so many bytes.
 const SMALL: usize = 16 * 1024;
+
+/// An object that takes more bytes in memory is compressed as soon as it is received.
+const LARGE: usize = 1024 * 1024;
 
 /// The objects of one kind.
 pub struct Store<K> {
@@ -74,8 +77,11 @@ impl<K: ReconciledKind> Store<K> {
     /// the sent one.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
-        if is_news && !object.is_finished() {
-            self.count(&object);
+        if is_news && !object.is_finished() && self.count(&object).memory() > LARGE {
+            // Many such objects do not fit until their reconciles.
+            let name = Name::of(&*object);
+            drop(object);
+            self.compress(&name);
         }
         is_news
     }
@@ -226,10 +232,10 @@ impl<K: ReconciledKind> Store<K> {
         let mut inner = self.lock();
         let Some(object) = inner.full(name) else { return inner.forget_whole(name) };
         // What was large a moment ago is counted when it is compressed.
-        let known =
-            inner.entries.get(name).filter(|entry| entry.counted || entry.bytes > SMALL).map(|entry| entry.bytes);
+        let known = inner.entries.get(name).map(|entry| (entry.counted, entry.size.bytes));
+        let known = known.filter(|(is_counted, bytes)| *is_counted || *bytes > SMALL).map(|(_, bytes)| bytes);
         drop(inner);
-        let pushed_out = if known.unwrap_or_else(|| self.count(&object)) <= SMALL {
+        let pushed_out = if known.unwrap_or_else(|| self.count(&object).bytes) <= SMALL {
             // The name of the object itself comes back where it rests anew.
             self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
         } else {
@@ -240,21 +246,21 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Counts the bytes of an object's JSON, keeps their number and returns it.
-    fn count(&self, object: &K) -> usize {
+    /// Counts the size of an object's JSON, keeps and returns it.
+    fn count(&self, object: &K) -> JsonSize {
         // Without the lock: it takes as long as the object is large. An object without JSON could not have been read.
-        let bytes = json_bytes(object).unwrap_or_default();
+        let size = JsonSize::of(object);
         if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
-            entry.bytes = bytes;
+            entry.size = size;
             entry.counted = object.meta().resource_version.as_deref() == Some(&*entry.version);
         }
-        bytes
+        size
     }
 
-    /// Returns the bytes of an object's JSON when it was last counted; 0 where it is over.
-    pub fn bytes_of(&self, name: &Name) -> usize {
+    /// Returns how many bytes an object takes in memory at most while it is used, as it was when it was last counted; 0 where it is over.
+    pub fn memory_of(&self, name: &Name) -> usize {
         self.lock().entries.get(name).map_or(0, |entry| match entry.body {
-            Body::Full(_) | Body::Packed(..) => entry.bytes,
+            Body::Full(_) | Body::Packed(..) => entry.size.memory(),
             Body::Summary => 0,
         })
     }
@@ -268,7 +274,7 @@ impl<K: ReconciledKind> Store<K> {
         if let Some(entry) = inner.entries.get_mut(name)
             && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
         {
-            entry.bytes = packed.json();
+            entry.size = packed.size();
             entry.counted = true;
             entry.body = Body::Packed(Arc::new(packed), Weak::new());
         }
@@ -279,7 +285,7 @@ impl<K: ReconciledKind> Store<K> {
         let inner = self.lock();
         inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {
             Body::Packed(packed, _) => (bytes + packed.len(), full),
-            Body::Full(_) if inner.small.contains(name) => (bytes + entry.bytes, full),
+            Body::Full(_) if inner.small.contains(name) => (bytes + entry.size.bytes, full),
             Body::Full(_) => (bytes, full + 1),
             Body::Summary => (bytes, full),
         })

@@ -84,7 +84,7 @@ impl<K: ReconciledKind> StoreState<K> {
         }
         let is_stale =
             !own && self.entries.get(&name).is_some_and(|known| known.is_stale && &*known.uid == uid(&*object));
-        let bytes = self.take(&name).map_or(0, |known| known.bytes);
+        let size = self.take(&name).map(|known| known.size).unwrap_or_default();
         let owner: Option<Box<str>> = object.owner().map(|(_, uid)| uid.into());
         if let Some(owner) = &owner {
             self.owned.entry(owner.clone()).or_default().push(name.clone());
@@ -96,7 +96,7 @@ impl<K: ReconciledKind> StoreState<K> {
             delete_at: object.delete_at(),
             value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
-            bytes,
+            size,
             counted: false,
             owner,
             own,

@@ -286,13 +286,13 @@ fn an_object_is_counted_once_a_version() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.apply(workflow("9", "Waiting"));
-    let bytes = json_bytes(&workflow("9", "Waiting")).unwrap();
-    assert_eq!(store.bytes_of(&name), bytes);
+    let memory = |workflow: &Workflow| JsonSize::of(workflow).memory();
+    assert_eq!(store.memory_of(&name), memory(&workflow("9", "Waiting")));
     assert!(store.lock().entries[&name].counted);
     store.record_sent(changed(workflow("10", "Waiting")));
     assert!(!store.lock().entries[&name].counted);
     store.release(&name);
-    assert_eq!(store.bytes_of(&name), json_bytes(&changed(workflow("10", "Waiting"))).unwrap());
+    assert_eq!(store.memory_of(&name), memory(&changed(workflow("10", "Waiting"))));
 }
 
 #[test]
@@ -317,4 +317,39 @@ fn a_compressed_object_that_is_in_use_is_not_decompressed_again() {
     store.apply(workflow("9", "Waiting"));
     assert!(!Arc::ptr_eq(&used, &found()));
     assert_eq!(found().resource_version().as_deref(), Some("9"));
+}
+
+#[test]
+fn an_object_of_many_short_values_counts_as_what_it_takes_in_memory() {
+    let (store, name) = (Store::default(), Name::new("n", "w"));
+    let with = |version: &str, value: serde_json::Value| {
+        let mut object = serde_json::to_value(workflow(version, "Waiting")).unwrap();
+        object["spec"]["steps"][0]["outputSchema"] = json!({"enum": value});
+        serde_json::from_value::<Workflow>(object).unwrap()
+    };
+    store.apply(with("1", json!(["x".repeat(100_000)])));
+    assert!((100_000..110_000).contains(&store.memory_of(&name)), "a text: {}", store.memory_of(&name));
+    // As long as the text.
+    store.apply(with("2", json!(vec![0; 50_000])));
+    let least = 50_000 * size_of::<serde_json::Value>();
+    assert!((least..least + 200_000).contains(&store.memory_of(&name)), "{}", store.memory_of(&name));
+    let before = store.memory_of(&name);
+    store.release(&name);
+    assert_eq!(store.memory_of(&name), before, "also once it is compressed");
+}
+
+#[test]
+fn large_objects_wait_for_their_reconciles_compressed_and_others_as_they_are() {
+    let store = Store::default();
+    for number in 0..16 {
+        let mut large = serde_json::to_value(workflow("1", "Waiting")).unwrap();
+        large["metadata"]["name"] = json!(format!("w-{number}"));
+        large["spec"]["steps"][0]["outputSchema"] = json!({"enum": vec![0; 20_000]});
+        assert!(store.apply(serde_json::from_value(large).unwrap()));
+    }
+    assert_eq!(store.memory_use().1, 0, "none is whole");
+    assert!(store.memory_use().0 < 100_000, "{:?}", store.memory_use());
+    assert!(matches!(store.find(&Name::new("n", "w-7")), Found::Here(_)));
+    store.apply(workflow("1", "Waiting"));
+    assert_eq!(store.memory_use().1, 1, "a small one is about to be used");
 }

@@ -209,7 +209,7 @@ impl EventLoop {
                 }
                 (result, began.elapsed())
             }));
-            let bytes = self.context.bytes_of(&key);
+            let bytes = self.context.memory_of(&key);
             self.load.begin(task.id(), key, bytes);
         }
     }

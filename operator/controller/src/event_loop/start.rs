@@ -42,8 +42,8 @@ use crate::{
     withdrawal::Withdrawals,
 };
 
-/// The objects of a watch that wait to be applied: each can have 1.5 MiB.
-const WATCHED: usize = 16;
+/// The objects of a watch that wait to be applied: each can have 1.5 MiB, and take 36 times as much in memory.
+const WATCHED: usize = 4;
 
 impl EventLoop {
     /// Starts every task of an operator that holds its Lease.
