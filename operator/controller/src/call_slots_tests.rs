@@ -287,3 +287,12 @@ fn a_slot_that_is_not_claimed_returns_its_bytes() {
     slots.forget(&Name::new("b", "one"));
     assert_eq!(slots.bytes.taken(), 0);
 }
+
+#[test]
+fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
+    // 500 of 1000 bytes are what a namespace has alone: the answer was reserved, and is not refused again and again.
+    let slots = slots(9, 9, 9, 9);
+    let turn = runs(&slots, &needs(400, 600, ticket("a", "one", 1)));
+    assert!(turn.has_room_for(200) && turn.has_room_for(600));
+    assert!(!turn.has_room_for(601), "more than was reserved");
+}
