@@ -202,14 +202,13 @@ impl CallSlots {
     }
 
     /// Applies a change that may have freed slots, and reserves those for the calls that are next.
-    fn change<T>(&self, change: impl FnOnce(&mut CallSlotsState) -> T) -> T {
+    fn change(&self, change: impl FnOnce(&mut CallSlotsState)) {
         let mut inner = self.lock();
-        let changed = change(&mut inner);
+        change(&mut inner);
         self.reserve(&mut inner);
         if !inner.wake.is_empty() {
             self.granted.notify_one();
         }
-        changed
     }
 
     /// Acquires a slot for a call, or queues the call.
@@ -237,7 +236,7 @@ impl CallSlots {
 
     /// Gives free slots to calls that wait for bytes, which have become free.
     pub(crate) fn on_bytes_freed(&self) {
-        self.change(|_| ());
+        self.change(|_| {});
     }
 
     /// Reserves free slots for the calls that are next.
@@ -256,7 +255,9 @@ impl CallSlots {
         let order: Vec<Arc<str>> =
             after(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
         for namespace in order {
-            if count(&inner.taken.namespaces, &namespace) >= self.limits.per_namespace {
+            // Its calls, of which there may be many thousands, are not looked at while none of them may begin.
+            let own = count(&inner.taken.namespaces, &namespace);
+            if own >= self.limits.per_namespace || !self.limits.shared().has_room(own, inner.taken.all, 1) {
                 continue;
             }
             let Some(line) = inner.waiting.get_mut(&namespace) else { continue };
@@ -276,7 +277,16 @@ impl CallSlots {
 
     /// Keeps only these calls of a Workflow in the queue; the reserved slots of all its others are free again.
     pub(crate) fn retain(&self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
-        self.change(|inner| inner.retain(workflow, wanted));
+        let mut inner = self.lock();
+        let before = inner.taken.all;
+        inner.retain(workflow, wanted);
+        // Where it had no slot reserved, nothing is free that was not. Every reconcile asks this.
+        if inner.taken.all < before {
+            self.reserve(&mut inner);
+        }
+        if !inner.wake.is_empty() {
+            self.granted.notify_one();
+        }
     }
 
     /// Removes every call of a Workflow from the queue.

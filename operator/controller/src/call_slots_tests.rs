@@ -296,3 +296,25 @@ fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
     assert!(turn.has_room_for(200) && turn.has_room_for(600));
     assert!(!turn.has_room_for(601), "more than was reserved");
 }
+
+#[test]
+fn calls_that_wait_for_the_share_of_their_namespace_are_not_looked_through_at_each_change() {
+    let slots = slots(40, 20, 20, 40);
+    let names: Vec<_> = (0..10).map(|number| format!("hostile-{number}")).collect();
+    let mut running = Vec::new();
+    for workflow in 0..500 {
+        for name in &names {
+            for seq in 0..20 {
+                running.extend(slots.acquire(ticket(name, &format!("w-{workflow}"), seq)).ok());
+            }
+        }
+    }
+    let (_, waiting) = slots.levels();
+    assert!(waiting > 99_000, "{waiting}");
+    let began = std::time::Instant::now();
+    for number in 0..1000 {
+        slots.forget(&Name::new("honest", &number.to_string()));
+    }
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+}
