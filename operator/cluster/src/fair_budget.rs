@@ -38,6 +38,15 @@ struct Waiting {
     grant: oneshot::Sender<HeldPart>,
 }
 
+/// Somebody waits for a part. Those behind may go on once this is dropped.
+struct Waits<'b>(&'b Arc<FairBudget>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.grant(self.0.lock());
+    }
+}
+
 /// A part of a budget, free again when this is dropped.
 pub struct HeldPart {
     budget: Arc<FairBudget>,
@@ -78,6 +87,8 @@ impl FairBudget {
     /// Waits until there is room for so much. More than a namespace has alone counts as that.
     pub async fn take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
         let amount = amount.min(self.share.alone());
+        // Dropped after what says that nobody waits any more.
+        let _waits = Waits(self);
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.lock();
@@ -271,6 +282,19 @@ mod tests {
         assert!(next.as_mut().now_or_never().is_some());
         drop(next);
         assert_eq!(budget.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_lets_those_behind_go_on_at_once() {
+        let budget = FairBudget::new(1000);
+        let (a, b) = (name("a"), name("b"));
+        let _first = budget.take(&a, 300).await;
+        let mut gone = Box::pin(budget.take(&b, 500));
+        assert!(gone.as_mut().now_or_never().is_none());
+        let mut next = Box::pin(budget.take(&a, 100));
+        assert!(next.as_mut().now_or_never().is_none(), "it is not overtaken");
+        drop(gone);
+        assert!(next.as_mut().now_or_never().is_some(), "nothing else may happen for long");
     }
 
     #[tokio::test]
