@@ -119,9 +119,11 @@ impl FairBudget {
         self.lock().taken
     }
 
+    /// Whether there is room. Who has little and needs nothing takes nothing of what is kept: a call of a namespace whose last result is
+    /// not committed begins.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
-        (own == 0 && amount == 0) || self.share.has_room(own, state.taken, amount)
+        (amount == 0 && self.share.is_little(own)) || self.share.has_room(own, state.taken, amount)
     }
 
     fn hold(self: &Arc<Self>, state: &mut State, namespace: &Arc<str>, amount: usize) -> HeldPart {
@@ -160,7 +162,7 @@ impl FairBudget {
         for namespace in first.into_iter().chain(after).chain(until) {
             let amount = state.waiting.get(&namespace)?.front()?.amount;
             let own = state.own(&namespace);
-            let may = state.held_back.is_none() || self.share.is_for_newcomers(own, amount);
+            let may = state.held_back.is_none() || amount == 0 || self.share.is_for_newcomers(own, amount);
             if may && self.has_room(state, &namespace, amount) {
                 let waiting = state.waiting.get_mut(&namespace)?.pop_front()?;
                 return Some((waiting, namespace));
@@ -320,5 +322,15 @@ mod tests {
         assert!(budget.taken() <= 48 << 20, "{}", budget.taken());
         assert!(budget.try_take(&name("victim"), 1 << 20).is_some());
         assert!(budget.try_take(&name("another"), 2 << 20).is_some());
+    }
+
+    #[test]
+    fn who_has_little_and_needs_nothing_is_served_whatever_others_have() {
+        let budget = FairBudget::new(1000);
+        let (_little, _much) = (budget.note(&name("little"), 31), budget.note(&name("much"), 32));
+        let _others = budget.note(&name("others"), 1700);
+        assert!(budget.try_take(&name("little"), 0).is_some());
+        assert!(budget.try_take(&name("little"), 1).is_none());
+        assert!(budget.try_take(&name("much"), 0).is_none(), "its results have to be committed first");
     }
 }

@@ -40,7 +40,13 @@ impl FairShare {
     /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of that.
     #[must_use]
     pub fn is_for_newcomers(self, own: usize, more: usize) -> bool {
-        own == 0 && more <= (self.kept / 8).max(1)
+        own == 0 && self.is_little(more)
+    }
+
+    /// Whether it is no more than one newcomer can have of what is kept.
+    #[must_use]
+    pub fn is_little(self, own: usize) -> bool {
+        own <= (self.kept / 8).max(1)
     }
 
     /// Whether a namespace has less than its share.

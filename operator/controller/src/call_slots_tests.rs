@@ -298,6 +298,20 @@ fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
 }
 
 #[test]
+fn a_call_that_needs_only_its_own_bytes_begins_beside_a_result_that_is_not_committed() {
+    let slots = slots(40, 20, 20, 40);
+    let hostile: Vec<_> = ["h", "i", "j", "k"]
+        .iter()
+        .flat_map(|name| (0..9).map(|seq| needs(0, 350, ticket(name, "big", seq))))
+        .filter_map(|ticket| slots.acquire(ticket).ok())
+        .collect();
+    assert!(slots.bytes.taken() >= 750, "{}", slots.bytes.taken());
+    let _result = slots.bytes.note(&"honest".into(), 20);
+    let _call = runs(&slots, &ticket("honest", "small", 1));
+    drop(hostile);
+}
+
+#[test]
 fn calls_that_wait_for_the_share_of_their_namespace_are_not_looked_through_at_each_change() {
     let slots = slots(40, 20, 20, 40);
     let names: Vec<_> = (0..10).map(|number| format!("hostile-{number}")).collect();
