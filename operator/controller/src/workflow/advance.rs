@@ -2,19 +2,18 @@
 //!
 //! **Invariant:** executes no command of the transition: nothing counts before it is committed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use signoff_api::{Digest, Workflow};
-use signoff_cluster::{kinds::Name, workqueue::Key};
+use signoff_api::Workflow;
+use signoff_cluster::workqueue::Key;
 use signoff_engine::{
     Control, Now, Plan, Transition,
     driver::{AfterStop, CallKey, Round, TransitionLoop},
 };
-use signoff_executor::{Owner, Stopped};
+use signoff_executor::Stopped;
 
-use super::{observe::ObservedRun, quarantine};
+use super::{long_values::fetch, observe::ObservedRun, stops};
 use crate::{
-    blobs::usual_name,
     context::{Context, owner},
     error::Error,
     quarantine::MOST_STOPS,
@@ -89,36 +88,14 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
             context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
             context.quarantines.add_costly(&seen.name, &seen.uid, fact);
-            if quarantine::record_stop(context, seen) >= MOST_STOPS {
+            if stops::record_stop(context, seen) >= MOST_STOPS {
                 return Err(stopped(why));
             }
         }
         AfterStop::GiveUp => {
-            quarantine::record_stop(context, seen);
+            stops::record_stop(context, seen);
             return Err(stopped(why));
         }
     }
     Ok(())
-}
-
-/// Fetches a long value that the journal names. `names` are those of values whose usual name is another object's.
-pub(super) async fn fetch(
-    context: &Context,
-    name: &Name,
-    owner: &Owner,
-    names: &BTreeMap<Digest, String>,
-    digest: &Digest,
-) -> Result<String, Error> {
-    let object = || name.as_a::<Workflow>();
-    let recorded = names.get(digest).map(String::as_str);
-    let found = context.blobs.get(owner, digest.as_str(), recorded).await;
-    let found = found.map_err(|source| Error::Blob { object: object(), source })?;
-    match found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
-        Some(text) => Ok(text),
-        None => Err(Error::ValueGone {
-            object: object(),
-            digest: digest.to_string(),
-            blob: recorded.map_or_else(|| usual_name(owner, digest.as_str()).unwrap_or_default(), str::to_owned),
-        }),
-    }
 }

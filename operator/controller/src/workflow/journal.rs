@@ -7,7 +7,6 @@ use std::time::Duration;
 use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
 use signoff_cluster::{
     events::Report,
-    fair_budget::HeldPart,
     kinds::{Name, uid},
 };
 use signoff_engine::{
@@ -15,9 +14,8 @@ use signoff_engine::{
     journal::{JournalError, NewSegment, read_segment},
 };
 use signoff_executor::blobs::BlobError;
-use tokio::sync::OnceCell;
 
-use super::advance::fetch;
+use super::long_values::{ReadMemory, fetch};
 use crate::{
     context::{Context, owner},
     error::Error,
@@ -38,18 +36,6 @@ pub(super) async fn journal(
         context.reporter.report(told.warning(true));
     }
     read
-}
-
-/// The memory for the long values and segments that a reconcile reads. It is taken once for all of them.
-#[derive(Default)]
-pub(super) struct ReadMemory(OnceCell<HeldPart>);
-
-impl ReadMemory {
-    /// Waits until there is memory for all long values of a run, and holds it.
-    pub(super) async fn take(&self, context: &Context, name: &Name) {
-        let wait = || context.value_quota.memory_for(&context.workflows, name);
-        self.0.get_or_init(wait).await;
-    }
 }
 
 async fn load_journal(

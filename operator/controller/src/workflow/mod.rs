@@ -11,6 +11,7 @@ mod defer;
 mod dispatch;
 mod finish;
 mod journal;
+mod long_values;
 mod observe;
 mod plan;
 mod pod_gc;
@@ -18,6 +19,7 @@ mod quarantine;
 mod report;
 mod rerun;
 mod status;
+mod stops;
 
 use signoff_api::Moment;
 use signoff_cluster::{kinds::Name, workqueue::Key};

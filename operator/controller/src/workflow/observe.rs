@@ -17,7 +17,7 @@ use signoff_engine::{
     approval::{changed, superseded},
 };
 
-use super::journal::{ReadMemory, journal};
+use super::{journal::journal, long_values::ReadMemory};
 use crate::{
     context::Context,
     error::Error,

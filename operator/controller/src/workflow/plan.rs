@@ -8,7 +8,7 @@ use signoff_engine::{Plan, Policies, plan::spec_digest};
 use signoff_executor::Stopped;
 use signoff_expr::text;
 
-use super::{observe::ObservedRun, quarantine, rerun};
+use super::{observe::ObservedRun, rerun, stops};
 use crate::{caches::CachedPlan, context::Context, error::Error, withdrawal::Orders};
 
 pub(super) enum PlanDecision {
@@ -107,7 +107,7 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     let planned = context.evaluate(&*seen.workflow, Orders::of(&seen.workflow), plan).await;
     let planned = planned.map_err(|why| {
         if !matches!(why, Stopped::Withdrawn | Stopped::Closed) {
-            quarantine::record_stop(context, seen);
+            stops::record_stop(context, seen);
         }
         Error::Stopped { object: seen.name.as_a::<Workflow>(), why }
     })?;

@@ -11,10 +11,7 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{
-    journal::{ReadMemory, journal},
-    observe::ObservedRun,
-};
+use super::{journal::journal, long_values::ReadMemory, observe::ObservedRun};
 use crate::{
     context::Context,
     error::Error,

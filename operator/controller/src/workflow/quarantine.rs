@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, journal::StepRecord, workflow::Quarantine};
+use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, workflow::Quarantine};
 use signoff_cluster::{
     events::Report,
     kinds::{Name, ReconciledKind as _},
@@ -14,11 +14,12 @@ use signoff_cluster::{
 use signoff_engine::{
     evaluation::Part,
     status::{after_quarantined, say},
-    transition::TOO_COSTLY,
 };
 use signoff_executor::Stopped;
 
-use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions};
+use super::{
+    commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions, stops::same_version,
+};
 use crate::{
     context::Context,
     error::Error,
@@ -51,19 +52,6 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     }
     // The pause of its namespace was counted in when it was set aside: later failures of others delay it no further.
     until.map_or_else(|| Some(seen.now.after(RECONCILE_AGAIN)), |until| (seen.now < until).then_some(until))
-}
-
-/// Records a stopped evaluation of a run. Returns how many there were, as far as this process, the status and the journal tell.
-pub(super) fn record_stop(context: &Context, seen: &ObservedRun) -> i32 {
-    let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == TOO_COSTLY);
-    let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);
-    let known = same_version(seen).map_or(steps, |quarantine| quarantine.failures.max(steps));
-    context.quarantines.record_stop_of_run(&seen.name, &seen.uid, known, seen.now)
-}
-
-/// Returns the quarantine of a run by this version of the operator.
-fn same_version(seen: &ObservedRun) -> Option<&Quarantine> {
-    seen.status.quarantine.as_ref().filter(|known| known.operator_version == VERSION)
 }
 
 /// Puts a run into quarantine.
