@@ -30,6 +30,8 @@ struct State {
     held_back: Option<Arc<str>>,
     /// Whether somebody who does not wait was refused since something became free.
     has_refused: bool,
+    /// The namespace for which others leave what becomes free.
+    reserved_for: Option<Arc<str>>,
 }
 
 /// Somebody who waits for a part.
@@ -113,6 +115,19 @@ impl FairBudget {
         self.freed.notified().await;
     }
 
+    /// Has all others leave what becomes free to a namespace, unless they have little; `None` ends that. Whoever takes parts without waiting
+    /// here does so for one that has less than its share and was refused, or small parts would starve large ones.
+    pub fn reserve_for(&self, namespace: Option<Arc<str>>) {
+        self.lock().reserved_for = namespace;
+    }
+
+    /// Whether a namespace has less than its share.
+    #[must_use]
+    pub fn is_below_share(&self, namespace: &str) -> bool {
+        let state = self.lock();
+        self.share.is_below_share(state.own(namespace), state.taken)
+    }
+
     /// Returns how much is taken.
     #[must_use]
     pub fn taken(&self) -> usize {
@@ -123,7 +138,12 @@ impl FairBudget {
     /// not committed begins.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
-        (amount == 0 && self.share.is_little(own)) || self.share.has_room(own, state.taken, amount)
+        if amount == 0 && self.share.is_little(own) {
+            return true;
+        }
+        let is_for_another = state.reserved_for.as_ref().is_some_and(|first| **first != *namespace);
+        (!is_for_another || self.share.is_little(own.saturating_add(amount)))
+            && self.share.has_room(own, state.taken, amount)
     }
 
     fn hold(self: &Arc<Self>, state: &mut State, namespace: &Arc<str>, amount: usize) -> HeldPart {
@@ -309,6 +329,23 @@ mod tests {
         assert!(budget.freed().now_or_never().is_some());
         drop(budget.try_take(&name("a"), 1).unwrap());
         assert!(budget.freed().now_or_never().is_none(), "nobody was refused");
+    }
+
+    #[test]
+    fn what_is_reserved_for_a_namespace_is_left_to_it_by_all_that_have_more_than_little() {
+        let budget = FairBudget::new(1000);
+        let mut held = budget.try_take(&name("a"), 300).unwrap();
+        budget.reserve_for(Some(name("b")));
+        assert!(
+            budget.try_take(&name("a"), 1).is_none()
+                && !held.grow_to(301)
+                && budget.try_take(&name("c"), 100).is_none()
+        );
+        let little = [20, 11].map(|amount| budget.try_take(&name("c"), amount));
+        assert!(little.iter().all(Option::is_some), "31 are little");
+        assert!(budget.try_take(&name("b"), 200).is_some());
+        budget.reserve_for(None);
+        assert!(held.grow_to(301));
     }
 
     #[test]

@@ -85,6 +85,8 @@ struct CallSlotsState {
     waiting: BTreeMap<Arc<str>, NamespaceQueue>,
     /// The namespace that got the last free slot.
     last: Option<Arc<str>>,
+    /// The namespace that has less than its share of bytes, and for whose call there were not enough: it is next.
+    held_back: Option<Arc<str>>,
     /// Calls with a reserved slot, by their Workflow.
     reserved: BTreeMap<Name, BTreeMap<CallTicket, HeldPart>>,
     /// Workflows that got a slot since the last [`CallSlots::take_granted`].
@@ -250,10 +252,18 @@ impl CallSlots {
         }
     }
 
+    /// Has others leave bytes to the namespace for whose call there are not enough.
+    fn hold_back(&self, inner: &mut CallSlotsState, namespace: Option<Arc<str>>) {
+        self.bytes.reserve_for(namespace.clone());
+        inner.held_back = namespace;
+    }
+
     /// Removes the call that is next from the queue, and returns it with its bytes.
     fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
-        let order: Vec<Arc<str>> =
-            after(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
+        let first = inner.held_back.clone().filter(|name| inner.waiting.contains_key(name));
+        self.hold_back(inner, None);
+        let after = in_turn(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name));
+        let order: Vec<Arc<str>> = first.into_iter().chain(after).collect();
         for namespace in order {
             // Its calls, of which there may be many thousands, are not looked at while none of them may begin.
             let own = count(&inner.taken.namespaces, &namespace);
@@ -261,12 +271,19 @@ impl CallSlots {
                 continue;
             }
             let Some(line) = inner.waiting.get_mut(&namespace) else { continue };
-            let found = after(&line.workflows, line.last.as_ref()).find_map(|(_, tickets)| {
+            let mut lacks_bytes = false;
+            let found = in_turn(&line.workflows, line.last.as_ref()).find_map(|(_, tickets)| {
                 let ticket = tickets.iter().find(|ticket| inner.taken.full(ticket, &self.limits).is_none())?;
-                let held = self.bytes.try_take(&namespace, self.bytes_of(ticket))?;
-                Some((ticket.clone(), held))
+                let held = self.bytes.try_take(&namespace, self.bytes_of(ticket));
+                lacks_bytes |= held.is_none();
+                Some((ticket.clone(), held?))
             });
-            let Some((ticket, held)) = found else { continue };
+            let Some((ticket, held)) = found else {
+                if lacks_bytes && inner.held_back.is_none() && self.bytes.is_below_share(&namespace) {
+                    self.hold_back(inner, Some(namespace));
+                }
+                continue;
+            };
             line.last = Some(ticket.workflow.clone());
             inner.drop_waiting(&ticket.workflow, |other| *other != ticket);
             inner.last = Some(namespace);
@@ -280,8 +297,9 @@ impl CallSlots {
         let mut inner = self.lock();
         let before = inner.taken.all;
         inner.retain(workflow, wanted);
+        let is_gone = inner.held_back.as_ref().is_some_and(|name| !inner.waiting.contains_key(name));
         // Where it had no slot reserved, nothing is free that was not. Every reconcile asks this.
-        if inner.taken.all < before {
+        if inner.taken.all < before || is_gone {
             self.reserve(&mut inner);
         }
         if !inner.wake.is_empty() {
@@ -426,7 +444,7 @@ fn decrement(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
 }
 
 /// Returns the entries of a map, beginning after `last` and ending with it.
-fn after<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Iterator<Item = (&'m K, &'m V)> {
+fn in_turn<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Iterator<Item = (&'m K, &'m V)> {
     let after = last.map_or(Bound::Unbounded, Bound::Excluded);
     let until = last.map(|last| map.range((Bound::Unbounded, Bound::Included(last))));
     map.range((after, Bound::Unbounded)).chain(until.into_iter().flatten())

@@ -332,3 +332,35 @@ fn calls_that_wait_for_the_share_of_their_namespace_are_not_looked_through_at_ea
     let took = began.elapsed();
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }
+
+#[test]
+fn a_call_that_needs_many_bytes_is_not_starved_by_those_of_ten_namespaces_that_need_few() {
+    let slots = of_limits(CallLimits::default());
+    let small = |namespace: usize, seq: i64| needs(160, 0, ticket(&format!("small-{namespace}"), "one", seq));
+    let mut running = std::collections::VecDeque::new();
+    for round in 0..20 {
+        (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, round))));
+    }
+    let large = needs(400, 0, ticket("victim", "one", 1));
+    assert_eq!(waits(&slots, &large), CallWait::Memory(300));
+    let mut ended = 0;
+    let granted = loop {
+        running.pop_front();
+        ended += 1;
+        slots.on_bytes_freed();
+        if let Ok(slot) = slots.acquire(large.clone()) {
+            break slot;
+        }
+        assert!(ended < 100, "it waits for ever");
+        (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, 100 + ended))));
+    };
+    assert!(ended <= 10, "{ended} calls of others ended before it");
+    drop(granted);
+    // Who goes away holds up nobody.
+    (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, 1000))));
+    assert_eq!(waits(&slots, &needs(900, 0, ticket("victim", "one", 2))), CallWait::Memory(800));
+    assert!(slots.lock().held_back.is_some());
+    let _little = runs(&slots, &needs(120, 0, ticket("another", "one", 1)));
+    slots.forget(&Name::new("victim", "one"));
+    assert_eq!(slots.lock().held_back, None);
+}
