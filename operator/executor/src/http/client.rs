@@ -24,6 +24,9 @@ use crate::room::HTTP_ANSWER_BYTES;
 /// The bytes read of an answer with an unexpected status, for the message.
 pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
 
+/// A body that is read whole grows by so many bytes.
+const PIECE: usize = 256 * 1024;
+
 /// A server cannot make a run wait longer than this by `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -85,8 +88,14 @@ impl AnswerBody for WholeBody {
     }
 
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
-        if self.bytes.len() + piece.len() > self.limit {
+        let needed = self.bytes.len() + piece.len();
+        if needed > self.limit {
             return Err(BodyRefused::TooLarge(self.limit));
+        }
+        // No more than it may have: a vector that doubles takes twice as much.
+        if needed > self.bytes.capacity() {
+            let capacity = needed.next_multiple_of(PIECE).min(self.limit);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);
         Ok(())
@@ -370,5 +379,15 @@ mod tests {
         for value in ["", "soon", "-5", "1.5", "99999999999999999999999"] {
             assert_eq!(wished(value), None, "{value}");
         }
+    }
+
+    #[test]
+    fn a_body_takes_no_more_memory_than_it_may_have_bytes() {
+        let mut body = WholeBody { bytes: Vec::new(), limit: HTTP_ANSWER_BYTES };
+        for _ in 0..HTTP_ANSWER_BYTES / 1024 {
+            body.add(&[b'x'; 1024]).unwrap();
+        }
+        assert_eq!((body.bytes.len(), body.bytes.capacity()), (HTTP_ANSWER_BYTES, HTTP_ANSWER_BYTES));
+        assert_eq!(body.add(b"x"), Err(BodyRefused::TooLarge(HTTP_ANSWER_BYTES)));
     }
 }
