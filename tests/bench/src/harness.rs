@@ -29,6 +29,16 @@ pub(super) struct Harness {
     pub(super) admin: Client,
 }
 
+/// Prints the tables of a benchmark, and writes its numbers into the file that was asked for.
+pub(super) fn publish(tables: &str, numbers: &serde_json::Value, file: Option<&Path>) -> Result<()> {
+    say::result(tables);
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(numbers)?;
+    std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
+    say::step(&format!("the numbers are in {}", file.display()));
+    Ok(())
+}
+
 impl Harness {
     /// About ten seconds away.
     pub(super) async fn open(options: Options, program: &Path) -> Result<Self> {

@@ -90,12 +90,7 @@ pub(super) fn run(options: &Gates) -> Result<ExitCode> {
     let replay = if parts.contains(&Part::Replay) { Some(replay()?) } else { None };
     let measured = to_its_end(options.measure(&parts, &program))?;
     let measured = Measured { replay, ..measured };
-    say::result(&tables::render(&measured));
-    if let Some(file) = &options.json {
-        let text = serde_json::to_string_pretty(&measured.to_json())?;
-        std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
-        say::step(&format!("the numbers are in {}", file.display()));
-    }
+    harness::publish(&tables::render(&measured), &measured.to_json(), options.json.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -67,12 +67,7 @@ pub(super) fn run(options: &Tenants) -> Result<ExitCode> {
     // The build comes first: a build beside a measurement would use its processors.
     let program = harness::build(options.debug_build)?;
     let measured = to_its_end(options.measure(&program))?;
-    say::result(&tables::render(&measured));
-    if let Some(file) = &options.json {
-        let text = serde_json::to_string_pretty(&measured.to_json())?;
-        std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
-        say::step(&format!("the numbers are in {}", file.display()));
-    }
+    harness::publish(&tables::render(&measured), &measured.to_json(), options.json.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
 
