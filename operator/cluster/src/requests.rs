@@ -65,8 +65,8 @@ struct MetadataOf {
     metadata: Meta,
 }
 
-/// The writes of all namespaces at once. One namespace alone has half of them, which is as many as keep an API server on two processors
-/// busy; beside others they are written by turns, so that none waits behind all writes of another.
+/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. Beside others its
+/// writes go by turns, so that none waits behind all writes of another namespace.
 const WRITES: usize = 48;
 
 /// The turns of namespaces at writing.
@@ -194,7 +194,8 @@ impl ApiRequests {
             .await
     }
 
-    /// Creates an object of which less is read than written.
+    /// Creates an object of which less is read than written. It waits for no turn: whoever creates a Pod has just asked whether its run
+    /// still stands and whose the Lease is, and that must not grow old.
     ///
     /// # Errors
     /// As the API server answers.
@@ -202,9 +203,7 @@ impl ApiRequests {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.write(&name.namespace, K::KIND, "create", self.ask::<Decoded<K>>(request))
-            .await
-            .map(|Decoded(object)| object)
+        self.count(K::KIND, "create", self.ask::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: all of it, or its last lines.
@@ -305,6 +304,7 @@ impl ApiRequests {
         text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }
 
+    /// Writes when it is the turn of the namespace.
     async fn write<T>(
         &self,
         namespace: &Arc<str>,
@@ -312,10 +312,23 @@ impl ApiRequests {
         verb: &'static str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
+        let in_turn = async {
+            let _turn = self.turns.take(namespace, 1).await;
+            request.await
+        };
+        self.count(kind, verb, in_turn).await
+    }
+
+    /// Counts a write and its answer, and has Events give way to it.
+    async fn count<T>(
+        &self,
+        kind: &'static str,
+        verb: &'static str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, kube::Error> {
         let busy = self.priority.state_write();
-        let turn = self.turns.take(namespace, 1).await;
         let answer = request.await;
-        drop((turn, busy));
+        drop(busy);
         let result = match answer.as_ref().err().map(status_code) {
             None => "ok",
             Some(Some(409)) => "conflict",
@@ -329,4 +342,45 @@ impl ApiRequests {
 
 fn path<K: NamespacedKind>(name: &Name) -> Request {
     Request::new(K::url_path(&(), Some(&name.namespace)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::convert::Infallible;
+
+    use futures::FutureExt as _;
+    use kube::client::Body;
+    use serde_json::json;
+    use signoff_api::Workflow;
+
+    use super::*;
+
+    fn answers() -> Client {
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+            "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
+        });
+        let body = serde_json::to_vec(&object).unwrap();
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(body.clone()))))
+        });
+        crate::connect_service(service, "n")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_waits_for_the_turn_of_its_namespace_and_what_was_just_asked_about_does_not() {
+        let turns = write_turns();
+        let requests =
+            ApiRequests::new(answers(), RequestMetrics::default(), WritePriority::default(), Arc::clone(&turns));
+        let name = Name::new("n", "w");
+        let others: Vec<_> = (0..WRITES).map(|at| turns.note(&format!("other-{at}").into(), 1)).collect();
+        let mut patch = Box::pin(requests.patch_status::<Workflow>(&name, &[]));
+        assert!(patch.as_mut().now_or_never().is_none(), "it waits");
+        assert!(requests.create_as::<Workflow>(&name, &json!({})).await.is_ok());
+        assert!(patch.as_mut().now_or_never().is_none(), "it still waits");
+        drop(others);
+        assert!(patch.await.is_ok());
+    }
 }
