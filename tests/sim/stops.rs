@@ -172,6 +172,27 @@ async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
 }
 
 #[tokio::test]
+async fn votes_that_never_end_do_not_stop_a_run_for_good_whose_own_text_was_stopped_once() {
+    let harness = harness();
+    let approvers = ["alice", "bob", "carol"].map(|name| json!({"kind": "User", "name": name}));
+    let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
+    let asks = json!({"approvers": approvers, "allowedVerdicts": ["Approve", "Respond"], "form": form,
+        "allowUnanswered": true});
+    harness.apply(RUN, &chain(json!([gate("ask", asks), set("after", "[[endless:render]]")])));
+    let _life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("ask").await;
+    for user in ["alice", "bob"] {
+        harness.people().votes(user, &approval, json!({"verdict": "Respond", "response": "[[endless:answer]]"}));
+        let invalid = |approval: &Value| approval["status"]["invalid"][user]["why"].is_string();
+        harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
+    }
+    harness.people().votes("carol", &approval, verdict("Approve"));
+    let workflow = set_aside(&harness, RUN).await;
+    let quarantine = &workflow["status"]["quarantine"];
+    assert!(quarantine["failures"] == 3 && quarantine["until"].is_string(), "{workflow:#}");
+}
+
+#[tokio::test]
 async fn between_two_evaluations_of_a_reconcile_a_changed_object_is_observed_anew() {
     let limit = Duration::from_secs(60);
     let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };

@@ -12,13 +12,13 @@ use std::{
 
 use signoff_api::{Moment, conditions::reason};
 use signoff_cluster::{kinds::Name, workqueue::Key};
-use signoff_engine::Fact;
+use signoff_engine::{Fact, evaluation::Part};
 use signoff_executor::Stopped;
 
 /// The version that a quarantine names: another one lifts it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// From so many stopped evaluations on a run is set aside, whoever's text is to blame.
+/// From this number of stopped evaluations on, a run is set aside.
 pub(crate) const MOST_STOPS: i32 = 3;
 
 const FIRST: Duration = Duration::from_secs(60);
@@ -49,6 +49,8 @@ struct RunStops {
     /// The uid of the run.
     uid: String,
     count: i32,
+    /// Those of them for which the text of the run's author is to blame, as far as this process knows.
+    of_author: i32,
     /// The earliest moment of the next evaluation, whatever the generation, where there were many.
     until: Option<Moment>,
 }
@@ -105,16 +107,17 @@ impl Quarantines {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// Records a stopped evaluation of a run, or of an Approval of it. `known`: how many its status and its journal tell of. Returns how
-    /// many there were.
-    pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, now: Moment) -> i32 {
+    /// Records a stopped evaluation of a run, or of an Approval of it, for this reason. `known`: how many its status and its journal tell of.
+    /// Returns how many there were.
+    pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, why: &Stopped, now: Moment) -> i32 {
         let mut inner = self.lock();
-        let none = || RunStops { uid: uid.to_owned(), count: 0, until: None };
+        let none = || RunStops { uid: uid.to_owned(), count: 0, of_author: 0, until: None };
         let stops = inner.stops.entry(run.clone()).or_insert_with(none);
         if stops.uid != uid {
             *stops = none();
         }
         stops.count = stops.count.max(known).saturating_add(1);
+        stops.of_author += i32::from(!why.part().is_some_and(Part::is_foreign));
         if stops.count >= MOST_STOPS {
             stops.until = Some(now.after(pause(stops.count)));
         }
@@ -147,6 +150,13 @@ impl Quarantines {
     /// Returns the number of stopped evaluations of a run that this process knows of.
     pub(crate) fn stops_of_run(&self, run: &Name, uid: &str) -> i32 {
         self.lock().stops.get(run).filter(|stops| stops.uid == uid).map_or(0, |stops| stops.count)
+    }
+
+    /// Whether the text of its author alone had a run set aside: then it is not tried again by itself. Votes, models and tools cannot bring
+    /// that about.
+    pub(crate) fn is_authors_fault(&self, run: &Name, uid: &str) -> bool {
+        let inner = self.lock();
+        inner.stops.get(run).is_some_and(|stops| stops.uid == uid && stops.of_author >= MOST_STOPS)
     }
 
     /// Returns the votes of an Approval that are too costly.
@@ -263,7 +273,7 @@ pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Momen
 /// The message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run were stopped.
 pub(crate) fn paused_message(until: Moment) -> String {
     format!(
-        "set aside: {MOST_STOPS} or more evaluations of its run or of votes on it used too much CPU time; votes are accepted and wait, and are counted after {until}; if nobody wants to wait, cancel the run"
+        "set aside: {MOST_STOPS} or more evaluations of its run or of votes on it used too much CPU time; votes are accepted and wait, and are counted after {until}; to end it earlier, cancel the run"
     )
 }
 
@@ -290,7 +300,8 @@ mod tests {
     #[test]
     fn from_the_third_stopped_evaluation_on_a_run_pauses_longer_each_time() {
         let (all, run) = (Quarantines::default(), Name::new("a", "one"));
-        let stop = |known, second| all.record_stop_of_run(&run, "1", known, at(second));
+        let why = Stopped::TooCostly { part: None, limit: FIRST };
+        let stop = |known, second| all.record_stop_of_run(&run, "1", known, &why, at(second));
         let paused = |second| all.is_run_paused(&run, "1", at(second));
         assert_eq!(((stop(0, 0), paused(0)), (stop(0, 0), paused(0))), ((1, None), (2, None)));
         assert_eq!((stop(0, 0), paused(0), paused(240)), (3, Some(at(240)), None));
@@ -301,9 +312,21 @@ mod tests {
             "the status and the journal knew of more"
         );
         assert_eq!(all.is_run_paused(&run, "2", at(1000)), None, "another run of the same name");
-        assert_eq!(all.record_stop_of_run(&run, "2", 0, at(1000)), 1);
+        assert_eq!(all.record_stop_of_run(&run, "2", 0, &why, at(1000)), 1);
         all.forget_run(&run);
         assert_eq!(all.stops_of_run(&run, "2"), 0);
+    }
+
+    #[test]
+    fn only_stops_of_its_authors_text_have_a_run_not_tried_again() {
+        let (all, run) = (Quarantines::default(), Name::new("a", "one"));
+        let stopped = |part| Stopped::TooCostly { part, limit: FIRST };
+        let (of_vote, of_author) = (stopped(Some(Part::Vote("alice".to_owned()))), stopped(None));
+        let mut stop = |why| all.record_stop_of_run(&run, "1", 0, why, at(0));
+        let counts = [&of_vote, &of_vote, &of_author, &of_vote, &of_author].map(&mut stop);
+        assert_eq!((counts, all.is_authors_fault(&run, "1")), ([1, 2, 3, 4, 5], false));
+        stop(&of_author);
+        assert!(all.is_authors_fault(&run, "1") && !all.is_authors_fault(&run, "2"));
     }
 
     #[test]

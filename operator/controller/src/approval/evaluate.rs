@@ -103,8 +103,8 @@ impl RunOfApproval<'_> {
         context.quarantines.is_run_paused(self.name, self.uid(), now)
     }
 
-    fn record_stop(&self, context: &Context, now: Moment) -> i32 {
-        context.quarantines.record_stop_of_run(self.name, self.uid(), 0, now)
+    fn record_stop(&self, context: &Context, why: &Stopped, now: Moment) -> i32 {
+        context.quarantines.record_stop_of_run(self.name, self.uid(), 0, why, now)
     }
 }
 
@@ -136,13 +136,13 @@ async fn counted(
                 let costly_vote = CostlyVote { key: vote.clone(), attempt: attempt(vote), why: told.clone() };
                 context.quarantines.add_costly_vote(key, costly_vote);
                 costly.insert(vote.clone(), told);
-                if run.record_stop(context, now.at) >= MOST_STOPS {
+                if run.record_stop(context, &why, now.at) >= MOST_STOPS {
                     return Err(why);
                 }
             }
             _ => {
                 if !matches!(why, Stopped::Closed | Stopped::Withdrawn) {
-                    run.record_stop(context, now.at);
+                    run.record_stop(context, &why, now.at);
                 }
                 return Err(why);
             }

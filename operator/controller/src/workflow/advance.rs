@@ -88,12 +88,12 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
             context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
             context.quarantines.add_costly(&seen.name, &seen.uid, fact);
-            if stops::record_stop(context, seen) >= MOST_STOPS {
+            if stops::record_stop(context, seen, &why) >= MOST_STOPS {
                 return Err(stopped(why));
             }
         }
         AfterStop::GiveUp => {
-            stops::record_stop(context, seen);
+            stops::record_stop(context, seen, &why);
             return Err(stopped(why));
         }
     }

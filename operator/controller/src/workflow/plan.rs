@@ -107,7 +107,7 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     let planned = context.evaluate(&*seen.workflow, Orders::of(&seen.workflow), plan).await;
     let planned = planned.map_err(|why| {
         if !matches!(why, Stopped::Withdrawn | Stopped::Closed) {
-            stops::record_stop(context, seen);
+            stops::record_stop(context, seen, &why);
         }
         Error::Stopped { object: seen.name.as_a::<Workflow>(), why }
     })?;

@@ -11,10 +11,7 @@ use signoff_cluster::{
     kinds::{Name, ReconciledKind as _},
     workqueue::Key,
 };
-use signoff_engine::{
-    evaluation::Part,
-    status::{after_quarantined, say},
-};
+use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
 use super::{
@@ -23,7 +20,7 @@ use super::{
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{MOST_STOPS, QuarantineEntry, VERSION, message, reason},
+    quarantine::{QuarantineEntry, VERSION, message, reason},
 };
 
 /// The time after which a run that is suspended, or set aside until its spec changes, is reconciled again without an event.
@@ -83,8 +80,8 @@ async fn set_aside(
     aside: QuarantineEntry,
 ) -> Result<Option<Moment>, Error> {
     let generation = aside.generation;
-    // What others wrote never stops a run for good.
-    let is_final = aside.failures >= MOST_STOPS && !why.part().is_some_and(Part::is_foreign);
+    // Texts of others never stop a run for good.
+    let is_final = context.quarantines.is_authors_fault(&seen.name, &seen.uid);
     let next = (!is_final).then_some(aside.until);
     let message = message(why, &aside, next);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
