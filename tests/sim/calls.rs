@@ -250,7 +250,7 @@ async fn a_turn_for_whose_answer_there_was_no_memory_has_room_before_it_is_sent_
     harness.memory.calls = 32 * 1024 * 1024;
     let _life = harness.begin_and_settle(OPERATOR).await;
     for attempt in 1..=2 {
-        harness.world.answers_attempt("w/ask", attempt, Answer::failure(NO_ROOM, "no memory for now"));
+        harness.world.answers_attempt("w/ask", attempt, Answer::failure(NO_ROOM, "there is no memory for the answer"));
     }
     harness.world.answers_attempt("w/ask", 3, Answer::value("a long text").after(Duration::from_secs(120)));
     let mut spec = chain(json!([{"name": "ask", "retry": {"limit": 0}, "agent": {"name": "writer", "input": "Go."}}]));

@@ -514,7 +514,8 @@ pub struct WorkflowStatus {
     pub quarantine: Option<Quarantine>,
 }
 
-/// The quarantine of a run. A new generation or another version of the operator ends it, after some minutes where `until` is absent.
+/// The quarantine of a run. A new generation or another version of the operator ends it, some minutes later if `until` is
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quarantine {

@@ -1,7 +1,7 @@
 //! A budget that namespaces share: of bytes in memory, or of requests at once.
 //!
-//! **Invariant:** those that wait get their parts by turns of their namespaces, and one that needs much is not overtaken for ever by those
-//! that need little. Who waits should hold no part of the same budget.
+//! **Invariant:** waiting requests are served by turns of their namespaces, and small requests do not overtake a large one for ever.
+//! A caller that waits should hold no part of the same budget.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,19 +28,19 @@ struct State {
     last: Option<Arc<str>>,
     /// The namespace that has less than its share, and for which there was not enough: it is next.
     held_back: Option<Arc<str>>,
-    /// Whether somebody who does not wait was refused since something became free.
+    /// Whether a [`FairBudget::try_take`] was refused since a part became free.
     has_refused: bool,
     /// The namespace for which others leave what becomes free.
     reserved_for: Option<Arc<str>>,
 }
 
-/// Somebody who waits for a part.
+/// A request that waits for a part.
 struct Waiting {
     amount: usize,
     grant: oneshot::Sender<HeldPart>,
 }
 
-/// Somebody waits for a part. Those behind may go on once this is dropped.
+/// A request that waits. When it is dropped, the requests behind it are looked at again.
 struct Waits<'b>(&'b Arc<FairBudget>);
 
 impl Drop for Waits<'_> {
@@ -63,7 +63,7 @@ impl Drop for HeldPart {
 }
 
 impl FairBudget {
-    /// A budget of so much: a namespace alone has half of them, and a quarter is kept for those that have none.
+    /// A budget of `most`. One namespace alone can have half of it, and a quarter is kept for namespaces that have none.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         let share = FairShare::new(most, most / 2, most / 4);
@@ -89,7 +89,7 @@ impl FairBudget {
     /// Waits until there is room for so much. More than a namespace has alone counts as that.
     pub async fn take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
         let amount = amount.min(self.share.alone());
-        // Dropped after what says that nobody waits any more.
+        // Declared first, so that it is dropped after the receiver, whose end takes the request out of the queue.
         let _waits = Waits(self);
         let (grant, granted) = oneshot::channel();
         {
@@ -115,8 +115,8 @@ impl FairBudget {
         self.freed.notified().await;
     }
 
-    /// Has all others leave what becomes free to a namespace, unless they have little; `None` ends that. Whoever takes parts without waiting
-    /// here does so for one that has less than its share and was refused, or small parts would starve large ones.
+    /// Refuses other namespaces, unless they have little, until this is called again. A caller of [`FairBudget::try_take`] names the
+    /// namespace that has less than its share and was refused, so that small parts do not starve a large one; `None` ends it.
     pub fn reserve_for(&self, namespace: Option<Arc<str>>) {
         self.lock().reserved_for = namespace;
     }
@@ -134,8 +134,8 @@ impl FairBudget {
         self.lock().taken
     }
 
-    /// Whether there is room. Who has little and needs nothing takes nothing of what is kept: a call of a namespace whose last result is
-    /// not committed begins.
+    /// Whether there is room. A request for nothing is granted to a namespace that has little: its call begins although its last result is
+    /// not committed.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
         if amount == 0 && self.share.is_little(own) {
@@ -162,14 +162,14 @@ impl FairBudget {
             self.freed.notify_one();
         }
         drop(state);
-        // Who does not wait any more returns the part here.
+        // A request that was dropped meanwhile returns its part here.
         for (grant, held) in granted {
             let _ = grant.send(held);
         }
     }
 
-    /// Removes the one that is next from the queue. While there is not enough for a namespace that has less than its share, only those that
-    /// have none are served, from what is kept for them.
+    /// Removes the next request from the queue. While there is not enough for a namespace that has less than its share, only namespaces
+    /// that have none are served, from what is kept for them.
     fn next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
         for queue in state.waiting.values_mut() {
             queue.retain(|waiting| !waiting.grant.is_closed());

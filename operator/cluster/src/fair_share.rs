@@ -1,7 +1,7 @@
 //! How namespaces share an amount that is scarce, such as slots or bytes.
 //!
-//! One alone has a part of it; beside others it has less, in proportion to what is free (dynamic thresholds of Choudhury and
-//! Hahne). The last of it is for namespaces that have none. It must not keep who has what.
+//! One namespace alone has a part of it. Beside others it has less, in proportion to what is free (dynamic thresholds of Choudhury and
+//! Hahne). The last of it is for namespaces that have none.
 
 /// An amount that namespaces share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

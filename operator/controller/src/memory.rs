@@ -1,14 +1,13 @@
-//! What the operator may have in memory at once on behalf of runs, from the limit of its memory.
+//! The parts of the operator's memory that runs can use at once, from the limit of its memory.
 //!
-//! What it keeps of each object and connection is not in these budgets. It must not count anything: who holds what is said in
-//! [`signoff_cluster::fair_budget`] and by the caches.
+//! Idle objects and connections are not in these parts. [`signoff_cluster::fair_budget`] and the caches count what is used.
 
 /// The parts of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// What each call in flight has of its own, for its request and its answer.
+    /// The bytes that each call in flight has of its own, for its request and its answer.
     pub own_of_call: usize,
-    /// What calls hold beside what each has of its own: long requests, long answers, logs, and results that are not committed.
+    /// All further bytes of calls: long requests, long answers, logs, and results that are not committed.
     pub calls: usize,
     /// Long values and journals that transitions read.
     pub values: usize,

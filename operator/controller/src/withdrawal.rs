@@ -221,7 +221,7 @@ pub(crate) enum EvaluationStage {
     /// It is about to begin. By then an object with another spec, or other votes, is observed anew: what the evaluation came to could not
     /// be written.
     Begins,
-    /// It waits or runs. It is not ended by other votes, or a person who sends one after the other would let none be counted.
+    /// It waits or runs. Other votes do not end it: a person who votes again and again would prevent the count.
     Runs,
 }
 

@@ -84,7 +84,7 @@ impl<K: ReconciledKind> Body<K> {
 pub(super) struct JsonSize {
     /// Its bytes.
     pub(super) bytes: usize,
-    /// At most so many values: what looks like the beginning of one counts in texts too.
+    /// The number of its values, or more: commas and brackets within texts count too.
     values: usize,
 }
 

@@ -115,8 +115,8 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host, bytes })
 }
 
-/// Returns the bytes that a call takes in memory. What has effects has room for its whole answer before it is sent, and so has a turn
-/// for whose answer there was no room.
+/// Returns the bytes that a call takes in memory. A call with effects has room for its whole answer before it is sent, and so has a turn
+/// whose last attempt found no room.
 fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     let request = match &call.content {
         CallContent::Agent(agent) => agent.bytes(),

@@ -261,7 +261,7 @@ impl Broken {
                 ErrorClass::NoRoom,
                 true,
                 format!(
-                    "{target} answered {status} with more bytes than the operator has memory for now: it is asked again when there is"
+                    "{target} answered {status} with more bytes than the operator has free memory for: the turn is repeated when there is room for the longest answer"
                 ),
             ),
             Self::Refused(BodyRefused::TooLarge(limit)) => CallError::new(

@@ -292,6 +292,6 @@ async fn an_answer_without_room_is_no_answer_that_is_too_large_at_any_time() {
         assert_eq!(answer.as_ref().err().map(|error| error.class), class);
         let Err(error) = answer else { continue };
         assert!(error.retryable(true) && !error.retryable(false) && error.outcome_known(), "{error}");
-        assert!(error.message.ends_with("it is asked again when there is"), "{error}");
+        assert!(error.message.ends_with("the turn is repeated when there is room for the longest answer"), "{error}");
     }
 }
