@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum, value_parser};
 use signoff_tests::control_plane::{Namespace, Options};
 use signoff_tests::say;
