@@ -5,7 +5,7 @@
 use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 
 /// The most characters that are kept of the id of a call, and of the name of its tool.
-const MAX_NAME: usize = 128;
+pub(super) const MAX_NAME: usize = 128;
 
 /// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the journal,
 /// which takes 900 KiB.

@@ -1,11 +1,11 @@
 //! The part of an answer that is kept while it is received: texts that no turn may have are dropped piece by piece.
 //!
-//! It must not judge whether the answer is JSON: whoever reads what was kept does. **Invariant:** what was kept reads like the
-//! answer, but that arguments which are too long are their length, and other texts which are too long for their field are empty.
+//! Whether the answer is JSON is judged where what was kept is read. **Invariant:** what was kept reads like the answer, but that
+//! arguments which are too long are their length, and of other texts which are too long only the beginning is there.
 
 use signoff_api::turn::RequestedArguments;
 
-use super::super::requested::MAX_ARGUMENTS_OF_ANSWER;
+use super::super::requested::{MAX_ARGUMENTS_OF_ANSWER, MAX_NAME};
 use crate::{
     http::{AnswerBody, BodyRefused},
     room::AnswerRoom,
@@ -16,6 +16,9 @@ pub(super) const TOO_LONG: &str = "signoff.dev/too-long";
 
 /// The most bytes of a text in a field that is not the answer's own text.
 const MAX_TEXT: usize = RequestedArguments::MAX_BYTES;
+
+/// The most bytes of the beginning that is kept of such a text. They hold the characters of a name, of four bytes each.
+const MAX_BEGINNING: usize = 4 * MAX_NAME;
 
 /// A text of so many bytes is not dropped: what stands for arguments that are too long is shorter.
 const SHORT: usize = 64;
@@ -61,6 +64,10 @@ struct Text {
     /// Its bytes, written as a JSON string.
     written: usize,
     is_dropped: bool,
+    /// Where what is kept ends if only the beginning of the text is kept: between two characters.
+    beginning: usize,
+    /// Whether the last character is the first half of a pair.
+    is_half: bool,
     at: Position,
 }
 
@@ -91,8 +98,15 @@ impl<'r> KeptAnswer<'r> {
             Position::Outside => return self.take_outside(byte),
             Position::Inside => match byte {
                 b'"' => return self.end_text(),
-                b'\\' => self.text.at = Position::AfterBackslash,
-                _ => self.text.count(1, 1),
+                b'\\' => {
+                    self.text.begin_character(self.kept.len());
+                    self.text.at = Position::AfterBackslash;
+                }
+                0x80..0xC0 => self.text.count(1, 1),
+                _ => {
+                    self.text.begin_character(self.kept.len());
+                    self.text.count(1, 1);
+                }
             },
             Position::AfterBackslash if byte == b'u' => self.text.at = Position::Escaped(0, 0),
             Position::AfterBackslash => {
@@ -104,6 +118,7 @@ impl<'r> KeptAnswer<'r> {
                 self.text.at = Position::Escaped(digits + 1, value);
                 if digits == 3 {
                     self.text.count(length_of(value), written_length_of(value));
+                    self.text.is_half = (0xD800..0xDC00).contains(&value);
                     self.text.at = Position::Inside;
                 }
             }
@@ -136,7 +151,8 @@ impl<'r> KeptAnswer<'r> {
         };
         if is_too_long && self.text.length > SHORT {
             self.text.is_dropped = true;
-            self.kept.truncate(self.text.start);
+            let end = if self.field == Field::Arguments { self.text.start } else { self.text.beginning };
+            self.kept.truncate(end);
         }
     }
 
@@ -148,7 +164,7 @@ impl<'r> KeptAnswer<'r> {
                 self.kept.extend_from_slice(instead.as_bytes());
             }
             // A text still, so that a field that must be another value, or none, is refused as it would have been.
-            (true, _) => self.kept.extend_from_slice(b"\"\""),
+            (true, _) => self.kept.push(b'"'),
             (false, field) => {
                 self.kept.push(b'"');
                 if field == Field::Arguments {
@@ -165,7 +181,16 @@ impl Text {
     /// A text whose quotation mark comes next.
     fn begin(start: usize) -> Self {
         // Its quotation marks are written too.
-        Self { start, length: 0, written: 2, is_dropped: false, at: Position::Inside }
+        let beginning = start + 1;
+        Self { start, length: 0, written: 2, is_dropped: false, beginning, is_half: false, at: Position::Inside }
+    }
+
+    /// Tells the text that a character begins at `position` of what is kept.
+    fn begin_character(&mut self, position: usize) {
+        if self.length <= MAX_BEGINNING && !self.is_half {
+            self.beginning = position;
+        }
+        self.is_half = false;
     }
 
     fn count(&mut self, length: usize, written: usize) {
@@ -311,13 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn the_answers_own_text_is_kept_and_other_long_texts_are_empty() {
+    fn the_answers_own_text_is_kept_and_of_other_long_texts_the_beginning() {
         let long = "y".repeat(MAX_TEXT + 1);
         let message =
             json!({"content": long, "reasoning": long, "refusal": long, "list": [long, {"text": long}], "id": long});
         let read: Value = serde_json::from_str(&kept(&message.to_string(), 999)).unwrap();
+        let cut = "y".repeat(MAX_BEGINNING);
         let expected =
-            json!({"content": long, "reasoning": "", "refusal": long, "list": ["", {"text": long}], "id": ""});
+            json!({"content": long, "reasoning": cut, "refusal": long, "list": [cut, {"text": long}], "id": cut});
         assert!(read == expected);
     }
 
@@ -398,6 +424,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn long_names_of_calls_begin_as_they_were_written() {
+        for unit in
+            ["x", "\u{e9}", "\u{20ac}", "\u{1f600}", r"\n", r"\u0001", r"\u00e9", r"\u20ac", r"\ud83d\ude00", r#"\""#]
+        {
+            for shift in ["", "x", "xy", "xyz"] {
+                let name = shift.to_owned() + &unit.repeat(MAX_TEXT);
+                let call = format!(r#"{{"id": "{name}", "function": {{"name": "{name}", "arguments": "{{}}"}}}}"#);
+                let answer = format!(r#"{{"choices": [{{"message": {{"tool_calls": [{call}]}}}}]}}"#);
+                assert!(reads_the_same(&answer), "{shift}{unit}");
+            }
+        }
+    }
+
     fn answer_with(arguments: &[String]) -> String {
         let calls: Vec<_> =
             arguments.iter().map(|text| format!(r#"{{"function": {{"name": "pay", {text}}}}}"#)).collect();
@@ -453,7 +493,17 @@ mod tests {
                 ));
             }
             let calls: Vec<_> =
-                calls.into_iter().map(|one| format!(r#"{{"id": "a", "function": {{"name": "b", {one}}}}}"#)).collect();
+                calls
+                    .into_iter()
+                    .map(|one| {
+                        if roll(6) == 0 {
+                            (text(&mut roll), text(&mut roll), one)
+                        } else {
+                            ("a".into(), "b".into(), one)
+                        }
+                    })
+                    .map(|(id, tool, one)| format!(r#"{{"id": "{id}", "function": {{"name": "{tool}", {one}}}}}"#))
+                    .collect();
             let (content, other) = (value(&mut roll), value(&mut roll));
             let place = ["error", "unknown", "usage", "x"][roll(4)];
             let message = format!(r#"{{"content": {content}, "tool_calls": [{}]}}"#, calls.join(", "));
