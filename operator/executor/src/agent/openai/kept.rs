@@ -93,6 +93,23 @@ impl<'r> KeptAnswer<'r> {
         &self.kept
     }
 
+    /// Takes the bytes at the beginning of `piece` that are nothing but characters of the text, as many as are known to be kept or
+    /// dropped together. Returns how many.
+    fn take_plain(&mut self, piece: &[u8]) -> usize {
+        // Where its beginning may end, each character is looked at.
+        if self.text.at != Position::Inside || self.text.length <= MAX_BEGINNING || self.text.is_half {
+            return 0;
+        }
+        let most = if self.text.is_dropped { usize::MAX } else { self.bytes_until_too_long() };
+        let piece = piece.get(..most).unwrap_or(piece);
+        let plain = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
+        self.text.count(plain, plain);
+        if !self.text.is_dropped {
+            self.kept.extend_from_slice(&piece[..plain]);
+        }
+        plain
+    }
+
     fn take(&mut self, byte: u8) {
         match self.text.at {
             Position::Outside => return self.take_outside(byte),
@@ -141,6 +158,16 @@ impl<'r> KeptAnswer<'r> {
             _ => {}
         }
         self.kept.push(byte);
+    }
+
+    /// Returns how many more bytes the text can have before it is too long.
+    fn bytes_until_too_long(&self) -> usize {
+        let left = MAX_TEXT.saturating_sub(self.text.length);
+        match self.field {
+            Field::Arguments => left.min(self.arguments_left.saturating_sub(self.text.written)),
+            Field::Content => usize::MAX,
+            Field::Other => left,
+        }
     }
 
     fn drop_if_too_long(&mut self) {
@@ -221,7 +248,16 @@ impl AnswerBody for KeptAnswer<'_> {
                 self.kept.reserve_exact(room_for - self.kept.len());
                 self.room_for = room_for;
             }
-            part.iter().for_each(|byte| self.take(*byte));
+            let mut rest = part;
+            while let Some((first, after)) = rest.split_first() {
+                match self.take_plain(rest) {
+                    0 => {
+                        self.take(*first);
+                        rest = after;
+                    }
+                    taken => rest = rest.split_at(taken).1,
+                }
+            }
         }
         Ok(())
     }
