@@ -1,8 +1,8 @@
-//! The one HTTP client of the process: connects only where it may, reads only as much as it may.
+//! The one HTTP client of the process: connects only where it may, reads only as much as it may. Long answers are read by turns, a piece
+//! of one at a time, so that hundreds that arrive at once leave the threads of the runtime to everything else.
 //!
-//! It must not follow redirects, keep cookies, read proxy settings from the environment, repeat a
-//! request, or reuse a connection: one that the server closes at that moment would leave the
-//! outcome of a POST unknown.
+//! **Invariant:** it follows no redirects, keeps no cookies, reads no proxy settings from the environment, repeats no request, and reuses
+//! no connection: one that the server closes at that moment would leave the outcome of a POST unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use reqwest::dns::Resolve;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Http, HttpReply, HttpRequest, headers, method, place};
@@ -23,6 +24,9 @@ use crate::room::HTTP_ANSWER_BYTES;
 
 /// The bytes read of an answer with an unexpected status, for the message.
 pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
+
+/// An answer with more bytes than this is read by turns.
+const SHORT_ANSWER: usize = 64 * 1024;
 
 /// A body that is read whole grows by so many bytes.
 const PIECE: usize = 256 * 1024;
@@ -48,6 +52,8 @@ pub struct HttpClient {
     client: reqwest::Client,
     addresses: Arc<AddressSettings>,
     max_response: usize,
+    /// The turn of an answer that is long; first come, first served.
+    long_answers: Arc<Semaphore>,
 }
 
 /// An answer of any status, without the body that was expected.
@@ -144,7 +150,8 @@ impl HttpClient {
                     "TLS cannot be set up ({cause}): install the system's CA certificates or name a file of them in SSL_CERT_FILE"
                 ))
             })?;
-        Ok(Self { client, addresses, max_response: settings.max_response })
+        let long_answers = Arc::new(Semaphore::new(1));
+        Ok(Self { client, addresses, max_response: settings.max_response, long_answers })
     }
 
     /// Returns the most bytes that an answer may have where the caller has no limit of its own.
@@ -200,7 +207,7 @@ impl HttpClient {
 
         let mut beginning = Vec::new();
         if request.expects(status) {
-            match timeout_at(deadline, read(&mut response, body)).await {
+            match timeout_at(deadline, self.read(&mut response, body)).await {
                 Ok(read) => read.map_err(|broken| broken.told(&target, status))?,
                 Err(_) => return Err(out_of_time(&target, request.timeout)),
             }
@@ -208,6 +215,22 @@ impl HttpClient {
             beginning = read_beginning(&mut response, deadline).await;
         }
         Ok(Answer { status, retry_after, beginning })
+    }
+
+    /// Reads the whole body.
+    async fn read(&self, response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
+        let limit = body.limit();
+        if response.content_length().is_some_and(|length| length > limit as u64) {
+            return Err(Broken::Refused(BodyRefused::TooLarge(limit)));
+        }
+        let mut received = 0;
+        while let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
+            received += piece.len();
+            // It is never closed. Held while this piece is taken, which awaits nothing.
+            let _turn = if received > SHORT_ANSWER { self.long_answers.acquire().await.ok() } else { None };
+            body.add(&piece).map_err(Broken::Refused)?;
+        }
+        Ok(())
     }
 }
 
@@ -276,18 +299,6 @@ impl Broken {
             ),
         }
     }
-}
-
-/// Reads the whole body.
-async fn read(response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
-    let limit = body.limit();
-    if response.content_length().is_some_and(|length| length > limit as u64) {
-        return Err(Broken::Refused(BodyRefused::TooLarge(limit)));
-    }
-    while let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
-        body.add(&piece).map_err(Broken::Refused)?;
-    }
-    Ok(())
 }
 
 /// As much of an unexpected answer as helps a message. The status is known already, so nothing

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use signoff_executor::{CallError, ErrorClass, Http as _, HttpReply};
+use signoff_executor::{AddressSettings, CallError, ErrorClass, Http as _, HttpClient, HttpReply, http::HttpSettings};
 
-use crate::server::{Behaviour, Server, answer, client, get, post};
+use crate::server::{Behaviour, Server, answer, client, get, post, settings};
 
 #[tokio::test]
 async fn a_call_sends_what_it_was_given_and_returns_the_answer() {
@@ -80,6 +80,24 @@ async fn a_slow_answer_times_out_and_leaves_the_outcome_of_a_post_unknown() {
         assert!(error.sent && !error.outcome_known() && !error.retryable(false) && error.retryable(true));
         assert_eq!(server.received().len(), 1, "a call is never repeated here");
     }
+}
+
+#[tokio::test]
+async fn a_long_answer_that_stops_halfway_delays_no_other_long_answer() {
+    let half = "x".repeat(300 * 1024);
+    let stopped = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{half}", 2 * half.len());
+    let (stopped, long) = (Server::start(Behaviour::Hang(stopped)).await, Server::answering("200 OK", "", &half).await);
+    let settings = settings(AddressSettings::default().with_loopback());
+    let client = HttpClient::new(HttpSettings { max_response: 2 * half.len(), ..settings }).unwrap();
+    let other = get(stopped.url("/"));
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.call(other).await }
+    });
+    for _ in 0..3 {
+        assert_eq!(client.call(get(long.url("/"))).await.unwrap().body.len(), half.len());
+    }
+    waiting.abort();
 }
 
 #[tokio::test]
