@@ -1,6 +1,7 @@
 //! The event loop: watch events, finished calls, due timers and finished reconciles.
 //!
-//! **Invariant:** blocks on nothing else, and owns every task that it spawns.
+//! **Invariant:** blocks on nothing else, and owns every task that it spawns. However many events of one kind arrive, those of the other
+//! kinds are handled: each iteration takes a bounded number of each.
 
 mod start;
 
@@ -9,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
     fair_budget::HeldPart,
@@ -48,6 +50,8 @@ use crate::{
 
 /// The number of lost threads that ends the process.
 const MOST_LOST: usize = 2;
+/// The most events of one kind in an iteration.
+const BATCH: usize = 64;
 /// The time for setting aside the objects that lost threads evaluated, before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 /// A result that is not committed is in memory so many times: as it ended, as a fact, in the journal, and as it is stored.
@@ -105,6 +109,7 @@ impl EventLoop {
             if last_writes.is_some() && self.reconciles.is_empty() {
                 return Err(ExitReason::LostThreads(*lost.borrow()));
             }
+            self.handle_ready();
             if self.is_working(operator) && last_writes.is_none() {
                 self.start_reconciles();
             }
@@ -130,27 +135,6 @@ impl EventLoop {
                         last_writes = Some(Instant::now() + LAST_WRITES);
                     }
                 }
-                Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
-                Some(done) = self.calls.join_next() => self.on_call_finished(done),
-                Some(start) = self.starts.recv() => self.start_call(start),
-                Some(event) = self.approvals.recv() => {
-                    self.synced.approvals |= watch_handlers::apply_all(&context, &context.approvals, event, &mut self.approvals);
-                }
-                Some(event) = self.workflows.recv() => {
-                    self.synced.workflows |= watch_handlers::apply_all(&context, &context.workflows, event, &mut self.workflows);
-                }
-                changed = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics) => {
-                    self.on_namespaces_changed(changed);
-                }
-                Some(event) = self.pods.recv() => {
-                    for name in context.pods.apply(event) {
-                        context.enqueue_workflow(name);
-                    }
-                    context.pod_quota.announce_free();
-                }
-                Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
-                () = context.queue.triggered() => {}
-                () = until(due) => context.queue.fire_timers(context.now()),
                 // While the guard inspects nothing is reported; its result is a change again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = freed.changed() => {
@@ -164,8 +148,69 @@ impl EventLoop {
                         context.enqueue_workflow(name);
                     }
                 }
+                () = until(due) => context.queue.fire_timers(context.now()),
+                Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
+                Some(done) = self.calls.join_next() => self.on_call_finished(done),
+                Some(start) = self.starts.recv() => self.start_call(start),
+                Some(event) = self.approvals.recv() => self.on_approvals(event),
+                Some(event) = self.workflows.recv() => self.on_workflows(event),
+                changed = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics) => {
+                    self.on_namespaces_changed(changed);
+                }
+                Some(event) = self.pods.recv() => self.on_pods(event),
+                Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
+                () = context.queue.triggered() => {}
             }
         }
+    }
+
+    /// Handles what has arrived. The kinds of which many events can arrive are here, and none waits behind all of another kind.
+    fn handle_ready(&mut self) {
+        for _ in 0..BATCH {
+            let Some(done) = self.reconciles.try_join_next_with_id() else { break };
+            self.on_reconciled(done);
+        }
+        for _ in 0..BATCH {
+            let Some(done) = self.calls.try_join_next() else { break };
+            self.on_call_finished(done);
+        }
+        for _ in 0..BATCH {
+            let Ok(start) = self.starts.try_recv() else { break };
+            self.start_call(start);
+        }
+        if let Ok(event) = self.approvals.try_recv() {
+            self.on_approvals(event);
+        }
+        if let Ok(event) = self.workflows.try_recv() {
+            self.on_workflows(event);
+        }
+        let context = Arc::clone(&self.context);
+        for _ in 0..BATCH {
+            let next = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics);
+            let Some(changed) = next.now_or_never() else { break };
+            self.on_namespaces_changed(changed);
+        }
+        for _ in 0..BATCH {
+            let Ok(event) = self.pods.try_recv() else { break };
+            self.on_pods(event);
+        }
+    }
+
+    fn on_approvals(&mut self, event: WatchEvent<Approval>) {
+        let Self { context, approvals, synced, .. } = self;
+        synced.approvals |= watch_handlers::apply_all(context, &context.approvals, event, approvals);
+    }
+
+    fn on_workflows(&mut self, event: WatchEvent<Workflow>) {
+        let Self { context, workflows, synced, .. } = self;
+        synced.workflows |= watch_handlers::apply_all(context, &context.workflows, event, workflows);
+    }
+
+    fn on_pods(&self, event: PodWatchEvent) {
+        for name in self.context.pods.apply(event) {
+            self.context.enqueue_workflow(name);
+        }
+        self.context.pod_quota.announce_free();
     }
 
     /// Whether reconciles may start: not before every first list is complete.
