@@ -65,9 +65,10 @@ struct MetadataOf {
     metadata: Meta,
 }
 
-/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. Beside others its
-/// writes go by turns, so that none waits behind all writes of another namespace.
-const WRITES: usize = 48;
+/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. More would only wait
+/// in the API server, and the requests of people with them. Beside others its writes go by turns, so that none waits behind all writes of
+/// another namespace.
+const WRITES: usize = 12;
 
 /// The turns of namespaces at writing.
 #[must_use]
