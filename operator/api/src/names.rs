@@ -52,17 +52,6 @@ pub fn turn(uid: &str, path: &str) -> String {
     Digest::of_bytes(format!("{uid}/{path}").as_bytes()).short(20).to_owned()
 }
 
-/// Returns the path of the visit before this one, or `None` of the first: `review#2` for `review#3`, `review` for `review#2`.
-#[must_use]
-pub fn visit_before(path: &str) -> Option<String> {
-    let (base, visit) = path.rsplit_once('#')?;
-    match visit.parse::<u32>().ok()? {
-        0 | 1 => None,
-        2 => Some(base.to_owned()),
-        later => Some(format!("{base}#{}", later - 1)),
-    }
-}
-
 /// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from the
 /// uid of the owner and the digest of the value, so a recreated Workflow never uses the Blobs of its predecessor.
 #[must_use]

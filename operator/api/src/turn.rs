@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
+use crate::record_path::RecordPath;
+
 /// A turn with calls. Its `Debug` shows lengths only: it is as confidential as an answer.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -97,11 +99,7 @@ impl RequestedArguments {
 /// Splits the path of a record or a gate at its innermost call: the turn of the agent, and the number of the call.
 #[must_use]
 pub fn turn_of(path: &str) -> Option<(&str, u32)> {
-    let at = path.rfind("/.call-")?;
-    let (turn, rest) = path.split_at(at);
-    let is_turn = turn.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"));
-    let digits = rest.trim_start_matches("/.call-").split(['/', '#']).next()?;
-    Some((turn, digits.parse().ok()?)).filter(|_| is_turn)
+    RecordPath::new(path).call_around().map(|call| (call.turn.as_str(), call.number))
 }
 
 impl fmt::Debug for TurnCalls {

@@ -10,9 +10,9 @@ pub mod values;
 use std::sync::Arc;
 
 use signoff_api::{
+    RecordPath,
     approval::ApprovalPhase,
     journal::{Segment, StepRecord, Usage},
-    names,
 };
 
 pub use records::Records;
@@ -33,9 +33,7 @@ pub struct Journal {
 
 /// Whether a path is this place, one of its visits, or beneath it.
 pub(crate) fn within(path: &str, place: &str) -> bool {
-    let bounded =
-        |rest: &str| place.is_empty() || place.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '#']);
-    path.strip_prefix(place).is_some_and(bounded)
+    RecordPath::new(path).is_within(place)
 }
 
 /// A record, and where it stands.
@@ -111,7 +109,7 @@ impl Journal {
     /// Returns the record of the visit before this one, if its Approval was superseded, so that this visit asks again what it asked.
     #[must_use]
     pub fn superseded_before(&self, path: &str) -> Option<&StepRecord> {
-        let earlier = self.get(&names::visit_before(path)?, 1)?;
+        let earlier = self.get(&RecordPath::new(path).visit_before()?, 1)?;
         let outcome = earlier.decision.as_ref()?;
         (outcome.verdict.is_none() && outcome.phase == ApprovalPhase::Superseded).then_some(earlier)
     }
