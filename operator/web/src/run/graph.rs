@@ -5,15 +5,13 @@
 use std::collections::BTreeMap;
 
 use signoff_api::{
-    Workflow,
+    RecordPath, Workflow,
     journal::{StepKind, StepPhase, StepRecord},
     policy::{AddedStep, GuardedKind, Position},
+    record_path::SegmentKind,
 };
 use signoff_manifest::flow::Flow;
-use signoff_review::{
-    run::{State, base},
-    text::one_line,
-};
+use signoff_review::{run::State, text::one_line};
 
 use super::address::Address;
 
@@ -123,8 +121,9 @@ impl Graph {
                     continue;
                 }
                 let id = &self.nodes[step].id;
-                let (prefix, name) = id.rfind('/').map_or(("", id.as_str()), |at| id.split_at(at + 1));
-                let id = format!("{prefix}{}-{}", one.step.name, name.trim_start_matches('.'));
+                let path = RecordPath::new(id);
+                let name = format!("{}-{}", one.step.name, path.last().as_str().trim_start_matches('.'));
+                let id = path.sibling(&name);
                 let gate = self.add(&id, "gate");
                 self.edges.iter_mut().filter(|edge| edge.to == step).for_each(|edge| edge.to = gate);
                 self.connect(gate, step, None);
@@ -145,8 +144,8 @@ impl Graph {
                 None => {
                     let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
                     let at = self.add(&id, kind);
-                    let parent = id.rsplit_once('/').map(|(parent, _)| parent.strip_suffix("/.call").unwrap_or(parent));
-                    if let Some(parent) = parent.and_then(|parent| places.get(parent)) {
+                    let parent = RecordPath::new(&id).ancestors().skip(1).find(|above| !above.last().is_planned_call());
+                    if let Some(parent) = parent.and_then(|parent| places.get(parent.as_str())) {
                         self.connect(*parent, at, None);
                     }
                     places.insert(id, at);
@@ -174,21 +173,13 @@ fn is_open(state: State) -> bool {
 
 /// Returns the node of a record: its path without visits; one for all workers, all turns of an agent, and all calls of a tool.
 fn place(path: &str) -> String {
-    let numbered = |name: &str, prefix: &str| {
-        name.strip_prefix(prefix).is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
-    };
-    let path = base(path);
-    let names = path.split('/').filter(|name| !numbered(name, ".turn-"));
-    let names = names.map(|name| if numbered(name, ".call-") { ".call" } else { name });
-    let base = names.collect::<Vec<_>>().join("/");
-    let (worker, rest) = base.split_once('/').map_or((base.as_str(), None), |(worker, rest)| (worker, Some(rest)));
-    let is_worker =
-        worker.strip_prefix(".worker-").is_some_and(|number| number.chars().all(|digit| digit.is_ascii_digit()));
-    match rest {
-        Some(rest) if is_worker => format!(".worker/{rest}"),
-        None if is_worker => ".worker".to_owned(),
-        _ => base,
-    }
+    let segments = RecordPath::new(path).segments().enumerate().filter(|(_, segment)| !segment.is_turn());
+    let names = segments.map(|(at, segment)| match segment.kind() {
+        SegmentKind::Call(_) => segment.unnumbered(),
+        SegmentKind::Worker(_) if at == 0 => segment.unnumbered(),
+        _ => segment.name(),
+    });
+    names.collect::<Vec<_>>().join("/")
 }
 
 fn covers(kind: GuardedKind, step: &str) -> bool {
