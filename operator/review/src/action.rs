@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest,
+    ApprovalRequest, RecordPath,
     approval::{Action, ActionKind, AskingGate},
     digest::canonical,
     gate::GateType,
@@ -43,7 +43,7 @@ pub fn is_question(request: &ApprovalRequest) -> bool {
 
 /// Whether the gate is one of a call of a tool, or of the step of the tool.
 pub(crate) fn is_at_tool(request: &ApprovalRequest) -> bool {
-    request.gate.path.contains("/.call-")
+    RecordPath::new(&request.gate.path).is_in_call()
 }
 
 /// Returns the call that the request is about, if it is about one.

@@ -5,7 +5,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest, ApprovalStatus, Digest, Verdict,
+    ApprovalRequest, ApprovalStatus, Digest, RecordPath, Verdict,
     approval::Review,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{GateType, Question, TimeoutAction},
@@ -55,7 +55,7 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
     }
     let path = one_line(&review.path, 512);
     // The parts of patterns are recorded under a name that begins with a dot.
-    let is_part = review.path.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+    let is_part = RecordPath::new(&review.path).last().is_part();
     match type_ {
         GateType::StepStart => format!("What will run (step {path})"),
         GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {

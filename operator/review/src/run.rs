@@ -14,7 +14,7 @@ use signoff_api::{Workflow, WorkflowStatus, conditions, names};
 
 pub use repetition::Repetition;
 pub use state::{State, Tone};
-pub use tree::{Node, base, tree};
+pub use tree::{Node, tree};
 
 /// Conditions that are not repeated: the phase, the journal and the message say the same.
 const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions::COMPLETE, conditions::FAILED];

@@ -2,7 +2,7 @@
 //!
 //! It must not look for it: it chooses among those that it is given.
 
-use signoff_api::Approval;
+use signoff_api::{Approval, RecordPath};
 
 /// Returns the last of these Approvals that asks again what this one asked: a later visit of the same gate of the same run.
 pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) -> Option<&'a Approval> {
@@ -12,16 +12,13 @@ pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) 
 fn asks_again(other: &Approval, approval: &Approval) -> bool {
     let (later, earlier) = (&other.spec.request, &approval.spec.request);
     later.workflow.uid == earlier.workflow.uid
-        && without_visit(&later.gate.path) == without_visit(&earlier.gate.path)
+        && gate_of(&later.gate.path) == gate_of(&earlier.gate.path)
         && later.gate.visit > earlier.gate.visit
 }
 
-/// Returns a path without the number of the last visit: `review` for `review#2`.
-fn without_visit(path: &str) -> &str {
-    match path.rsplit_once('#') {
-        Some((base, visit)) if !visit.contains('/') => base,
-        _ => path,
-    }
+/// Returns the path of a gate for all its visits: `review` for `review#2`.
+fn gate_of(path: &str) -> RecordPath<'_> {
+    RecordPath::new(path).without_last_visit()
 }
 
 #[cfg(test)]
@@ -38,6 +35,6 @@ mod tests {
         assert!(asks_again(&later, &earlier) && !asks_again(&earlier, &later));
         later.spec.request.gate.path = "other#2".into();
         assert!(!asks_again(&later, &earlier));
-        assert_eq!(without_visit("loop#2/review"), "loop#2/review");
+        assert_eq!(gate_of("loop#2/review").as_str(), "loop#2/review");
     }
 }

@@ -4,14 +4,13 @@
 //! It must not decide whether a run is repeated.
 
 use signoff_api::{
-    Workflow,
+    RecordPath, Workflow,
     journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
     sent_method::SentMethod,
     step::Step,
     tool::{Effects, Tool},
 };
 
-use super::tree::base;
 use crate::text::one_line;
 
 /// The most calls that a sentence names.
@@ -110,9 +109,9 @@ fn is_unknown(record: &StepRecord) -> bool {
 
 /// Whether the kind and the method of a step, or the effects of its tool, say that its call must not be made twice.
 fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
-    let path = base(&record.path);
-    let (call, name) = path.rsplit_once('/').unwrap_or(("", &path));
-    let is_call = call.contains("/.call-");
+    let path = RecordPath::new(&record.path);
+    let name = path.last().name();
+    let is_call = path.parent().is_some_and(RecordPath::is_in_call);
     let spec = &workflow.spec;
     spec.steps.iter().filter(|step| step.name == name).any(|step| {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;

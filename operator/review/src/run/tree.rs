@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{
-    Approval, Moment, Workflow, WorkflowStatus,
+    Approval, Moment, RecordPath, Workflow, WorkflowStatus,
     approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
@@ -125,11 +125,12 @@ fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
         row.node = node;
         return rows.iter().position(|row| row.base == base).unwrap_or_default();
     }
-    let parent = base.rsplit_once('/').map(|(parent, _)| match rows.iter().rposition(|row| row.base == parent) {
+    let parent = RecordPath::new(&base).parent();
+    let parent = parent.map(|parent| match rows.iter().rposition(|row| row.base == parent.as_str()) {
         Some(at) => at,
         None => first_turn(rows, parent).unwrap_or_else(|| {
-            let kind = if is_call(parent) { CALL } else { BRANCH };
-            add(rows, parent, seq, Node { kind, ..unbegun(parent, State::Pending) })
+            let kind = if parent.is_call() { CALL } else { BRANCH };
+            add(rows, parent.as_str(), seq, Node { kind, ..unbegun(parent.as_str(), State::Pending) })
         }),
     });
     rows.push(Placed { base, seq, parent, node });
@@ -137,22 +138,18 @@ fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
 }
 
 /// Returns the row of the agent whose first turn this is: the record of that turn is the agent's own.
-fn first_turn(rows: &[Placed], path: &str) -> Option<usize> {
-    let agent = path.strip_suffix("/.turn-1")?;
-    rows.iter().rposition(|row| row.base == agent)
-}
-
-fn is_call(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|name| name.starts_with(".call-"))
+fn first_turn(rows: &[Placed], path: RecordPath<'_>) -> Option<usize> {
+    let (agent, _) = path.agent_of_turn().filter(|(_, number)| *number == 1)?;
+    rows.iter().rposition(|row| row.base == agent.as_str())
 }
 
 fn is_turn(node: &Node) -> bool {
-    node.path.rsplit('/').next().is_some_and(|name| name.starts_with(".turn-"))
+    RecordPath::new(&node.path).is_turn()
 }
 
 /// Returns a path without the numbers of visits.
-pub fn base(path: &str) -> String {
-    path.split('/').map(|name| name.split_once('#').map_or(name, |(name, _)| name)).collect::<Vec<_>>().join("/")
+pub(super) fn base(path: &str) -> String {
+    RecordPath::new(path).without_visits().into_string()
 }
 
 fn take_children(rows: &[Placed], parent: Option<usize>) -> Vec<Node> {
@@ -178,7 +175,7 @@ fn unbegun(path: &str, state: State) -> Node {
 }
 
 fn label(path: &str) -> String {
-    one_line(path.rsplit('/').next().unwrap_or(path), 128)
+    one_line(RecordPath::new(path).last().as_str(), 128)
 }
 
 /// Returns the row of one attempt.
@@ -274,7 +271,7 @@ fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
 
 fn is_answered(node: &Node, status: &WorkflowStatus) -> bool {
     let own = status.steps.iter().find(|record| record.path == node.path && Some(record.attempt) == node.attempt);
-    own.is_some_and(|own| turn::is_answered(&status.steps, &turn::of_path(&base(&node.path)), own.seq))
+    own.is_some_and(|own| turn::is_answered(&status.steps, turn::of_path(&base(&node.path)).path(), own.seq))
 }
 
 /// Returns the state of a turn with which the run ended: the call that ended it says why, else the run ended elsewhere.

@@ -5,7 +5,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 use signoff_api::{
+    RecordPath,
     journal::StepRecord,
+    record_path::RecordPathBuf,
     turn::{RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_engine::tools::MOST_CALLS;
@@ -52,37 +54,29 @@ pub struct CallOfTurn {
 pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));
-    let is_answered = is_answered(records, &path, record.seq);
+    let is_answered = is_answered(records, path.path(), record.seq);
     let later = records.iter().filter(|other| other.seq > record.seq);
     let later: Vec<_> = later.map(|other| base(&other.path)).collect();
-    let made = |call: &str| {
-        let is_of_call = |path: &String| path.strip_prefix(call).is_some_and(|rest| rest.starts_with('/'));
-        later.iter().any(is_of_call)
-    };
+    let made = |call: &str| later.iter().any(|path| RecordPath::new(path).beneath(call).is_some());
     let calls = turn.calls.into_iter().enumerate();
     let call = |(at, call): (usize, RequestedCall)| {
-        let path = format!("{path}/.call-{}", at + 1);
+        let path = path.path().call_at(at).into_string();
         CallOfTurn { is_refused: (is_answered || at >= MOST_CALLS) && !made(&path), path, tool: call.tool }
     };
     calls.map(call).collect()
 }
 
 /// Returns the path of the turn of a record: that of an agent is its first turn.
-pub fn of_path(path: &str) -> String {
-    if number(path).is_some() { path.to_owned() } else { format!("{path}/.turn-1") }
+pub fn of_path(path: &str) -> RecordPathBuf {
+    let path = RecordPath::new(path);
+    if path.is_turn() { path.to_buf() } else { path.turn(1) }
 }
 
 /// Whether the turn that reads the results of a turn has begun. `began`: the number of the event that started the turn.
-pub fn is_answered(records: &[StepRecord], turn: &str, began: i64) -> bool {
-    let Some((agent, number)) = number(turn) else { return false };
-    let next = format!("{agent}/.turn-{}", number + 1);
-    records.iter().any(|record| record.seq > began && base(&record.path) == next)
-}
-
-/// Returns the agent and the number of a turn.
-fn number(path: &str) -> Option<(&str, u32)> {
-    let (agent, number) = path.rsplit_once("/.turn-")?;
-    Some((agent, number.parse().ok()?))
+pub fn is_answered(records: &[StepRecord], turn: RecordPath<'_>, began: i64) -> bool {
+    let Some((agent, number)) = turn.agent_of_turn() else { return false };
+    let next = agent.turn(i64::from(number) + 1);
+    records.iter().any(|record| record.seq > began && base(&record.path) == *next)
 }
 
 #[cfg(test)]
