@@ -4,7 +4,7 @@
 //! It must not say what people will decide: what a gate sends back is told by its verdicts and is no edge.
 
 use signoff_api::{
-    Verdict,
+    RecordPath, Verdict,
     step::{HitlStep, OnError, Step as Spec},
     workflow::{Gate, SpecGateType},
 };
@@ -103,7 +103,7 @@ impl<'w> Build<'w> {
             return;
         }
         let Some((gate, _)) = self.of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };
-        let path = format!("{id}/.start");
+        let path = RecordPath::new(id).start().into_string();
         self.spec_gate(&path, gate, depth);
         if let Some(made) = self.flow.steps.last_mut() {
             made.skip_if.clone_from(&step.skip_if);
@@ -119,7 +119,7 @@ impl<'w> Build<'w> {
         let mut ends: Ends = vec![(id.to_owned(), None)];
         let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
         if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, (id, name), met.has_schema) {
-            let path = format!("{id}/.output");
+            let path = RecordPath::new(id).output().into_string();
             self.spec_gate(&path, gate, depth + 1);
             let when = (!always).then(|| "its answer does not fit".to_owned());
             self.enter(&path, vec![(id.to_owned(), when)]);
@@ -129,7 +129,7 @@ impl<'w> Build<'w> {
             ends.push((path, None));
         }
         if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, (id, name), met.escalates) {
-            let path = format!("{id}/.error");
+            let path = RecordPath::new(id).error().into_string();
             self.spec_gate(&path, gate, depth + 1);
             self.enter(&path, vec![(id.to_owned(), Some("it failed".to_owned()))]);
             if met.can_be_skipped && allows(&gate.hitl, Verdict::Skip) {
