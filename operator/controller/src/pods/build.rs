@@ -5,7 +5,7 @@
 use kube::Resource;
 use serde_json::{Map, Value, json};
 use signoff_api::{
-    Digest, Workflow, names,
+    Digest, RecordPath, Workflow, names,
     pod::{CONTAINER, FILES, OutputFrom, PodStep, SecurityContext},
 };
 use signoff_engine::transition::{Call, PodCall};
@@ -24,8 +24,8 @@ pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> 
     for (number, file) in spec.files.iter().enumerate() {
         annotations.insert(format!("{}{number}", names::ANNOTATION_FILE), json!(file.content));
     }
-    let step = call.path.rsplit('/').next().unwrap_or(&call.path);
-    let step = names::cut(step.split('#').next().unwrap_or(step).trim_start_matches('.'), 63);
+    let step = RecordPath::new(&call.path).last().name();
+    let step = names::cut(step.trim_start_matches('.'), 63);
     let mut labels = wished("labels");
     labels.insert(names::LABEL_WORKFLOW.to_owned(), json!(run.workflow));
     labels.insert(names::LABEL_WORKFLOW_UID.to_owned(), json!(run.uid));
