@@ -13,7 +13,7 @@ use std::{
 };
 
 use signoff_api::{
-    Digest, Moment,
+    Digest, Moment, RecordPath,
     journal::{StepKind, StepPhase, StepRecord},
 };
 
@@ -98,14 +98,9 @@ impl Transition {
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);
-    let Some((call, _)) = record.path.rsplit_once('/').filter(|(call, _)| is_call_of_agent(call)) else { return false };
+    let Some(call) = RecordPath::new(&record.path).call_above() else { return false };
     let was_asked = || stored.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl);
     is_end && is_call && plan.step_of(&record.path).is_some_and(PlannedStep::is_idempotent) && !was_asked()
-}
-
-/// Whether the last segment of a path is a call of an agent.
-fn is_call_of_agent(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|last| last.starts_with(".call-"))
 }
 
 fn bytes_of(record: &StepRecord) -> usize {

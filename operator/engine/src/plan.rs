@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use signoff_api::{
-    Digest, Verdict, Workflow, WorkflowSpec,
+    Digest, RecordPath, Verdict, Workflow, WorkflowSpec,
     conditions::reason,
     digest::{self},
     json_bytes,
@@ -235,9 +235,10 @@ impl Plan {
         let mut all =
             of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
         // The step of a tool has one place, for every agent that calls it.
-        match place.rfind(planned_step::CALL).and_then(|at| place.get(at..)) {
+        match RecordPath::new(&place).place_of_tool() {
             Some(of_tool) => {
-                self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates()).find(|step| step.path == of_tool)
+                let mut steps = self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates());
+                steps.find(|step| step.path == of_tool.as_str())
             }
             None => all.find(|step| step.path == place),
         }
@@ -251,11 +252,7 @@ impl Plan {
     /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose provider is
     /// scripted.
     pub(crate) fn has_scripted_response(&self, path: &str) -> bool {
-        let mut place = without_visits(path);
-        while let Some(asked) = place.strip_suffix("/.turn").or_else(|| place.strip_suffix("/.ask")) {
-            place = asked.to_owned();
-        }
-        self.step_of(&place).is_some_and(|step| step.is_scripted(self))
+        self.step_of(RecordPath::new(path).step_of_answer().as_str()).is_some_and(|step| step.is_scripted(self))
     }
 
     /// Where the step of a record stands among all steps, as declared.
@@ -315,7 +312,7 @@ impl Plan {
     /// Returns why the policies do not allow the text of a `set` step at a path, or `None`.
     pub(crate) fn refuses_text(&self, path: &str) -> Option<String> {
         // What is recorded of an answer is no call.
-        if path.ends_with("/.answer") {
+        if RecordPath::new(path).last().is_answer() {
             return None;
         }
         self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
@@ -325,10 +322,10 @@ impl Plan {
     /// its step says so.
     fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
         let place = without_visits(path);
-        let in_call = place.rfind(planned_step::CALL).and_then(|at| place.get(at..))?;
         // The later turns of an agent, and the question for its answer, stand beneath its step.
-        let of_tool = in_call.split('/').take(2).collect::<Vec<_>>().join("/");
-        let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool);
+        let of_tool =
+            RecordPath::new(&place).place_of_tool()?.ancestors().take_while(|path| path.parent().is_some()).last()?;
+        let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool.as_str());
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }
 
@@ -388,14 +385,7 @@ pub fn spec_digest(spec: &WorkflowSpec) -> Result<Digest, digest::Error> {
 
 /// A path without visits and counts: `.worker-3#2/.error` is `.worker/.error`.
 pub(crate) fn without_visits(path: &str) -> String {
-    let place = |segment: &str| {
-        let name = segment.split_once('#').map_or(segment, |(name, _)| name);
-        match name.rsplit_once('-') {
-            Some((agent, count)) if name.starts_with('.') && count.parse::<u32>().is_ok() => agent.to_owned(),
-            _ => name.to_owned(),
-        }
-    };
-    path.split('/').map(place).collect::<Vec<_>>().join("/")
+    RecordPath::new(path).place().into_string()
 }
 
 #[cfg(test)]

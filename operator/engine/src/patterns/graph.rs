@@ -1,6 +1,9 @@
 //! `graph`: a node, then the first edge that matches, until none does.
 
-use signoff_api::journal::{StepKind, StepPhase};
+use signoff_api::{
+    RecordPath,
+    journal::{StepKind, StepPhase},
+};
 use signoff_expr::Condition;
 
 use super::PatternResult;
@@ -59,7 +62,7 @@ async fn next<'a>(
             PlannedEdge::Always(_) => {}
             PlannedEdge::Choose(choices) => {
                 // Evaluated once: what it came to is a record.
-                let (path, _) = run.visit(&format!("{}/.next", node.path));
+                let (path, _) = run.visit(&RecordPath::new(&node.path).chosen_edge());
                 let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
                 let open = |seq| chosen(run, step_scope, graph, (&node.name, choices), seq);
                 let record = run.activity(step_scope, key, open).await;

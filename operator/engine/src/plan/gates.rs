@@ -9,7 +9,7 @@ use std::{
 };
 
 use signoff_api::{
-    JsonObject,
+    JsonObject, RecordPath,
     step::OnError,
     workflow::{Gate, SpecGateType, WorkflowSpec},
 };
@@ -191,7 +191,7 @@ impl Validator<'_> {
             let always = found.is_some_and(|(_, named)| named);
             let known = context.known.clone().with("output", Members::Open).with("problem", Members::Open);
             let gate = found.and_then(|((field, gate), _)| {
-                self.spec_gate(plan, field, gate, &format!("{path}/.output"), known, GateSubject::Output)
+                self.spec_gate(plan, field, gate, &RecordPath::new(&path).output(), known, GateSubject::Output)
             });
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
@@ -203,7 +203,7 @@ impl Validator<'_> {
             Some(((field, gate), _)) => {
                 let known = context.known.clone().with("error", Members::fields(ERROR));
                 let subject = GateSubject::Failure(step.can_be_changed());
-                let asked = self.spec_gate(plan, field, gate, &format!("{path}/.error"), known, subject);
+                let asked = self.spec_gate(plan, field, gate, &RecordPath::new(&path).error(), known, subject);
                 let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
             }
@@ -246,7 +246,7 @@ impl Validator<'_> {
             );
         }
         let subject = GateSubject::Start(step.can_be_changed());
-        let path = format!("{}/.start", step.path);
+        let path = RecordPath::new(&step.path).start();
         let asked = self.spec_gate(context.plan, field, gate, &path, context.known.clone(), subject);
         step.start = asked.map(Box::new);
     }

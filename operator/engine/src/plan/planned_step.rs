@@ -10,6 +10,7 @@ use signoff_api::{
     gate::{Form, PersonRule, Quorum},
     journal::StepRecord,
     pod::PodStep,
+    record_path::PLANNED_CALLS,
     sent_method::SentMethod,
     step::{HitlStep, HttpStep, OnError, Retry},
 };
@@ -20,9 +21,6 @@ use crate::{field_error::FieldError, gate::subject::GateSubject};
 
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Where the steps of tools stand in a plan, whichever call runs them.
-pub(super) const CALL: &str = ".call/";
 
 /// One step, wherever it stands.
 #[derive(Clone, Debug)]
@@ -134,7 +132,7 @@ impl PlannedStep {
 
     /// Whether it runs as a tool: people approve its arguments, and nothing else of it may be changed.
     pub(crate) fn is_tool(&self) -> bool {
-        self.path.starts_with(CALL)
+        self.path.starts_with(PLANNED_CALLS)
     }
 
     /// Returns the fields that Modify can replace, before it starts or after it failed.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Digest, JsonObject,
     gate::{GateType, TimeoutAction},
+    record_path::{LONGEST_CALL, PLANNED_CALLS},
     sent_method::SentMethod,
     step::OnError,
     tool::{Effects, Tool},
@@ -17,9 +18,7 @@ use signoff_api::{
 use signoff_expr::{Condition, Known, Members};
 
 use super::{
-    Action, PlannedStep, Validator,
-    planned_step::CALL,
-    references,
+    Action, PlannedStep, Validator, references,
     step::{PlanContext, StepContext},
 };
 
@@ -196,7 +195,7 @@ impl Validator<'_> {
             .fold(known, |k, name| k.with(name, Members::Open));
         let (mut gates, mut question) = (Vec::new(), None);
         if !spec.tools.is_empty() {
-            gates = self.policy_call_gates(plan, &format!("{CALL}.gate"), &known);
+            gates = self.policy_call_gates(plan, &format!("{PLANNED_CALLS}.gate"), &known);
         }
         for tool in tools.values_mut() {
             let can_ask = gates.iter().any(|gate| gate.reason(tool, &tool.facts()).is_some());
@@ -254,7 +253,7 @@ impl Validator<'_> {
         let is_alike = plan.spec.tools.iter().all(is_alike);
         let arguments = if is_alike && !self.accepted { references::members(&parameters.0) } else { Members::Open };
         let known = everywhere.clone().with("args", arguments);
-        let mut planned = self.step(step, &StepContext::new(plan, &at, CALL, known))?;
+        let mut planned = self.step(step, &StepContext::new(plan, &at, PLANNED_CALLS, known))?;
         // Gates of policies stand beneath each call.
         for gate in &mut planned.policy_gates {
             gate.path = format!("{}/{}", planned.path, gate.name);
@@ -302,8 +301,14 @@ impl Validator<'_> {
                 }
             }
         }
-        let planned =
-            self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known.clone(), GateSubject::Call(type_))?;
+        let planned = self.spec_gate(
+            plan,
+            field,
+            gate,
+            &format!("{PLANNED_CALLS}.gate"),
+            known.clone(),
+            GateSubject::Call(type_),
+        )?;
         let condition = planned.only_if.clone();
         self.check_condition_on_agent(plan, field, condition.as_ref());
         let rule = CallGateRule::Author(rule);
@@ -344,7 +349,7 @@ impl Validator<'_> {
             self.error(format!("{field}.condition"), "a question is always asked: leave condition out");
         }
         let known = everywhere.clone().with("agent", Members::Open);
-        self.spec_gate(plan, field, gate, &format!("{CALL}.gate"), known, GateSubject::Question)
+        self.spec_gate(plan, field, gate, &format!("{PLANNED_CALLS}.gate"), known, GateSubject::Question)
     }
 
     /// Reports agents that call themselves, and agents that call each other too deep.
@@ -378,7 +383,7 @@ impl Validator<'_> {
         let branch = longest(&mut plan.spec.steps.iter().filter_map(|step| step.branch.as_ref()).map(String::len));
         let step = longest(&mut plan.spec.steps.iter().map(|step| step.name.len()));
         let of_tool = longest(&mut plan.spec.tools.iter().map(|tool| tool.step.len()));
-        let path = branch + step + 16 + MOST_NESTED * (of_tool + "/.turn-100#1000/.call-256/#1000".len()) + 64;
+        let path = branch + step + 16 + MOST_NESTED * (of_tool + LONGEST_CALL.len()) + 64;
         if !plan.spec.tools.is_empty() && path > LONGEST_PATH {
             let message = format!(
                 "the names of branches and steps are too long for the journal of nested agents ({path} characters; the maximum is {LONGEST_PATH}): shorten them"

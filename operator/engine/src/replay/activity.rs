@@ -6,13 +6,12 @@
 use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use signoff_api::{
-    Digest, Moment, Outcome,
+    Digest, Moment, Outcome, RecordPath,
     journal::{FACT_GIVEN, StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
 
 use super::{
-    call_history::turn_of_call,
     run::{RenderError, Run, is_call},
     scope::StepScope,
     transition_state::TransitionState,
@@ -137,9 +136,11 @@ impl<'a> Run<'a> {
         }
         let seq = state.journal.next_seq();
         let mut record = self.blank(key, seq);
-        record
-            .facts
-            .extend(given.filter(|_| turn_of_call(&key.path).is_some()).map(|text| (FACT_GIVEN.to_owned(), text)));
+        record.facts.extend(
+            given
+                .filter(|_| RecordPath::new(&key.path).turn_above().is_some())
+                .map(|text| (FACT_GIVEN.to_owned(), text)),
+        );
         match opening {
             Ok(Start::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
                 self.fail(&mut state, &mut record, NOT_ALLOWED, &why);

@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use signoff_api::{
-    Digest, Verdict,
+    Digest, RecordPath, Verdict,
     journal::{FACT_CALLS, StepKind, StepRecord},
 };
 
@@ -54,9 +54,8 @@ impl CallHistory {
             history.add_call(record);
         }
         for record in history.decided.iter().filter(|record| verdict(record) == Some(Verdict::Modify)) {
-            let place = record.path.rsplit_once('#').filter(|(_, visit)| !visit.contains('/'));
-            let place = place.map_or(record.path.as_str(), |(place, _)| place);
-            history.modified.entry(place.to_owned()).or_default().push(record.clone());
+            let gate = RecordPath::new(&record.path).without_last_visit().to_string();
+            history.modified.entry(gate).or_default().push(record.clone());
         }
         history.turns.sort_by(|a, b| a.path.cmp(&b.path));
         history
@@ -90,7 +89,9 @@ impl CallHistory {
 
     /// Adds a record that begins during the replay, if it is a call of a tool.
     pub(crate) fn add_call(&self, record: &StepRecord) {
-        let Some((step, input)) = turn_of_call(&record.path).and_then(|_| input(record)) else { return };
+        let Some((step, input)) = RecordPath::new(&record.path).turn_above().and_then(|_| input(record)) else {
+            return;
+        };
         self.equal.borrow_mut().entry((step, input)).or_default().push((record.path.clone(), record.attempt));
     }
 
@@ -111,12 +112,6 @@ impl CallHistory {
     }
 }
 
-/// Returns the turn of the record of a call, as `handle/.turn-2` of `handle/.turn-2/.call-1/pay`; `None` for any other record.
-pub(crate) fn turn_of_call(path: &str) -> Option<&str> {
-    let (turn, call) = path.rsplit_once('/')?.0.rsplit_once('/')?;
-    call.starts_with(".call-").then_some(turn)
-}
-
 /// Returns the step of a call and the digest of its input; of a rendered text that of the text.
 fn input(record: &StepRecord) -> Option<(String, Digest)> {
     let input = match record.kind {
@@ -127,7 +122,7 @@ fn input(record: &StepRecord) -> Option<(String, Digest)> {
         },
         StepKind::Agent | StepKind::Hitl | StepKind::Condition => return None,
     };
-    Some((record.path.rsplit('/').next()?.to_owned(), input))
+    Some((RecordPath::new(&record.path).last().as_str().to_owned(), input))
 }
 
 fn verdict(record: &StepRecord) -> Option<Verdict> {

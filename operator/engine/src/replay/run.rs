@@ -9,7 +9,7 @@ use std::{
 };
 
 use signoff_api::{
-    Json,
+    Json, RecordPath,
     journal::{BlobRef, StepKind, StepRecord},
 };
 use signoff_expr::LanguageError;
@@ -128,23 +128,17 @@ impl<'a> Run<'a> {
     pub(crate) fn visit(&self, path: &str) -> (String, i32) {
         let mut visits = self.visits.borrow_mut();
         let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
-        (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
+        (RecordPath::new(path).at_visit(*visit).into(), *visit)
     }
 
     /// The path of the last visit.
     pub(crate) fn last_visit(&self, path: &str) -> String {
-        match self.visits.borrow().get(path) {
-            Some(visits) if *visits > 1 => format!("{path}#{visits}"),
-            _ => path.to_owned(),
-        }
+        RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(1)).into()
     }
 
     /// The path that the next visit will have.
     pub(crate) fn next_visit(&self, path: &str) -> String {
-        match self.visits.borrow().get(path) {
-            Some(visits) => format!("{path}#{}", visits + 1),
-            None => path.to_owned(),
-        }
+        RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(0) + 1).into()
     }
 
     /// Renders from the values at hand; pending where some have to be fetched first.

@@ -11,7 +11,10 @@ mod views;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use signoff_api::journal::{StepKind, StepRecord};
+use signoff_api::{
+    RecordPath,
+    journal::{StepKind, StepRecord},
+};
 use signoff_expr::{Member, Reference, Scope};
 
 use crate::{
@@ -22,7 +25,7 @@ use crate::{
 pub(crate) use crate::journal::within;
 pub(crate) use step_scope::{RecordNamespace, StepScope, all};
 use views::hitl;
-pub(crate) use views::{ANSWER, answers, decision, response, response_text, verdict_text, view};
+pub(crate) use views::{answers, decision, response, response_text, verdict_text, view};
 
 /// A record that a step can see.
 #[derive(Clone)]
@@ -33,11 +36,8 @@ pub(crate) struct VisibleRecord<'r> {
 
 /// The last segment of a path, without and with its visit.
 pub(crate) fn parts(path: &str) -> (&str, i32) {
-    let last = path.rsplit_once('/').map_or(path, |(_, last)| last);
-    match last.rsplit_once('#') {
-        Some((name, visit)) => (name, visit.parse().unwrap_or(1)),
-        None => (last, 1),
-    }
+    let last = RecordPath::new(path).last();
+    (last.name(), last.visit())
 }
 
 /// The names that a template refers to.

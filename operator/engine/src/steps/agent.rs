@@ -17,7 +17,10 @@ mod turn;
 
 use std::rc::Rc;
 
-use signoff_api::journal::{StepKind, StepPhase, StepRecord};
+use signoff_api::{
+    RecordPath,
+    journal::{StepKind, StepPhase, StepRecord},
+};
 use signoff_expr::text;
 
 use crate::{
@@ -128,7 +131,7 @@ fn turns<'a>(
 
 /// Whether a record belongs to a call beneath a conversation.
 fn is_in_a_call(path: &str, conversation: &str) -> bool {
-    path.get(conversation.len()..).is_some_and(|rest| rest.contains("/.call-"))
+    path.get(conversation.len()..).is_some_and(|rest| RecordPath::new(rest).is_in_call())
 }
 
 fn agent_of<'t>(invocation: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {

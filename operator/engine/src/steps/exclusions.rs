@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{
-    ApprovalRequest,
+    ApprovalRequest, RecordPath,
     approval::{Edit, Exclusion, Source},
     conditions::reason,
     journal::{StepKind, StepRecord},
@@ -110,7 +110,7 @@ fn is_added_as(run: &Run<'_>, added: &str, gate: &str, path: &str) -> bool {
 /// Returns the place of a gate that is a step, or that a policy adds before one: its path without the numbers of
 /// visits, turns, calls and workers. `None` for a gate of a list, which is one gate wherever it asks.
 fn place(path: &str) -> Option<String> {
-    (!scope::parts(path).0.starts_with('.')).then(|| without_visits(path))
+    (!RecordPath::new(path).last().is_part()).then(|| without_visits(path))
 }
 
 /// Returns all user names that a request excludes.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::json;
 use signoff_api::{
-    Outcome, Verdict,
+    Outcome, RecordPath, Verdict,
     gate::TimeoutAction,
     journal::{StepError, StepPhase},
     step::OnError,
@@ -96,7 +96,7 @@ pub(super) async fn decide<'a>(
     let (sends, origins) = sent::of_attempt(run, invocation, path, attempt).await.unzip();
     let replaced = sends.as_ref().map_or_else(|| error.message.clone(), Fields::whole);
     let shown = shown.sending(sends).made_of(origins.unwrap_or_default());
-    let base = format!("{path}/.error");
+    let base = RecordPath::new(path).error();
     let by_people: &[Verdict] = match step.is_tool() {
         true => &[Verdict::Retry],
         false if record.as_ref().is_some_and(|record| is_repeated_by_people_only(step, record)) => &ASKS_AGAIN,

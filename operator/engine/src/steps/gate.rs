@@ -5,7 +5,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use signoff_api::{
-    Digest, Moment, Outcome, Verdict,
+    Digest, Moment, Outcome, RecordPath, Verdict,
     approval::{Edit, Source},
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -138,14 +138,14 @@ pub(super) async fn decide_after<'a>(
 
 /// Waits, in front of a gate of a call, until fewer than [`MOST_ASKED`] gates of calls of the run wait for people.
 async fn room_to_ask(run: &Run<'_>, base: &str) {
-    const OF_CALL: &str = "/.call-";
-    if !base.contains(OF_CALL) {
+    let is_of_call = |path: &str| RecordPath::new(path).is_in_call();
+    if !is_of_call(base) {
         return;
     }
     let next = run.next_visit(base);
     poll_fn(|_| {
         let state = run.state.borrow();
-        let waits = |r: &&StepRecord| r.kind == StepKind::Hitl && !r.phase.is_end() && r.path.contains(OF_CALL);
+        let waits = |r: &&StepRecord| r.kind == StepKind::Hitl && !r.phase.is_end() && is_of_call(&r.path);
         let is_begun = state.journal.get(&next, 1).is_some();
         if is_begun || state.journal.records().iter().filter(waits).count() < MOST_ASKED {
             Poll::Ready(())
@@ -275,11 +275,7 @@ pub(super) fn next_step(
 
 /// Returns how often this gate had asked before this decision, by people or by deadlines as this one.
 pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
-    let without_visit = |path: &str| match path.rsplit_once('#') {
-        Some((key, visit)) if !visit.contains('/') => key.to_owned(),
-        _ => path.to_owned(),
-    };
-    let own = without_visit(&decided.record.path);
+    let own = RecordPath::new(&decided.record.path).without_last_visit();
     // Deadlines do not use up what people may decide.
     let source = decided.record.decision.as_ref().map(|outcome| outcome.source);
     let again = |r: &&StepRecord| {
@@ -287,7 +283,7 @@ pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Ve
         r.kind == StepKind::Hitl
             && r.done < decided.record.done
             && verdict.is_some_and(|verdict| asks_again.contains(&verdict))
-            && without_visit(&r.path) == own
+            && RecordPath::new(&r.path).without_last_visit() == own
     };
     run.state.borrow().journal.records().iter().filter(again).count()
 }

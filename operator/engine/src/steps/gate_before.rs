@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
-use signoff_api::Verdict;
+use signoff_api::{RecordPath, Verdict};
 
 use super::{EarlyEnd, gate, open_attempt, render_input, verdict_or_end};
 use crate::{
@@ -27,15 +27,15 @@ pub(super) type GateBefore<'a> = (&'a PlannedStep, String);
 pub(super) fn policy_gates<'a>(step: &'a PlannedStep, base: &str) -> Vec<GateBefore<'a>> {
     let path = |gate: &PlannedStep| {
         // Those of a step that runs several times at once stand beneath each run of it.
-        let own = gate.path.strip_prefix(&format!("{}/", step.path)).map(|name| format!("{base}/{name}"));
-        own.unwrap_or_else(|| gate.path.clone())
+        let own = RecordPath::new(&gate.path).beneath(&step.path);
+        own.map(|own| RecordPath::new(base).child(own.as_str()).into()).unwrap_or_else(|| gate.path.clone())
     };
     step.policy_gates.iter().map(|gate| (gate, path(gate))).collect()
 }
 
 /// The gate that the author of the Workflow put before a step that runs at `path`.
 pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefore<'a>> {
-    step.start.as_deref().map(|gate| (gate, format!("{path}/.start")))
+    step.start.as_deref().map(|gate| (gate, RecordPath::new(path).start().into()))
 }
 
 /// Asks at `gates`, one after the other, until all of them have approved the same call.

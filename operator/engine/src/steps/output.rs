@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, JsonObject, Verdict,
+    Digest, JsonObject, RecordPath, Verdict,
     journal::{StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{endless, text};
@@ -25,7 +25,7 @@ use crate::{
         activity::{ActivityKey, Start, error},
         origins::Origins,
         run::Run,
-        scope::{ANSWER, StepScope},
+        scope::StepScope,
         step_invocation::{Override, StepInvocation},
     },
     schema::Schema,
@@ -96,7 +96,7 @@ pub(super) async fn record_end<'a>(run: &Run<'a>, invocation: &StepInvocation<'a
 }
 
 async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &Start) {
-    let (path, _) = run.visit(&format!("{}/{ANSWER}", invocation.base));
+    let (path, _) = run.visit(&RecordPath::new(&invocation.base).answer());
     let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
     run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await;
 }
@@ -124,7 +124,7 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
     if state.journal.get(base, turn.attempt_after(attempt)).is_some() {
         return None;
     }
-    if let Some(recorded) = state.journal.get(&run.next_visit(&format!("{base}/{ANSWER}")), 1) {
+    if let Some(recorded) = state.journal.get(&run.next_visit(&RecordPath::new(base).answer()), 1) {
         return recorded.error.clone().filter(|error| error.class == TOO_COSTLY);
     }
     let why = state.costly.get(&(path.clone(), attempt))?;
@@ -136,8 +136,8 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
 fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: i64) -> bool {
     let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
     let requested_again = |record: &&StepRecord| {
-        let number = record.path.strip_prefix(base).and_then(|below| below.strip_prefix("/.ask-"));
-        record.seq > answered && number.is_some_and(|number| !number.contains('/'))
+        let path = RecordPath::new(&record.path);
+        record.seq > answered && path.last().is_ask() && path.parent() == Some(RecordPath::new(base))
     };
     let last = journal.records().iter().filter(requested_again).max_by_key(|record| record.seq);
     let Some(answered) = last.map_or(Some(answered), |last| last.done) else { return true };
@@ -178,8 +178,9 @@ async fn validate_answer<'a>(
     let mut asked = 0;
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
         asked += 1;
-        let (_, count) = run.visit(&format!("{path}/.ask"));
-        let key = ActivityKey { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
+        let step_path = RecordPath::new(path);
+        let (_, count) = run.visit(&step_path.asks());
+        let key = ActivityKey { path: step_path.ask(count + 1).into(), attempt: 1, kind: StepKind::Agent };
         let parameters = BTreeMap::from([("input".to_owned(), clarification(step, why))]);
         let overrides = Override { parameters, edits: Vec::new() };
         let mut invocation = StepInvocation {
@@ -252,7 +253,7 @@ async fn ask_about_answer<'a>(
     });
     let shown = ReviewSubject { respond: schema.cloned(), ..ReviewSubject::of(path, &answer) }.sending(sends);
     let shown = shown.made_of(origins);
-    let base = format!("{path}/.output");
+    let base = RecordPath::new(path).output();
     let by_people: &[Verdict] = if by_people { &[Verdict::Retry] } else { &[] };
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     if decided.was_not_asked() && problem.is_some() {

@@ -8,7 +8,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc};
 
 use signoff_api::{
-    Digest, Outcome, Verdict,
+    Digest, Outcome, RecordPath, Verdict,
     approval::Edit,
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -160,7 +160,7 @@ fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> 
 
 /// Returns the edits of the arguments of the call at a path, newest first.
 pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: i64) -> Result<Vec<Edit>, RenderError> {
-    let gates = run.call_history().modified_at(&format!("{path}/.gate"));
+    let gates = run.call_history().modified_at(&RecordPath::new(path).gate());
     let known = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
     let edits = known.map(|gate| {
         // The gates of a call record the digest of the arguments that they asked about.

@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value, json};
-use signoff_api::journal::StepRecord;
+use signoff_api::{RecordPath, journal::StepRecord};
 use signoff_expr::Scope;
 
 use super::{Part, RequestedNames, VisibleRecord, parts, view};
@@ -133,9 +133,9 @@ impl<'a> StepScope<'a> {
 
     /// Whether agents of this frame are told what was decided at a gate.
     pub(crate) fn is_feedback(&self, path: &str) -> bool {
-        let of_the_pattern = path.starts_with('.') && !path.contains('/');
+        let of_the_pattern = RecordPath::new(path).parent().is_none() && RecordPath::new(path).last().is_part();
         let visible = || {
-            let place = path.split_once('#').map_or(path, |(place, _)| place);
+            let place = RecordPath::new(path).before_visits().as_str();
             self.visible_steps().any(|step| step.path == place)
         };
         of_the_pattern
@@ -180,7 +180,7 @@ impl<'a> StepScope<'a> {
     /// The newest record of a step of the list whose result was known at `seq`.
     pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: i64) -> Option<VisibleRecord<'a>> {
         let place = format!("{}{}", self.prefix, step.name);
-        let path = |visit: usize| if visit == 1 { place.clone() } else { format!("{place}#{visit}") };
+        let path = |visit: usize| RecordPath::new(&place).at_visit(i64::try_from(visit).unwrap_or(i64::MAX));
         let state = run.state.borrow();
         let known = |path: &str, attempt: i32| {
             state.journal.get(path, attempt).filter(|record| record.done.is_some_and(|done| done < seq))
@@ -202,9 +202,9 @@ impl<'a> StepScope<'a> {
     ) -> Option<VisibleRecord<'a>> {
         let is_visible = |at: usize| self.visible.as_ref().is_none_or(|visible| visible.contains(&at));
         let step_of = |record: &StepRecord| {
-            let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
+            let path = RecordPath::new(&record.path).without_last_visit().as_str();
             // What lies beneath a step is the step's own business.
-            if visit.contains('/') {
+            if path.contains('#') {
                 return None;
             }
             let own = |(at, step): &(usize, &&'a PlannedStep)| step.path == path && is_visible(*at);
@@ -294,7 +294,7 @@ impl<'a> StepScope<'a> {
         let last_attempts: BTreeMap<i32, StepRecord> = {
             let state = run.state.borrow();
             let done = state.journal.under(name).filter(|r| r.done.is_some_and(|done| done < seq));
-            let own = done.filter(|r| !r.path.contains('/') && parts(&r.path).0 == name);
+            let own = done.filter(|r| RecordPath::new(&r.path).without_last_visit().as_str() == name);
             own.map(|record| (parts(&record.path).1, record.clone())).collect()
         };
         let count = last_attempts.len();

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Outcome, Verdict,
+    Outcome, RecordPath, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{json as extract, number::first_inexact};
@@ -15,9 +15,6 @@ use crate::{
     plan::{Action, PlannedGate, PlannedStep},
     replay::run::{RenderError, Run},
 };
-
-/// The record of what became of an answer, beneath that of its step.
-pub(crate) const ANSWER: &str = ".answer";
 
 /// The response of a record as later steps see it, and the original where a person replaced it.
 ///
@@ -81,16 +78,14 @@ impl ChildRecords {
     pub(super) fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
         let mut children = run.children(&record.path, seq);
         // Deeper records belong to the calls and turns of an agent.
-        let beneath = record.path.len() + 1;
-        children.retain(|later| {
-            later.done > record.done && !later.path.get(beneath..).is_some_and(|rest| rest.contains('/'))
-        });
+        let above = Some(RecordPath::new(&record.path));
+        children.retain(|later| later.done > record.done && RecordPath::new(&later.path).parent() == above);
         Self(children)
     }
 
     /// Returns the record of the accepted answer: `.answer`, or the attempt itself where there is none.
     fn settled<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
-        self.0.iter().rfind(|r| super::parts(&r.path).0 == ANSWER).unwrap_or(record)
+        self.0.iter().rfind(|r| RecordPath::new(&r.path).last().is_answer()).unwrap_or(record)
     }
 
     /// The answer of the agent that counts.
@@ -144,9 +139,9 @@ impl<'a> StepScope<'a> {
 
 /// Returns the number at which the next visit of a record's step began.
 fn next_visit_of(run: &Run<'_>, path: &str) -> Option<i64> {
-    let (_, visit) = super::parts(path);
-    let place = path.strip_suffix(&format!("#{visit}")).unwrap_or(path);
-    run.state.borrow().journal.get(&format!("{place}#{}", visit + 1), 1).map(|record| record.seq)
+    let path = RecordPath::new(path);
+    let next = path.without_last_visit().at_visit(path.last().visit() + 1);
+    run.state.borrow().journal.get(&next, 1).map(|record| record.seq)
 }
 
 /// The whole decision of a gate.

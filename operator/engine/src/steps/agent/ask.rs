@@ -4,7 +4,7 @@
 
 use serde_json::json;
 use signoff_api::{
-    Outcome, Verdict,
+    Outcome, RecordPath, Verdict,
     approval::{ARGUMENTS, Source},
 };
 use signoff_expr::text;
@@ -173,7 +173,7 @@ fn recorded_gates(run: &Run<'_>, base: &str) -> Option<String> {
 
 /// Where the records of the gates in front of a call stand.
 pub(super) fn gate_of(path: &str) -> String {
-    format!("{path}/.gate")
+    RecordPath::new(path).gate().into()
 }
 
 /// Asks at a gate of a call once. `base`: the path of its records. The inner error is the result of a call that people cannot be asked

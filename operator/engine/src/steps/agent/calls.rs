@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use serde_json::{Value, json};
 use signoff_api::{
+    RecordPath,
     approval::SiblingCall,
     journal::{StepPhase, StepRecord},
     turn::{RequestedArguments, RequestedCall, TurnCalls},
@@ -93,10 +94,12 @@ pub(crate) async fn perform_turn<'a>(
     let calls = read(reply.calls);
     let equal = equal_calls(&calls);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
-    let siblings = siblings
-        .map(|(at, call)| SiblingCall { path: format!("{path}/.call-{}", at + 1), tool: shown_tool(&call.tool) });
+    let siblings = siblings.map(|(at, call)| SiblingCall {
+        path: RecordPath::new(&path).call_at(at).into(),
+        tool: shown_tool(&call.tool),
+    });
     let seen = record.done.unwrap_or(record.seq) + 1;
-    let next = run.next_visit(&format!("{}/.turn-{}", invocation.base, turn.number + 1));
+    let next = run.next_visit(&RecordPath::new(&invocation.base).turn(turn.number + 1));
     let is_answered = run.state.borrow().journal.get(&next, 1).is_some();
     let site = TurnSite {
         invocation,
@@ -133,7 +136,7 @@ fn as_told(calls: Vec<Call>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
                 json!({"left_out": format!("{} bytes", long.len())}).to_string()
             }
             short => {
-                whole.insert(format!("{turn}/.call-{}", at + 1));
+                whole.insert(RecordPath::new(turn).call_at(at).into());
                 short
             }
         };
@@ -284,7 +287,7 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
             return error(refuse_call(run, site, at, ARGUMENTS_INVALID, &why).await);
         }
     };
-    let path = format!("{}/.call-{}", site.path, at + 1);
+    let path = RecordPath::new(&site.path).call_at(at).into_string();
     if names::is_built_in(name) {
         return ask_people(run, site, &path, name, arguments).await;
     }
@@ -333,7 +336,7 @@ fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
 
 /// The path of each step of an agent around a turn, the outermost first; the last is that of the turn itself.
 fn steps_around(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices("/.turn-").filter_map(|(end, _)| path.get(..end))
+    RecordPath::new(path).agents_around().map(RecordPath::as_str)
 }
 
 /// The agent of a step, or the agents that revise at a place: all of them do it at one.

@@ -8,16 +8,13 @@
 
 use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
 
-use signoff_api::{Digest, approval::Action as Asked, journal::StepRecord, tool::Effects};
+use signoff_api::{Digest, RecordPath, approval::Action as Asked, journal::StepRecord, tool::Effects};
 use signoff_expr::text;
 
 use super::site::{Proposal, TurnSite, cut};
 use crate::{
     plan::{Action, PlannedTool},
-    replay::{
-        call_history::turn_of_call,
-        run::{RenderError, Run},
-    },
+    replay::run::{RenderError, Run},
     steps::may_have_effect,
 };
 
@@ -112,7 +109,8 @@ impl EqualCalls {
     /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
     pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: i64) -> usize {
         self.among_made(run, seq, |made| {
-            let of_turn = made.filter(|record| turn_of_call(&record.path) == Some(turn));
+            let of_turn =
+                made.filter(|record| RecordPath::new(&record.path).turn_above() == Some(RecordPath::new(turn)));
             of_turn.map(|record| record.path.as_str()).collect::<BTreeSet<_>>().len()
         })
     }
@@ -134,7 +132,7 @@ impl EqualCalls {
     }
 
     fn counts(&self, record: &StepRecord) -> bool {
-        let is_told = || record.path.rsplit_once('/').is_some_and(|(call, _)| self.told.contains(call));
+        let is_told = || RecordPath::new(&record.path).parent().is_some_and(|call| self.told.contains(call.as_str()));
         !record.path.starts_with(&self.own) && !is_told()
     }
 }

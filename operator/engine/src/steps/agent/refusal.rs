@@ -1,6 +1,9 @@
 //! Calls that are not made without people being asked: what they are told, and the record that says why.
 
-use signoff_api::journal::{StepKind, StepRecord};
+use signoff_api::{
+    RecordPath,
+    journal::{StepKind, StepRecord},
+};
 
 use super::{
     ask::gate_of,
@@ -74,7 +77,7 @@ pub(super) fn next_seq(run: &Run<'_>) -> i64 {
 
 /// Where the record of a call stands that says why it was refused.
 pub(super) fn check_of(path: &str) -> String {
-    format!("{path}/.check")
+    RecordPath::new(path).check().into()
 }
 
 /// Records why the call at a place of a turn is refused, and returns what is recorded.
@@ -85,7 +88,7 @@ pub(super) async fn refuse_call<'a>(
     class: &str,
     why: &str,
 ) -> String {
-    let (check, _) = run.visit(&check_of(&format!("{}/.call-{}", turn.path, at + 1)));
+    let (check, _) = run.visit(&check_of(&RecordPath::new(&turn.path).call_at(at)));
     refuse(run, turn, &check, class, why).await
 }
 

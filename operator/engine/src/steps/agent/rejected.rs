@@ -2,7 +2,7 @@
 //! often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
-    Digest, Verdict,
+    Digest, RecordPath, Verdict,
     approval::{AskingGate, Source},
     gate::GateType,
     journal::StepRecord,
@@ -104,7 +104,7 @@ fn last_retry(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> Option<i64> {
 
 /// Where the records of the escalation of a call stand.
 pub(super) fn escalation_of(path: &str) -> String {
-    format!("{path}/{ESCALATION}")
+    RecordPath::new(path).error().into()
 }
 
 /// Asks people whether the gates of a tool ask again that was rejected, or whose call was edited, too often: at the gate about failures of its step, with the quorums of every gate that

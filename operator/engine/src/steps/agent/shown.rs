@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use signoff_api::{
-    JsonObject, Verdict,
+    JsonObject, RecordPath, Verdict,
     approval::{Action, ActionKind, ApprovalPhase, AskingGate},
     journal::{FACT_GIVEN, StepKind, StepRecord},
     tool::Effects,
@@ -21,9 +21,8 @@ use super::{
 use crate::{
     plan::PlannedTool,
     replay::{
-        call_history::turn_of_call,
         run::{RenderError, Run},
-        scope::{self, within},
+        scope::within,
     },
     steps::{
         excerpt::{Fields, SHOWN},
@@ -253,7 +252,7 @@ fn earlier_calls(run: &Run<'_>, own: &str, seq: i64) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
     let end = |record: &StepRecord| match record.calls_tools() {
-        true => state.journal.get(&format!("{}/.answer", record.path), 1)?.done,
+        true => state.journal.get(&RecordPath::new(&record.path).answer(), 1)?.done,
         false => record.done,
     };
     let others = state.journal.records().iter().filter(|record| !within(&record.path, own));
@@ -265,8 +264,9 @@ fn earlier_calls(run: &Run<'_>, own: &str, seq: i64) -> Vec<String> {
 
 /// Returns the tool, the arguments and the outcome of a call, or the decision by which it did not run.
 fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
-    turn_of_call(&record.path)?;
-    let (name, _) = scope::parts(&record.path);
+    let path = RecordPath::new(&record.path);
+    path.turn_above()?;
+    let name = path.last().name();
     let given = record.facts.get(FACT_GIVEN).map(|given| format!(" {given}")).unwrap_or_default();
     let what = match record.kind {
         StepKind::Hitl => {

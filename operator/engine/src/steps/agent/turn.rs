@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
+use signoff_api::RecordPath;
 
 use crate::{
     replay::{
@@ -38,14 +39,14 @@ impl Turn {
     /// The turn after this one. `attempt`: the attempt at this one that succeeded.
     pub(in crate::steps) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
         let number = self.number + 1;
-        let (path, _) = run.visit(&format!("{base}/.turn-{number}"));
+        let (path, _) = run.visit(&RecordPath::new(base).turn(number));
         let first_attempts = if self.number == 1 { attempt } else { self.first_attempts };
         Self { path, number, first_attempts }
     }
 
     /// The path before `.call-1`, `.call-2`, …
     pub(super) fn path_of_calls(&self, run: &Run<'_>, base: &str) -> String {
-        if self.number == 1 { run.visit(&format!("{base}/.turn-1")).0 } else { self.path.clone() }
+        if self.number == 1 { run.visit(&RecordPath::new(base).turn(1)).0 } else { self.path.clone() }
     }
 
     /// The number of the attempt with which the step begins anew after `attempt` at this turn.
