@@ -36,7 +36,7 @@ struct File {
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     ("every Rust file opens by saying what it is", opens_with_its_purpose),
     ("every Go file has a package comment", has_a_package_comment),
     ("no file is too long to read", is_short),
@@ -44,6 +44,7 @@ const RULES: [Rule; 8] = [
     ("no file names a folder of one machine", names_no_machine),
     ("every program reaches the API server through signoff-cluster", makes_no_client),
     ("only the gates of tools permit calls", permits_no_call),
+    ("only signoff-api knows how paths of records are written", writes_no_path),
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
 
@@ -147,6 +148,31 @@ fn permits_no_call(file: &File) -> Option<String> {
     Some(format!("{}:{line}: makes a permission to call a tool; only {gates} does", file.path))
 }
 
+/// A path that is built or taken apart as a text differs some day from what the engine writes.
+fn writes_no_path(file: &File) -> Option<String> {
+    let is_product = file.path.starts_with("operator/") && file.path.contains("/src/") && file.path.ends_with(".rs");
+    let is_test = file.path.contains("/tests/") || ["tests.rs", "sample.rs"].iter().any(|end| file.path.ends_with(end));
+    let knows_paths = ["operator/api/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
+    let tests = file.text.find("\n#[cfg(test)]\nmod ").unwrap_or(file.text.len());
+    let product = file.text.get(..tests).unwrap_or_default();
+    // The key of an Event is a path and an attempt.
+    let is_key = |line: &str| file.path.ends_with("/report.rs") && line.trim_start().starts_with("let key = ");
+    let found = product.lines().position(|line| writes_path(line) && !is_key(line));
+    let at = found.filter(|_| is_product && !is_test && !knows_paths)? + 1;
+    Some(format!("{}:{at}: takes the path of a record for a text; ask signoff_api::RecordPath", file.path))
+}
+
+/// Whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the number of a visit.
+fn writes_path(line: &str) -> bool {
+    // An address of the web has such a part too.
+    let is_other = line.trim_start().starts_with("//") || line.contains("/.well-known/");
+    let marks = ["/.call", "/.turn", "split_once('#')", "split('#')", "}#{"];
+    let is_part = |(at, _): (usize, &str)| {
+        line[..at].ends_with(['"', '}']) && line[at + 2..].starts_with(|first: char| first.is_ascii_lowercase())
+    };
+    !is_other && (marks.iter().any(|mark| line.contains(mark)) || line.match_indices("/.").any(is_part))
+}
+
 fn leaves_nothing_to_do(file: &File) -> Option<String> {
     let marks = [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("TO", "DO"), concat!("FIX", "ME")];
     let code = file.path.ends_with(".rs") || file.path.ends_with(".go");
@@ -162,7 +188,9 @@ fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose};
+    use super::{
+        File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose, writes_no_path,
+    };
 
     fn file(path: &str, text: &str) -> File {
         File { path: path.to_owned(), text: text.to_owned() }
@@ -189,6 +217,35 @@ mod tests {
             assert!(makes_no_client(&file("operator/cluster/src/lib.rs", text)).is_none());
         }
         assert!(makes_no_client(&file("operator/controller/src/a.rs", "HttpClient::new(settings)")).is_none());
+    }
+
+    #[test]
+    fn a_path_that_is_written_as_a_text_is_found_outside_the_api_and_its_tests() {
+        let texts = [
+            "format!(\"{path}/.call-{number}\")",
+            "path.contains(\"/.turn-\")",
+            "format!(\"{step}/.start\")",
+            "path.rsplit_once('#')",
+            "format!(\"{path}#{visit}\")",
+        ];
+        for text in texts {
+            assert!(writes_no_path(&file("operator/web/src/a.rs", text)).is_some(), "{text}");
+            let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{text}\n}}");
+            for (path, text) in [
+                ("operator/api/src/a.rs", text),
+                ("operator/web/src/a/tests.rs", text),
+                ("tests/web/a.rs", text),
+                ("operator/web/src/a.rs", in_tests.as_str()),
+                ("operator/web/src/a.rs", &format!("    /// {text}")),
+            ] {
+                assert!(writes_no_path(&file(path, text)).is_none(), "{path} {text}");
+            }
+        }
+        let key = "let key = format!(\"{}#{}\", record.path, record.attempt);";
+        assert!(writes_no_path(&file("operator/controller/src/workflow/report.rs", key)).is_none());
+        for other in ["\"/.well-known/openid-configuration\"", "include_str!(\"/../../docs/a.md\")"] {
+            assert!(writes_no_path(&file("operator/web/src/a.rs", other)).is_none(), "{other}");
+        }
     }
 
     #[test]
