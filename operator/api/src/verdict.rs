@@ -1,9 +1,13 @@
-//! Verdicts, and the words that users type for them.
+//! Verdicts, and the words that users type for them. What holds of each verdict is in its row of the table in `rules`.
 //!
 //! **Invariant:** a word counts only if it is the whole text; a verdict is never searched for inside a sentence.
 
+mod rules;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use rules::{CountedName, Need, PayloadPart, VerdictQuorum, VerdictRules};
 
 /// A decision at a gate, by a person, a timeout or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -42,57 +46,58 @@ impl Verdict {
         Self::Retry,
     ];
 
+    /// The verdicts that the API server accepts after the deadline of a gate with the timeout action Expire, whatever the gate allows.
+    pub const WHEN_OVERDUE: [Self; 3] = [Self::Retry, Self::Reject, Self::Abort];
+
     /// Returns the name as it is stored in objects: `Approve`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Approve => "Approve",
-            Self::Reject => "Reject",
-            Self::Modify => "Modify",
-            Self::Respond => "Respond",
-            Self::Defer => "Defer",
-            Self::Escalate => "Escalate",
-            Self::Abort => "Abort",
-            Self::Skip => "Skip",
-            Self::Retry => "Retry",
-        }
+        self.rules().name
     }
 
     /// Returns the words that users type for the verdict, in lower case. Respond has none: the answer itself is typed.
     #[must_use]
     pub fn words(self) -> &'static [&'static str] {
-        match self {
-            Self::Approve => &["approve", "approved", "yes", "y", "true", "continue", "confirm", "allow", "proceed"],
-            Self::Reject => &["reject", "rejected", "deny", "denied", "decline", "no", "n", "false"],
-            Self::Modify => &["modify", "edit", "update"],
-            Self::Respond => &[],
-            Self::Defer => &["defer", "revise", "reconsider"],
-            Self::Escalate => &["escalate"],
-            Self::Abort => &["abort", "stop", "cancel"],
-            Self::Skip => &["skip"],
-            Self::Retry => &["retry"],
-        }
+        self.rules().words
     }
 
-    /// Whether the verdict needs as many people as the threshold of the gate. The other verdicts need one person
-    /// (Reject only if `rejectPolicy` is `any`).
+    /// Whether the verdict needs as many people as the threshold of the gate.
     #[must_use]
     pub fn needs_quorum(self) -> bool {
-        match self {
-            Self::Approve | Self::Modify | Self::Respond | Self::Skip | Self::Retry => true,
-            Self::Reject | Self::Defer | Self::Escalate | Self::Abort => false,
-        }
+        self.rules().quorum == VerdictQuorum::Threshold
     }
 
     /// Whether the verdict refuses what the gate asks about.
     #[must_use]
     pub fn stops(self) -> bool {
-        match self {
-            Self::Reject | Self::Abort => true,
-            Self::Approve | Self::Modify | Self::Respond | Self::Defer | Self::Escalate | Self::Skip | Self::Retry => {
-                false
-            }
-        }
+        self.rules().stops
+    }
+
+    /// Whether a decision with this verdict can have the part, or must have it.
+    #[must_use]
+    pub fn takes(self, part: PayloadPart) -> bool {
+        self.need(part).is_some()
+    }
+
+    /// Whether a decision with this verdict must have the part.
+    #[must_use]
+    pub fn requires(self, part: PayloadPart) -> bool {
+        self.need(part) == Some(Need::Required)
+    }
+
+    fn need(self, part: PayloadPart) -> Option<Need> {
+        self.rules().payload.iter().find(|(taken, _)| *taken == part).map(|(_, need)| *need)
+    }
+}
+
+/// Returns verdicts as a list in words: `Retry, Reject and Abort`.
+#[must_use]
+pub fn in_words(verdicts: &[Verdict]) -> String {
+    let names: Vec<_> = verdicts.iter().map(|verdict| verdict.name()).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -144,6 +149,13 @@ mod tests {
         assert_eq!(Word::read("\tProceed\n"), Word::Verdict(Verdict::Approve));
         for sentence in ["do not approve", "approve!", "yes please", "", "аpprove"] {
             assert_eq!(Word::read(sentence), Word::Answer(sentence.into()));
+        }
+    }
+
+    #[test]
+    fn the_verdicts_that_remain_when_it_is_overdue_are_those_of_the_table() {
+        for verdict in Verdict::ALL {
+            assert_eq!(Verdict::WHEN_OVERDUE.contains(&verdict), verdict.rules().is_accepted_when_overdue, "{verdict}");
         }
     }
 

@@ -1,10 +1,12 @@
 //! What a cluster's API server refuses of a decision before anybody counts it, for runs that have none.
 //!
-//! It must not count votes. Nobody vouches for names here: a local run takes people at their word.
+//! Votes are counted elsewhere. Names are not verified here: a local run takes people at their word.
 
 use std::collections::BTreeSet;
 
-use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::Grant, gate::SubjectKind};
+use signoff_api::{
+    Approval, ApprovalRequest, Decision, Moment, approval::Grant, gate::SubjectKind, verdict::PayloadPart,
+};
 use signoff_engine::approval::eligibility::{self, Voter};
 
 /// Checks a decision of a user.
@@ -46,10 +48,9 @@ pub fn barred(approval: &Approval, user: &str) -> Option<String> {
 /// Checks that a payload belongs to its verdict and is within its bounds.
 fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     let verdict = decision.verdict;
-    let only = |given: bool, what: &str, of: &[Verdict]| {
-        let names: Vec<_> = of.iter().map(|verdict| verdict.name()).collect();
-        if given && !of.contains(&verdict) {
-            Err(format!("{what} belongs to {} and not to {verdict}", names.join(" or ")))
+    let only = |given: bool, what: &str, part: PayloadPart| {
+        if given && !verdict.takes(part) {
+            Err(format!("{what} belongs to {} and not to {verdict}", part.verdicts_in_words("or")))
         } else {
             Ok(())
         }
@@ -58,18 +59,19 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
         Some(length) if length > most => Err(format!("{what} has {length} characters; the maximum is {most}")),
         _ => Ok(()),
     };
-    only(decision.parameters.is_some(), "parameters", &[Verdict::Modify, Verdict::Retry])?;
-    only(decision.response.is_some(), "response", &[Verdict::Respond])?;
-    only(decision.answers.is_some(), "answers", &[Verdict::Respond])?;
-    only(decision.guidance.is_some(), "guidance", &[Verdict::Defer])?;
-    only(!decision.escalate_to.is_empty(), "escalateTo", &[Verdict::Escalate])?;
+    only(decision.parameters.is_some(), "parameters", PayloadPart::Parameters)?;
+    only(decision.response.is_some(), "response", PayloadPart::Answer)?;
+    only(decision.answers.is_some(), "answers", PayloadPart::Answer)?;
+    only(decision.guidance.is_some(), "guidance", PayloadPart::Guidance)?;
+    only(!decision.escalate_to.is_empty(), "escalateTo", PayloadPart::EscalateTo)?;
     if decision.grant.is_some() {
         return Err(Grant::REFUSED.to_owned());
     }
-    if verdict == Verdict::Defer && decision.guidance.as_ref().is_none_or(|text| text.trim().is_empty()) {
-        return Err("Defer needs guidance: say what to do differently".to_owned());
+    let is_blank = |text: &Option<String>| text.as_ref().is_none_or(|text| text.trim().is_empty());
+    if verdict.requires(PayloadPart::Guidance) && is_blank(&decision.guidance) {
+        return Err(format!("{verdict} needs guidance: say what to do differently"));
     }
-    if request.require_reason == Some(true) && decision.reason.as_ref().is_none_or(|text| text.trim().is_empty()) {
+    if request.require_reason == Some(true) && is_blank(&decision.reason) {
         return Err("this gate requires a reason with every decision: give one".to_owned());
     }
     short(&decision.reason, "reason", 2048)?;
@@ -78,7 +80,7 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     for (id, answer) in decision.answers.iter().flatten() {
         short(&answer.text, &format!("answers.{id}.text"), 8192)?;
     }
-    if verdict == Verdict::Respond
+    if verdict.requires(PayloadPart::Answer)
         && let Some(id) = unanswered(request, decision)
     {
         return Err(format!("answers.{id} is empty, and it is required"));
@@ -109,7 +111,7 @@ pub(super) fn groups(request: &ApprovalRequest) -> Vec<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use signoff_api::{
-        JsonObject,
+        JsonObject, Verdict,
         approval::{ApprovalPhase, ApprovalSpec},
     };
 

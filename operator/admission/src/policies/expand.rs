@@ -4,7 +4,7 @@
 //! **Invariant:** the result depends only on the template and the identity.
 
 use super::{Identity, shape};
-use signoff_api::{ApprovalRequest, Decision, approval::ARGUMENTS};
+use signoff_api::{ApprovalRequest, Decision, Verdict, approval::ARGUMENTS};
 
 /// Returns the template with every expression expanded. Unknown names are left as they are, so that a test finds them.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
@@ -20,6 +20,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "PERSON" => text.push_str(&person(argument)),
             "EXCLUDED" => text.push_str(&excluded(argument)),
             "BOUND" => text.push_str(&bound(argument).unwrap_or_else(|| format!("@@{inside}@@"))),
+            "WHEN_OVERDUE" => text.push_str(&when_overdue()),
             "IS_TEXT" => text.push_str(&has_text_of_arguments(argument)),
             "SIZE" => text.push_str(&size_of_decision(argument)),
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
@@ -105,6 +106,11 @@ fn groups_of_voter() -> String {
     let lists: Vec<_> = (0..2 * quorums).map(list).collect();
     lines.push(format!("  - name: counted\n    expression: >-\n      {}", lists.join(" +\n      ")));
     lines.join("\n")
+}
+
+/// Returns the list of the verdicts that are accepted when an Approval is overdue.
+fn when_overdue() -> String {
+    format!("[{}]", Verdict::WHEN_OVERDUE.map(|verdict| format!("'{verdict}'")).join(", "))
 }
 
 /// Returns a bound of decisions by its name, or a refusal.

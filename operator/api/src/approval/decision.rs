@@ -12,26 +12,26 @@ use super::ApprovalRequest;
 use crate::{
     gate::{Quorum, Subject},
     values::{JsonObject, Span},
-    verdict::Verdict,
+    verdict::{PayloadPart, Verdict},
 };
 
 /// The decision of one approver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = kube::core::Rule::new("!has(self.parameters) || self.verdict in ['Modify', 'Retry']")
-        .message("parameters are allowed only with Modify and Retry: remove them"),
-    validation = kube::core::Rule::new("self.verdict != 'Modify' || has(self.parameters)")
+    validation = kube::core::Rule::new(PayloadPart::Parameters.only_with())
+        .message(format!("parameters are allowed only with {}: remove them", PayloadPart::Parameters.verdicts_in_words("and")).as_str()),
+    validation = kube::core::Rule::new(PayloadPart::Parameters.required_with())
         .message("Modify needs parameters: add what replaces the shown values"),
-    validation = kube::core::Rule::new("(has(self.response) || has(self.answers)) == (self.verdict == 'Respond')")
+    validation = kube::core::Rule::new(PayloadPart::Answer.exactly_with())
         .message("Respond needs response or answers; other verdicts must have neither"),
     validation = kube::core::Rule::new("!(has(self.response) && has(self.answers))")
         .message("give response or answers, not both: response answers the only question of a form"),
-    validation = kube::core::Rule::new("has(self.guidance) == (self.verdict == 'Defer')")
+    validation = kube::core::Rule::new(PayloadPart::Guidance.exactly_with())
         .message("Defer needs guidance; other verdicts must not have it"),
-    validation = kube::core::Rule::new("!has(self.escalateTo) || self.verdict == 'Escalate'")
+    validation = kube::core::Rule::new(PayloadPart::EscalateTo.only_with())
         .message("escalateTo is allowed only with Escalate: remove it"),
-    validation = kube::core::Rule::new("!has(self.grant) || self.verdict == 'Approve'")
+    validation = kube::core::Rule::new(PayloadPart::Grant.only_with())
         .message("grant is allowed only with Approve: remove it")
 )]
 pub struct Decision {

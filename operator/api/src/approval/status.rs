@@ -141,17 +141,7 @@ impl ApprovalPhase {
     /// Returns the phase that a verdict leads to; Escalate leads to Pending.
     #[must_use]
     pub fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Approve => Self::Approved,
-            Verdict::Reject => Self::Rejected,
-            Verdict::Modify => Self::Modified,
-            Verdict::Respond => Self::Responded,
-            Verdict::Defer => Self::Deferred,
-            Verdict::Escalate => Self::Pending,
-            Verdict::Abort => Self::Aborted,
-            Verdict::Skip => Self::Skipped,
-            Verdict::Retry => Self::Retried,
-        }
+        verdict.rules().phase
     }
 
     /// Returns the name as it is stored in objects.

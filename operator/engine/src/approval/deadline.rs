@@ -9,6 +9,7 @@ use signoff_api::{
     approval::{ApprovalPhase, Source},
     conditions::{self, ConditionUpdate, reason},
     gate::{Subject, TimeoutAction},
+    verdict,
 };
 use signoff_expr::text;
 
@@ -105,7 +106,7 @@ impl Tally<'_> {
                 self.report(
                     "Overdue",
                     true,
-                    format!("{why}: only Retry, Reject and Abort are accepted now"),
+                    format!("{why}: only {} are accepted now", verdict::in_words(&Verdict::WHEN_OVERDUE)),
                     "overdue".into(),
                 );
             }

@@ -11,6 +11,7 @@ use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
     approval::ApprovalPhase,
     gate::{Quorum, Subject, SubjectKind},
+    verdict::CountedName,
 };
 use signoff_expr::text;
 
@@ -18,9 +19,6 @@ use super::persons::Persons;
 
 /// The separator between a person and the user who decides on their behalf, in a key of `spec.decisions`.
 const VIA: &str = " via ";
-
-/// The verdicts that remain after the deadline of a gate with the timeout action Expire.
-const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// A user who wants to decide.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +285,7 @@ pub fn next_attempt(approval: &Approval, key: &str) -> Option<i32> {
 /// Returns the verdicts that the API server accepts now.
 #[must_use]
 pub fn allowed_verdicts<'a>(request: &'a ApprovalRequest, status: &ApprovalStatus) -> &'a [Verdict] {
-    if status.phase == ApprovalPhase::Overdue { &WHEN_OVERDUE } else { &request.allowed_verdicts }
+    if status.phase == ApprovalPhase::Overdue { &Verdict::WHEN_OVERDUE } else { &request.allowed_verdicts }
 }
 
 /// The users who can decide a request: its quorums with the approvers in force, and its rules for persons.
@@ -313,7 +311,10 @@ impl<'a> Electorate<'a> {
     /// Returns the person of a vote, or `None` if the vote does not count. A Reject or an Abort counts under every user name from
     /// which the API server accepts votes; the other verdicts need a name that can be read as one person only.
     pub(crate) fn person_of_vote(&self, user: &str, verdict: Verdict) -> Option<String> {
-        if verdict.stops() { self.persons.objector(user) } else { self.persons.voter(user) }
+        match verdict.rules().counted_name {
+            CountedName::Every => self.persons.objector(user),
+            CountedName::OfOnePerson => self.persons.voter(user),
+        }
     }
 
     /// Returns why the vote of a user name that the API server accepts does not count, or `None`.

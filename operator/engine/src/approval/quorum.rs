@@ -6,6 +6,7 @@ use signoff_api::{
     ApprovalRequest, Verdict,
     approval::ApprovalPhase,
     gate::{Quorum, RejectPolicy, Subject, SubjectKind},
+    verdict::VerdictQuorum,
 };
 
 use super::votes::Ballot;
@@ -58,11 +59,12 @@ impl<'a> Quorums<'a> {
     /// One ballot for each person who counts anywhere. Whoever voted under two names is counted by the more careful
     /// of the two.
     pub(super) fn persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
+        let caution = |ballot: &Ballot| ballot.verdict.rules().caution;
         let mut counted: Vec<(String, &Ballot)> = Vec::new();
         for ballot in ballots {
             let Some(person) = self.person_of(ballot) else { continue };
             match counted.iter_mut().find(|(other, _)| *other == person) {
-                Some((_, held)) if caution_rank(ballot.verdict) < caution_rank(held.verdict) => *held = ballot,
+                Some((_, held)) if caution(ballot) < caution(held) => *held = ballot,
                 Some(_) => {}
                 None => counted.push((person, ballot)),
             }
@@ -149,9 +151,12 @@ impl<'a> Quorums<'a> {
                     left.push(person);
                 }
             }
-            let alone = |verdict: &Verdict| !verdict.needs_quorum() && *verdict != Verdict::Reject;
-            let one_suffices = request.allowed_verdicts.iter().any(alone)
-                || (request.allowed_verdicts.contains(&Verdict::Reject) && quorum.reject_policy() == RejectPolicy::Any);
+            let takes_one_person = |verdict: &Verdict| match verdict.rules().quorum {
+                VerdictQuorum::Threshold => false,
+                VerdictQuorum::RejectPolicy => quorum.reject_policy() == RejectPolicy::Any,
+                VerdictQuorum::OnePerson => true,
+            };
+            let one_suffices = request.allowed_verdicts.iter().any(takes_one_person);
             if one_suffices && !left.is_empty() {
                 continue;
             }
@@ -184,15 +189,4 @@ fn agreeing<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
         }
     }
     all
-}
-
-/// The more careful a verdict, the smaller.
-fn caution_rank(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Abort => 0,
-        Verdict::Reject => 1,
-        Verdict::Escalate => 2,
-        Verdict::Defer => 3,
-        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => 4,
-    }
 }

@@ -9,6 +9,7 @@ use signoff_api::{
     ApprovalRequest, Decision, JsonObject, Verdict,
     approval::{ARGUMENTS, Answer, Grant},
     gate::{Form, Question},
+    verdict::PayloadPart,
 };
 use signoff_expr::{budget, endless, json, number, re2, text};
 
@@ -40,11 +41,15 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
         return Err(why.to_owned());
     }
     let mut payload = Payload::default();
-    match decision.verdict {
-        Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
-        Verdict::Respond => payload.answers = Some(response(request, answers(request.form.as_ref(), decision)?)?),
-        Verdict::Defer => payload.guidance = decision.guidance.as_deref().map(text::clean),
-        Verdict::Approve | Verdict::Reject | Verdict::Escalate | Verdict::Abort | Verdict::Skip => {}
+    for (part, _) in decision.verdict.rules().payload {
+        match part {
+            PayloadPart::Parameters => payload.parameters = parameters(request, decision)?,
+            PayloadPart::Answer => {
+                payload.answers = Some(response(request, answers(request.form.as_ref(), decision)?)?)
+            }
+            PayloadPart::Guidance => payload.guidance = decision.guidance.as_deref().map(text::clean),
+            PayloadPart::EscalateTo | PayloadPart::Grant => {}
+        }
     }
     Ok(payload)
 }

@@ -3,19 +3,21 @@
 //! It must not judge a decision. The caller makes the text safe for a terminal.
 
 use serde_json::{Map, Value, json};
-use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::ARGUMENTS, digest::canonical};
+use signoff_api::{
+    ApprovalRequest, Decision, JsonObject, Verdict, approval::ARGUMENTS, digest::canonical, verdict::PayloadPart,
+};
 
 use crate::tools::arguments::Arguments;
 
 /// The JSON Schema of the `parameters` of a verdict: the request's own, and `{response: ...}` where Modify has none. None
 /// where the verdict takes none.
 pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
-    if !matches!(verdict, Verdict::Modify | Verdict::Retry) {
+    if !verdict.takes(PayloadPart::Parameters) {
         return None;
     }
     let own = request.parameters.as_ref().and_then(|schemas| schemas.0.get(verdict.name())).cloned();
     let response = || json!({"type": "object", "required": ["response"], "properties": {"response": {}}});
-    own.or_else(|| (verdict == Verdict::Modify).then(response))
+    own.or_else(|| verdict.requires(PayloadPart::Parameters).then(response))
 }
 
 /// Returns a decision as it is sent: the arguments of a call as one JSON text if they are too deep or too long for an object. What the

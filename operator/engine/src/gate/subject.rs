@@ -63,37 +63,32 @@ impl GateSubject {
         matches!(self, Self::Start([]) | Self::Failure([]))
     }
 
-    /// Returns the verdicts without a meaning here, with the remedy.
-    pub(crate) fn disallowed_verdicts(&self) -> &'static [(Verdict, &'static str)] {
-        match self {
-            Self::Step(_) | Self::Output | Self::Final(true) => &[],
-            Self::Final(false) => &[
-                (Verdict::Defer, "no agent could write it again: allow Modify or Respond"),
-                (Verdict::Retry, "no agent could write it again: allow Modify or Respond"),
-            ],
-            Self::Result => &[(Verdict::Defer, "there is no single step to run again: allow Modify or Respond")],
-            Self::Route(_) | Self::Subtasks(_) | Self::Draft => {
-                &[(Verdict::Skip, "there is nothing to continue with: allow Reject or Abort")]
+    /// Returns the remedy where the verdict has no meaning here, or `None` where it has one.
+    pub(crate) fn remedy(&self, verdict: Verdict) -> Option<&'static str> {
+        const WRITTEN_BY_NO_AGENT: &str = "no agent could write it again: allow Modify or Respond";
+        const WAITS_FOR_AN_ANSWER: &str = "the agent waits for an answer: allow Respond or Skip";
+        Some(match (verdict, self) {
+            (Verdict::Approve, Self::Question) => "an answer approves nothing: allow Respond",
+            (Verdict::Approve, Self::Failure(_)) => {
+                "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond"
             }
-            Self::Workers => &[
-                (Verdict::Skip, "there is nothing to continue with: allow Approve or Abort"),
-                (Verdict::Respond, "no step would read the answer: allow Modify, or Defer with guidance"),
-            ],
-            Self::Start(_) => &[
-                (Verdict::Respond, "no step would read the answer: allow Modify"),
-                (Verdict::Defer, "no earlier step could run again: allow Modify or Reject"),
-            ],
-            Self::Call(_) => &[(Verdict::Retry, "the agent decides what it calls next: allow Defer")],
-            Self::Question => &[
-                (Verdict::Approve, "an answer approves nothing: allow Respond"),
-                (Verdict::Modify, "there is nothing to change: allow Respond"),
-                (Verdict::Defer, "the agent waits for an answer: allow Respond or Skip"),
-                (Verdict::Retry, "the agent waits for an answer: allow Respond or Skip"),
-            ],
-            Self::Failure(_) => {
-                &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]
+            (Verdict::Modify, Self::Question) => "there is nothing to change: allow Respond",
+            (Verdict::Respond, Self::Workers) => "no step would read the answer: allow Modify, or Defer with guidance",
+            (Verdict::Respond, Self::Start(_)) => "no step would read the answer: allow Modify",
+            (Verdict::Defer, Self::Final(false)) => WRITTEN_BY_NO_AGENT,
+            (Verdict::Defer, Self::Result) => "there is no single step to run again: allow Modify or Respond",
+            (Verdict::Defer, Self::Start(_)) => "no earlier step could run again: allow Modify or Reject",
+            (Verdict::Defer, Self::Question) => WAITS_FOR_AN_ANSWER,
+            (Verdict::Skip, Self::Route(_) | Self::Subtasks(_) | Self::Draft) => {
+                "there is nothing to continue with: allow Reject or Abort"
             }
-        }
+            (Verdict::Skip, Self::Workers) => "there is nothing to continue with: allow Approve or Abort",
+            (Verdict::Retry, Self::Final(false)) => WRITTEN_BY_NO_AGENT,
+            (Verdict::Retry, Self::Call(_)) => "the agent decides what it calls next: allow Defer",
+            (Verdict::Retry, Self::Question) => WAITS_FOR_AN_ANSWER,
+            (Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Defer, _) => return None,
+            (Verdict::Reject | Verdict::Escalate | Verdict::Abort | Verdict::Skip | Verdict::Retry, _) => return None,
+        })
     }
 
     /// Whether a Reject may be borne here: elsewhere there is nothing to go on with.

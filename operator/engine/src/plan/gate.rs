@@ -324,10 +324,10 @@ impl Validator<'_> {
                 && matches!(subject, GateSubject::Start(_))
                 && (hitl.form.is_some() || self.accepted)
         };
-        let disallowed_verdicts = subject.disallowed_verdicts().iter().filter(|(verdict, _)| allowed.contains(verdict));
-        let disallowed_verdicts: Vec<_> = disallowed_verdicts.filter(|(verdict, _)| !approves(verdict)).collect();
-        for (verdict, instead) in disallowed_verdicts {
-            self.error(&field, format!("{verdict} has no effect at this gate: {instead}"));
+        let judged = Verdict::ALL.iter().filter(|verdict| allowed.contains(verdict) && !approves(verdict));
+        let remedies: Vec<_> = judged.filter_map(|verdict| Some((verdict, subject.remedy(*verdict)?))).collect();
+        for (verdict, remedy) in remedies {
+            self.error(&field, format!("{verdict} has no effect at this gate: {remedy}"));
         }
         if hitl.allowed_verdicts.contains(&Verdict::Modify) && subject.is_of_tool() && context.added_by.is_none() {
             self.warn(&field, "Modify is not offered about the step of a tool: people edit the arguments of a call at a gate in front of the tool");
