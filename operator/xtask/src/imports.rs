@@ -1,4 +1,4 @@
-//! The imports of one source file: its `use` declarations, and every other path that begins with `crate`, `super` or `self`.
+//! The imports of one source file: its `use` declarations, and every other path of two segments or more.
 //!
 //! Code under `#[cfg(test)]` is left out. **Invariant:** reads tokens, not text, so that no comment and no string counts.
 
@@ -65,6 +65,7 @@ impl Imports {
                 TokenTree::Punct(mark) if mark.as_char() == '#' && is_test(tokens.get(at + 1)) => {
                     self.skip(&tokens, at + 2)
                 }
+                TokenTree::Ident(word) if word == "pub" => at + 1 + usize::from(is_visibility(tokens.get(at + 1))),
                 TokenTree::Ident(word) if word == "use" => {
                     let end = (at..tokens.len()).find(|&end| is_mark(&tokens[end], ';')).unwrap_or(tokens.len());
                     self.tree(&tokens[at + 1..end], &[], inline);
@@ -77,9 +78,11 @@ impl Imports {
                     }
                     _ => at + 1,
                 },
-                TokenTree::Ident(word) if ["crate", "super", "self"].iter().any(|root| word == root) => {
+                TokenTree::Ident(_) => {
                     let (segments, end) = path(&tokens, at);
-                    if segments.len() > 1 {
+                    // What stands behind `::` goes on from a type, such as in `<T as A>::B::c`.
+                    let is_continuation = at > 1 && tokens[at - 2..at].iter().all(|token| is_mark(token, ':'));
+                    if segments.len() > 1 && !is_continuation {
                         self.paths.push(Path { inline: inline.to_vec(), segments });
                     }
                     end
@@ -164,6 +167,12 @@ fn is_block(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
+/// Whether it is the `(in crate::a)` of a visibility, which imports nothing.
+fn is_visibility(token: Option<&TokenTree>) -> bool {
+    let Some(TokenTree::Group(group)) = token else { return false };
+    matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "in")
+}
+
 /// Whether it is the `[cfg(test)]` of an attribute, also as one of `all`.
 fn is_test(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(attribute)) = token else { return false };
@@ -199,6 +208,9 @@ mod tests {
     fn paths_in_code_and_macros_are_found_and_those_in_text_are_not() {
         let source = "// crate::comment\nfn f() -> crate::a::B { let x = \"crate::text\"; json!({\"k\": super::c()}); 'l: loop {} }";
         assert_eq!(paths(source), [path(&[], "crate::a::B"), path(&[], "super::c")]);
+        let source = "fn f() { child::g(x.collect::<Vec<_>>(), <T as A>::B::c()) }";
+        assert_eq!(paths(source), [path(&[], "child::g")]);
+        assert_eq!(paths("pub(in crate::a) struct S { pub(in crate::b) c: crate::d::E }"), [path(&[], "crate::d::E")]);
     }
 
     #[test]

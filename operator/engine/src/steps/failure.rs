@@ -12,7 +12,12 @@ use signoff_api::{
     step::OnError,
 };
 
-use super::{CONDITION, EarlyEnd, gate, is_repeated_by_people_only, verdict_or_end};
+use super::{
+    attempts::is_repeated_by_people_only,
+    flow::EarlyEnd,
+    gate::{self, verdict_or_end},
+    opening::CONDITION,
+};
 use crate::{
     plan::{Action, PlannedStep},
     replay::{

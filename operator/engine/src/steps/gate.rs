@@ -11,7 +11,10 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{EarlyEnd, StepFlow, open_gate, verdict_or_end};
+use super::{
+    flow::{EarlyEnd, StepFlow},
+    opening::open_gate,
+};
 
 use crate::{
     gate::subject::GateSubject,
@@ -28,7 +31,7 @@ use crate::{
 };
 
 /// The most times that a gate asks again, because of people or a timeout.
-pub(crate) const MOST_AGAIN: usize = 3;
+const MOST_AGAIN: usize = 3;
 /// The most gates of calls and questions of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
 /// The least time of a gate that asks again because votes were voided, unless its own time is shorter.
@@ -274,7 +277,7 @@ pub(super) fn next_step(
 }
 
 /// Returns how often this gate had asked before this decision, by people or by deadlines as this one.
-pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
+fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
     let own = RecordPath::new(&decided.record.path).without_last_visit();
     // Deadlines do not use up what people may decide.
     let source = decided.record.decision.as_ref().map(|outcome| outcome.source);
@@ -286,4 +289,36 @@ pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Ve
             && RecordPath::new(&r.path).without_last_visit() == own
     };
     run.state.borrow().journal.records().iter().filter(again).count()
+}
+
+/// Asks at a gate that stands before or after something, until it lets the run through. Returns the decision that did.
+pub(crate) async fn pass<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+    shown: SubjectAt<'_>,
+) -> Result<Option<DecidedGate>, EarlyEnd> {
+    let Some(gate) = step.gate() else { return Ok(None) };
+    loop {
+        let decided = decide(run, step_scope, step, base, shown).await?;
+        match next_step(run, step, gate, &decided)? {
+            StepFlow::Continue => return Ok(Some(decided)),
+            StepFlow::Repeat(_) => {}
+            StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
+        }
+    }
+}
+
+/// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts
+/// after which this gate asks once more.
+pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, EarlyEnd> {
+    match decided.verdict {
+        Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),
+        Verdict::Reject => Err(EarlyEnd::Rejected(decided.describe(""))),
+        verdict if again.contains(&verdict) && asked_again(run, decided, again) >= MOST_AGAIN => {
+            Err(EarlyEnd::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
+        }
+        verdict => Ok(verdict),
+    }
 }

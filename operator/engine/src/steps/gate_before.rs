@@ -8,7 +8,11 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use signoff_api::{RecordPath, Verdict};
 
-use super::{EarlyEnd, gate, open_attempt, render_input, verdict_or_end};
+use super::{
+    flow::EarlyEnd,
+    gate::{self, verdict_or_end},
+    opening::{open_attempt, render_input},
+};
 use crate::{
     plan::{Action, PlannedStep},
     replay::{

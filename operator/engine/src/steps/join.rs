@@ -5,7 +5,7 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use super::EarlyEnd;
+use super::flow::EarlyEnd;
 
 /// A member of a group.
 pub(crate) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>> + 'f>>;

@@ -13,10 +13,12 @@ use signoff_api::{
 use signoff_expr::{endless, text};
 
 use super::{
-    DecidedGate, EarlyEnd, agent::Turn, gate, gate_before, gate_before::GateBefore, is_repeated_by_people_only,
-    run_attempts, verdict_or_end,
+    attempts::{is_repeated_by_people_only, run_attempts},
+    flow::EarlyEnd,
+    gate::{self, DecidedGate, verdict_or_end},
+    gate_before::{self, GateBefore},
+    turn::Turn,
 };
-
 use crate::{
     evaluation::{self, Part, within},
     journal::Journal,

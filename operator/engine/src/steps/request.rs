@@ -31,6 +31,8 @@ use crate::{
     transition::Ask,
 };
 
+/// The fact of a gate with the tool that it asks about.
+pub(super) const FACT_TOOL: &str = "tool";
 /// The first line above the beginnings of what is sent.
 const SENT: &str = "# what is sent, as YAML";
 

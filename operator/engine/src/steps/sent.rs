@@ -5,7 +5,10 @@
 use serde_json::{Map, Value, json};
 use signoff_api::{Digest, journal::StepKind};
 
-use super::{excerpt::Fields, kind, render_input};
+use super::{
+    excerpt::Fields,
+    opening::{kind, render_input},
+};
 use crate::{
     evaluation::{Part, within},
     replay::{

@@ -163,8 +163,9 @@ fn every_class_of_an_error_is_explained() {
     let sources = [
         include_str!("../../../engine/src/advance.rs"),
         include_str!("../../../engine/src/transition.rs"),
-        include_str!("../../../engine/src/steps.rs"),
+        include_str!("../../../engine/src/steps/opening.rs"),
         include_str!("../../../engine/src/steps/output.rs"),
+        include_str!("../../../engine/src/steps/perform.rs"),
         include_str!("../../../engine/src/steps/agent/calls.rs"),
         include_str!("../../../engine/src/steps/agent/refusal.rs"),
         include_str!("../../../engine/src/replay/activity.rs"),

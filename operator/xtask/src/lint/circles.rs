@@ -2,7 +2,8 @@
 //!
 //! A module with everything beneath it counts as one module among its siblings, and its children are looked at among each
 //! other. An import of a child from a module above it is not counted, nor the reverse: a parent holds what its children
-//! share. A name that a module re-exports counts as an import of the module that defines it.
+//! share. Below the modules of [`STRICT`] both are counted, and no circle may be. A name that a module re-exports counts as an
+//! import of the module that defines it.
 //!
 //! Pipeline: read files *(I/O)* -> imports -> resolve -> circles *(pure)*.
 
@@ -19,6 +20,11 @@ use crate::imports::{self, Imports};
 const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];
 /// The most modules of a circle.
 const MOST: usize = 3;
+/// The modules whose own file counts as a module among their children, by the folder of their crate: there no two import each other,
+/// directly or through others.
+const STRICT: [(&str, &str); 1] = [("operator/engine/src", "steps")];
+/// The last part of the name of a module of its own file, where that counts by itself.
+const OWN_FILE: &str = "self";
 /// The most re-exports that are followed to a definition.
 const MOST_REEXPORTS: usize = 16;
 
@@ -43,7 +49,9 @@ pub(super) fn problems() -> Result<Vec<String>> {
     while let Some(folder) = roots.pop() {
         let mut files = BTreeMap::new();
         read(&folder, &Module::new(), &mut files, &mut roots)?;
-        problems.extend(circles(&files).iter().map(|circle| format!("{}: {circle}", shown(&folder))));
+        let name = shown(&folder).to_string();
+        let strict: Vec<&str> = STRICT.iter().filter(|(of, _)| *of == name).map(|(_, module)| *module).collect();
+        problems.extend(circles(&files, &strict).iter().map(|circle| format!("{name}: {circle}")));
     }
     problems.sort();
     Ok(problems)
@@ -73,8 +81,9 @@ fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, ro
     Ok(())
 }
 
-/// The circles of more than [`MOST`] modules, each in words.
-fn circles(files: &BTreeMap<Module, Imports>) -> Vec<String> {
+/// The circles of more than [`MOST`] modules, and all circles below a module of `strict`, each in words.
+fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
+    let strict: Vec<Module> = strict.iter().map(|path| path.split("::").map(str::to_owned).collect()).collect();
     let is_test = |module: &Module| {
         (0..module.len()).any(|at| files.get(&module[..at]).is_some_and(|above| above.tests.contains(&module[at])))
     };
@@ -85,15 +94,34 @@ fn circles(files: &BTreeMap<Module, Imports>) -> Vec<String> {
         for path in &imports.paths {
             let Some(written) = absolute(&files, module, path) else { continue };
             let defined_in = resolve(&files, &names, written, 0);
-            let shared = module.iter().zip(&defined_in).take_while(|(one, other)| one == other).count();
-            if let (Some(_), Some(_)) = (module.get(shared), defined_in.get(shared)) {
-                let from = module[..=shared].to_vec();
+            if let Some((from, to)) = siblings(module, &defined_in, &strict) {
                 let place = format!("{} in {}", path.segments.join("::"), module.join("::"));
-                edges.entry(from).or_default().entry(defined_in[..=shared].to_vec()).or_insert(place);
+                edges.entry(from).or_default().entry(to).or_insert(place);
             }
         }
     }
-    groups(&edges).iter().filter(|group| group.len() > MOST).map(|group| in_words(group, &edges)).collect()
+    let most = |group: &BTreeSet<&Module>| {
+        let is_strict =
+            group.first().is_some_and(|first| strict.iter().any(|above| above[..] == first[..first.len() - 1]));
+        if is_strict { 1 } else { MOST }
+    };
+    let missing = strict.iter().filter(|module| !files.contains_key(module)).map(|module| {
+        format!("there is no module {}; change STRICT in operator/xtask/src/lint/circles.rs", module.join("::"))
+    });
+    let groups = groups(&edges);
+    let circles = groups.iter().filter(|group| group.len() > most(group));
+    missing.chain(circles.map(|group| in_words(group, &edges, most(group)))).collect()
+}
+
+/// The siblings of which one imports the other: two modules, or the modules above them. `None` if one is above the other, unless
+/// the upper one is a module of `strict`.
+fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Module)> {
+    let shared = from.iter().zip(to).take_while(|(one, other)| one == other).count();
+    let sibling = |module: &Module| match module.get(..=shared) {
+        Some(sibling) => Some(sibling.to_vec()),
+        None => strict.contains(module).then(|| [module.as_slice(), &[OWN_FILE.to_owned()]].concat()),
+    };
+    (from != to).then(|| sibling(from).zip(sibling(to))).flatten()
 }
 
 /// The names that modules have by `use`, as far as they are of this crate. Children see those of their parent too.
@@ -181,7 +209,7 @@ fn reach<'e>(edges: &'e Edges, from: &Module) -> BTreeSet<&'e Module> {
 }
 
 /// A walk through all modules of a group that ends where it began, each step with its import, and the remedy.
-fn in_words(group: &BTreeSet<&Module>, edges: &Edges) -> String {
+fn in_words(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
     let mut left = group.clone();
     let Some(first) = left.pop_first() else { return String::new() };
     let (mut walk, mut at) = (Vec::new(), first);
@@ -197,8 +225,9 @@ fn in_words(group: &BTreeSet<&Module>, edges: &Edges) -> String {
             break;
         }
     }
+    let may = if most > 1 { format!("at most {most} may") } else { "none may there".to_owned() };
     format!(
-        "{} modules import each other in a circle, and at most {MOST} may: {}; move what one of these imports names into \
+        "{} modules import each other in a circle, and {may}: {}; move what one of these imports names into \
          the module that imports it, or into a module of its own",
         group.len(),
         walk.join(", ")
@@ -234,9 +263,14 @@ mod tests {
     use super::{Imports, Module, circles};
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
+        found_below(files, &[])
+    }
+
+    fn found_below(files: &[(&str, &str)], strict: &[&str]) -> Vec<String> {
         let module =
             |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
-        circles(&files.iter().map(|(path, source)| (module(path), Imports::read(source).unwrap())).collect())
+        let read = |(path, source): &(&str, &str)| (module(path), Imports::read(source).unwrap());
+        circles(&files.iter().map(read).collect(), strict)
     }
 
     #[test]
@@ -297,6 +331,54 @@ mod tests {
         assert_eq!(found(&circle), [] as [String; 0]);
         let closed = [circle.as_slice(), &[("p::d", "use super::A;")]].concat();
         assert_eq!(found(&closed).len(), 1);
+    }
+
+    #[test]
+    fn a_circle_of_parent_and_child_is_found_below_a_strict_module() {
+        let planted = [
+            ("", "mod p; mod q;"),
+            ("p", "mod a; mod b; pub use b::B; pub struct P; fn f() { a::f() }"),
+            ("p::a", "mod inner;"),
+            ("p::a::inner", "use crate::p::{B, P};"),
+            ("p::b", "pub struct B;"),
+        ];
+        assert_eq!(found(&planted), [] as [String; 0]);
+        let found_below_p = found_below(&planted, &["p"]);
+        assert_eq!(found_below_p.len(), 1, "{found_below_p:?}");
+        let walk = "p::a -> p::self (crate::p::P in p::a::inner), p::self -> p::a (a::f in p)";
+        let circle = format!("2 modules import each other in a circle, and none may there: {walk}; move");
+        assert!(found_below_p[0].contains(&circle), "{found_below_p:?}");
+    }
+
+    #[test]
+    fn a_circle_of_two_children_is_found_below_a_strict_module() {
+        let planted = [
+            ("p", "mod a; mod b;"),
+            ("p::a", "use super::b::B;"),
+            ("p::b", "mod c;"),
+            ("p::b::c", "use crate::p::a::A;"),
+        ];
+        assert_eq!(found(&planted), [] as [String; 0]);
+        assert_eq!(found_below(&planted, &["p"]).len(), 1);
+    }
+
+    #[test]
+    fn a_strict_module_passes_whose_children_import_in_one_direction() {
+        let files = [
+            ("", "mod p; mod q;"),
+            ("p", "mod a; mod b; pub use a::A; pub use b::B; fn f() { a::f() }"),
+            ("p::a", "use super::B; use crate::q::Q;"),
+            ("p::b", "mod one; mod two;"),
+            ("p::b::one", "use super::two::Two;"),
+            ("p::b::two", "use super::one::One;"),
+            ("q", "use crate::p::A;"),
+        ];
+        assert_eq!(found_below(&files, &["p"]), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_strict_module_that_is_missing_is_named() {
+        assert_eq!(found_below(&[("a", "")], &["p"]).len(), 1);
     }
 
     #[test]

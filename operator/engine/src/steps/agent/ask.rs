@@ -26,10 +26,9 @@ use crate::{
         scope::{RecordNamespace, StepScope, editors},
     },
     steps::{
-        DecidedGate, EarlyEnd,
         failure::not_now,
-        gate::{SubjectAt, decide},
-        verdict_or_end,
+        flow::EarlyEnd,
+        gate::{DecidedGate, SubjectAt, decide, verdict_or_end},
     },
     tools::{arguments::Arguments, question::Asked},
 };

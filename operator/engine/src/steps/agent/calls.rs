@@ -17,7 +17,7 @@ use signoff_expr::text;
 use super::{
     ask::{NOT_APPROVED_AGAIN, PeopleSaid, ask, ask_people},
     equal::{EqualCalls, not_again},
-    gating::Gating,
+    gating::{Cleared, Gating},
     proposal::{propose, step_path},
     refusal::{
         ARGUMENTS_INVALID, LIMIT, NO_TOOL, REFUSED, check_of, next_seq, not_made_again, refuse, refuse_call, refused,
@@ -26,11 +26,10 @@ use super::{
     rejected::{escalate, refused_before},
     shown,
     site::{Answered, CallOfTurn, ToolCallSite, TurnSite, cut, cut_at},
-    turn::{self, Turn},
 };
 use crate::{
     evaluation::{Part, within},
-    plan::{Action, PlannedTool},
+    plan::{Action, PlannedStep, PlannedTool},
     replay::{
         activity::error,
         run::Run,
@@ -40,9 +39,11 @@ use crate::{
     },
     schema::Schema,
     steps::{
-        self, Attempts, EarlyEnd, Performed, StepResult,
+        attempts::{Attempts, Performed},
         failure::StepFailure,
+        flow::{EarlyEnd, StepResult},
         join::{Member, join_all},
+        turn::{self, Turn},
     },
     tools::{MOST_CALLS, arguments::Arguments, names},
     transition::{NOT_ALLOWED, ToolCall},
@@ -57,6 +58,21 @@ const TURNS: i32 = 20;
 /// The default `limits.calls` of an agent.
 const CALLS: i32 = 100;
 
+/// A call that may run.
+pub(in crate::steps) struct ClearedCall<'a> {
+    pub(in crate::steps) step_scope: StepScope<'a>,
+    pub(in crate::steps) step: &'a PlannedStep,
+    /// The path of its step.
+    pub(in crate::steps) path: String,
+    pub(in crate::steps) attempts: Attempts,
+    /// The number before which everything is known that its templates see.
+    pub(in crate::steps) seen: i64,
+    pub(in crate::steps) cleared: Cleared,
+}
+
+/// Performs the step of a tool for one call.
+pub(in crate::steps) type PerformCall<'a> = for<'r> fn(&'r Run<'a>, ClearedCall<'a>) -> Member<'r, Performed>;
+
 /// A call of a turn, with an id of its own and its arguments read once.
 struct Call {
     id: String,
@@ -65,12 +81,13 @@ struct Call {
     arguments: Result<Arguments, String>,
 }
 
-/// Makes the calls of a turn whose record is finished.
+/// Makes the calls of a turn whose record is finished. `perform`: performs the step of the tool of one of them.
 pub(crate) async fn perform_turn<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     record: &StepRecord,
     turn: &Turn,
+    perform: PerformCall<'a>,
 ) -> Result<Result<Rc<ToolTurn>, StepFailure>, EarlyEnd> {
     let Action::Agent(planned) = &invocation.step.action else { return Ok(Err(failure("Internal", "it is no agent"))) };
     let agent = planned.agent.as_str();
@@ -115,7 +132,7 @@ pub(crate) async fn perform_turn<'a>(
         count: calls.len() + dropped,
         equal: places(&equal, calls.len()),
     };
-    let mut results = within_budget(answer_all(run, &site, &calls, &equal).await?, RESULTS);
+    let mut results = within_budget(answer_all(run, &site, perform, &calls, &equal).await?, RESULTS);
     if let Some(last) = results.last_mut().filter(|_| dropped > 0) {
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
@@ -213,6 +230,7 @@ fn places(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
 async fn answer_equal<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
+    perform: PerformCall<'a>,
     calls: &[Call],
     group: &[usize],
 ) -> Result<Vec<(usize, String)>, EarlyEnd> {
@@ -220,7 +238,7 @@ async fn answer_equal<'a>(
     let mut rest = group.iter();
     while let Some(at) = rest.next() {
         let Some(call) = calls.get(*at) else { continue };
-        let of_all = match answer(run, site, *at, call).await? {
+        let of_all = match answer(run, site, perform, *at, call).await? {
             Answered::Result(result) => {
                 results.push((*at, result));
                 continue;
@@ -246,11 +264,12 @@ async fn answer_equal<'a>(
 async fn answer_all<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
+    perform: PerformCall<'a>,
     calls: &[Call],
     groups: &[Vec<usize>],
 ) -> Result<Vec<String>, EarlyEnd> {
     let members = groups.iter().map(|group| {
-        let one: Member<'_, Vec<(usize, String)>> = Box::pin(answer_equal(run, site, calls, group));
+        let one: Member<'_, Vec<(usize, String)>> = Box::pin(answer_equal(run, site, perform, calls, group));
         one
     });
     let mut results: Vec<_> = join_all(members.collect(), false).await?.into_iter().flatten().collect();
@@ -259,7 +278,13 @@ async fn answer_all<'a>(
 }
 
 /// Answers one call.
-async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Call) -> Result<Answered, EarlyEnd> {
+async fn answer<'a>(
+    run: &Run<'a>,
+    site: &TurnSite<'_, 'a>,
+    perform: PerformCall<'a>,
+    at: usize,
+    call: &Call,
+) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if let Some((is_first, why)) = beyond_limits(site, at) {
         // One record says so for all calls of the turn that are beyond.
@@ -292,7 +317,7 @@ async fn answer<'a>(run: &Run<'a>, site: &TurnSite<'_, 'a>, at: usize, call: &Ca
         return ask_people(run, site, &path, name, arguments).await;
     }
     let Some(tool) = run.plan.tools.tools.get(name) else { return error(format!("there is no tool {name}")) };
-    call_tool(run, site, at, path, tool, arguments.clone()).await
+    call_tool(run, site, perform, (at, path), tool, arguments.clone()).await
 }
 
 /// Returns why a call is beyond the limits of its turn or of an agent, and whether it is the first of its turn.
@@ -361,8 +386,8 @@ fn agents_around(run: &Run<'_>, turn: &TurnSite<'_, '_>) -> Vec<String> {
 async fn call_tool<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
-    at: usize,
-    path: String,
+    perform: PerformCall<'a>,
+    (at, path): (usize, String),
     tool: &'a PlannedTool,
     mut arguments: Arguments,
 ) -> Result<Answered, EarlyEnd> {
@@ -446,9 +471,9 @@ async fn call_tool<'a>(
             run.origins.note_edits(&editors::of_call(run, &call.path, i64::MAX)?);
             shown::at_step(run, &call, tool, &proposal, (needs_people, seq))
         };
-        let scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
-        let performed = steps::perform_call(run, &scope, &tool.step, (&place, attempts), site.seen, cleared);
-        match Box::pin(performed).await? {
+        let step_scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
+        let call = ClearedCall { step_scope, step: &tool.step, path: place, attempts, seen: site.seen, cleared };
+        match perform(run, call).await? {
             Performed::Ended(StepResult::Answered(text)) => return result(format!("{note}{}", cut(&text))),
             Performed::Ended(StepResult::Skipped) => {
                 let text = match &earlier {

@@ -15,7 +15,7 @@ use super::site::{Proposal, TurnSite, cut};
 use crate::{
     plan::{Action, PlannedTool},
     replay::run::{RenderError, Run},
-    steps::may_have_effect,
+    steps::attempts::may_have_effect,
 };
 
 /// The most characters of an earlier result in a request.

@@ -13,7 +13,11 @@ use crate::{
         run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
-    steps::{self, excerpt::Fields},
+    steps::{
+        excerpt::Fields,
+        opening::{kind, render_input},
+        sent,
+    },
     tools::arguments::Arguments,
     transition::{Call, CallContent},
 };
@@ -49,9 +53,9 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
     let path = step_path(&site.path, site.tool);
     let mut invocation = StepInvocation::new(&site.scope, step, &path);
     invocation.first_asked = Some(site.seen);
-    let key = ActivityKey { path: path.clone(), attempt: 1, kind: steps::kind(step) };
-    let start = steps::render_input(run, &invocation, site.seen, &key)?;
-    let shows = steps::sent::of_input(&start)?;
+    let key = ActivityKey { path: path.clone(), attempt: 1, kind: kind(step) };
+    let start = render_input(run, &invocation, site.seen, &key)?;
+    let shows = sent::of_input(&start)?;
     match start {
         Start::Call(Call { content: CallContent::Agent(agent), .. }) => {
             // What an agent is given can change until it starts: its calls are asked about.

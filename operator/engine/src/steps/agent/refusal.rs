@@ -18,7 +18,7 @@ use crate::{
         activity::{ActivityKey, Start, error},
         run::Run,
     },
-    steps::{Attempts, EarlyEnd, gate_before},
+    steps::{attempts::Attempts, flow::EarlyEnd, gate_before},
     transition::TOO_COSTLY,
 };
 

@@ -16,7 +16,7 @@ use super::{
     proposal::step_path,
     refusal::{REFUSED, refuse},
     shown,
-    site::{Answered, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
+    site::{Answered, FACT_ARGUMENTS, FACT_INPUT, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::{CallGate, PlannedTool},
@@ -24,7 +24,7 @@ use crate::{
         run::{RenderError, Run},
         scope,
     },
-    steps::{EarlyEnd, verdict_or_end},
+    steps::{flow::EarlyEnd, gate::verdict_or_end, request::FACT_TOOL},
     tools::arguments::Arguments,
 };
 

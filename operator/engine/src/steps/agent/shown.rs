@@ -16,7 +16,7 @@ use super::{
     gating::Asking,
     merge::DeadlineSource,
     proposal::step_path,
-    site::{CallOfTurn, FACT_ARGUMENTS, FACT_INPUT, FACT_TOOL, Proposal, ToolCallSite, TurnSite},
+    site::{CallOfTurn, FACT_ARGUMENTS, FACT_INPUT, Proposal, ToolCallSite, TurnSite},
 };
 use crate::{
     plan::PlannedTool,
@@ -26,7 +26,7 @@ use crate::{
     },
     steps::{
         excerpt::{Fields, SHOWN},
-        request::{CallReview, ReviewSubject},
+        request::{CallReview, FACT_TOOL, ReviewSubject},
     },
     tools::{arguments::Arguments, question::Asked},
 };

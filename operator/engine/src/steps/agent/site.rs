@@ -10,15 +10,13 @@ use crate::{
     plan::PlannedTool,
     policy::CallFacts,
     replay::{scope::StepScope, step_invocation::StepInvocation},
-    steps::{Attempts, excerpt::Fields},
+    steps::{attempts::Attempts, excerpt::Fields},
     tools::arguments::Arguments,
 };
 
 /// The largest number of bytes of a result that the model receives.
 const RESULT: usize = 32 * 1024;
 
-/// The fact of a gate with the tool that it asks about.
-pub(super) const FACT_TOOL: &str = "tool";
 /// The fact of a gate with the digest of the arguments that it asks about.
 pub(super) const FACT_ARGUMENTS: &str = "arguments";
 /// The fact of a gate with the digest of what the step of the call is given, by which equal calls are found.

@@ -22,22 +22,22 @@ use crate::{
 
 /// One turn of a step.
 #[derive(Clone, Debug)]
-pub(in crate::steps) struct Turn {
+pub(super) struct Turn {
     /// The path of its record: the first turn has that of the step.
-    pub(in crate::steps) path: String,
+    pub(super) path: String,
     /// From 1.
-    pub(in crate::steps) number: i32,
+    pub(super) number: i32,
     /// The last attempt at the first turn.
     first_attempts: i32,
 }
 
 impl Turn {
-    pub(in crate::steps) fn first(base: &str) -> Self {
+    pub(super) fn first(base: &str) -> Self {
         Self { path: base.to_owned(), number: 1, first_attempts: 0 }
     }
 
     /// The turn after this one. `attempt`: the attempt at this one that succeeded.
-    pub(in crate::steps) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
+    pub(super) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
         let number = self.number + 1;
         let (path, _) = run.visit(&RecordPath::new(base).turn(number));
         let first_attempts = if self.number == 1 { attempt } else { self.first_attempts };
@@ -50,14 +50,14 @@ impl Turn {
     }
 
     /// The number of the attempt with which the step begins anew after `attempt` at this turn.
-    pub(in crate::steps) fn attempt_after(&self, attempt: i32) -> i32 {
+    pub(super) fn attempt_after(&self, attempt: i32) -> i32 {
         if self.number == 1 { attempt + 1 } else { self.first_attempts + 1 }
     }
 }
 
 impl StepInvocation<'_> {
     /// Adds a turn that called tools; `began`: the number of the event that started it.
-    pub(in crate::steps) fn continue_with(&mut self, done: Rc<ToolTurn>, began: i64) {
+    pub(super) fn continue_with(&mut self, done: Rc<ToolTurn>, began: i64) {
         let heard = self.feedback_before(began);
         self.first_heard.get_or_insert(heard);
         self.turns.push(done);

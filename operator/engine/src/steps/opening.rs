@@ -1,0 +1,148 @@
+//! The start of an attempt: its conditions, its rendered input, and the comparison of that with what people approved.
+
+use signoff_api::{Digest, journal::StepKind};
+
+use super::{conversation, http, pod};
+use crate::{
+    plan::{Action, PlannedStep},
+    replay::{
+        activity::{ActivityKey, Start, error, input_digest},
+        run::{RenderError, Run},
+        scope::{self, StepScope},
+        step_invocation::StepInvocation,
+    },
+};
+
+/// The class of the error of a step whose conditions cannot be evaluated.
+pub(crate) const CONDITION: &str = "Condition";
+
+/// The result of the conditions of a step.
+enum Conditions {
+    Hold,
+    Skip,
+    /// A condition has no value, for this reason.
+    Undecided(String),
+}
+
+pub(super) fn kind(step: &PlannedStep) -> StepKind {
+    match step.action {
+        Action::Agent(_) => StepKind::Agent,
+        Action::Pod(_) => StepKind::Pod,
+        Action::Http(_) => StepKind::Http,
+        Action::Set(_) => StepKind::Set,
+        Action::Gate(_) => StepKind::Hitl,
+    }
+}
+
+/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when it begins, with the
+/// values that the first one saw, so an attempt never runs without. An attempt that has begun is repeated without them.
+pub(super) fn open_attempt<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    key: &ActivityKey,
+    open: impl FnOnce() -> Result<Start, RenderError>,
+) -> Result<Start, RenderError> {
+    if key.path != invocation.base || has_begun(run, key) {
+        return open();
+    }
+    let seen = invocation.visible_before(run, seq);
+    match conditions(run, &invocation.step_scope, invocation.step, seen)? {
+        Conditions::Hold => open(),
+        Conditions::Skip => Ok(Start::Skipped),
+        Conditions::Undecided(why) => Ok(Start::Failed(error(CONDITION, &why))),
+    }
+}
+
+/// Opens a gate, unless its conditions skip it. A gate whose condition cannot be evaluated asks.
+pub(super) fn open_gate<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    gate: &PlannedStep,
+    seq: i64,
+    key: &ActivityKey,
+    open: impl FnOnce() -> Result<Start, RenderError>,
+) -> Result<Start, RenderError> {
+    let is_skipped = !has_begun(run, key) && matches!(conditions(run, step_scope, gate, seq)?, Conditions::Skip);
+    if is_skipped { Ok(Start::Skipped) } else { open() }
+}
+
+fn has_begun(run: &Run<'_>, key: &ActivityKey) -> bool {
+    run.state.borrow().journal.get(&key.path, key.attempt).is_some()
+}
+
+/// Returns the input of an attempt that people approved.
+pub(super) fn open<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
+    let opening = render_input(run, invocation, seq, key)?;
+    let is_permitted = |input: Result<&Digest, &String>| match &invocation.permission {
+        Some(cleared) => cleared.allows(invocation.step, input),
+        None => !invocation.step.is_tool(),
+    };
+    let changed = || {
+        let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
+        RenderError::Invalid(why.to_owned())
+    };
+    let Start::Call(call) = &opening else {
+        let is_call = invocation.step.is_tool() && matches!(opening, Start::Immediate(_));
+        return if is_call && !is_permitted(Err(&String::new())) { Err(changed()) } else { Ok(opening) };
+    };
+    let input = input_digest(call);
+    let approved = match &invocation.approved {
+        Some(approved) => input.as_ref() == Ok(approved),
+        None => invocation.step.policy_gates.is_empty(),
+    };
+    if approved && is_permitted(input.as_ref()) { Ok(opening) } else { Err(changed()) }
+}
+
+/// Returns the input of an attempt, rendered from the values as of `seq`.
+pub(super) fn render_input<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
+    run.origins.note_edits(&invocation.overrides.edits);
+    match &invocation.step.action {
+        Action::Agent(agent) => conversation::call(run, invocation, agent, seq, key),
+        Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
+        Action::Http(http) => http::call(run, invocation, http, seq, key),
+        Action::Set(template) => match invocation.overrides.parameters.get("value") {
+            Some(value) => Ok(Start::Immediate(value.clone())),
+            None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
+        },
+        Action::Gate(_) => {
+            Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned()))
+        }
+    }
+}
+
+/// Evaluates the conditions of a step with the values that were known at `seq`.
+fn conditions<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &PlannedStep,
+    seq: i64,
+) -> Result<Conditions, RenderError> {
+    if step.skip_if.is_none() && step.only_if.is_none() {
+        return Ok(Conditions::Hold);
+    }
+    let scope = match scope::of_conditions(run, step_scope, step, seq) {
+        Err(RenderError::Missing) => return Err(RenderError::Missing),
+        Err(RenderError::Language(why)) => return Ok(Conditions::Undecided(why.to_string())),
+        Err(RenderError::Invalid(why)) => return Ok(Conditions::Undecided(why)),
+        Ok(scope) => scope,
+    };
+    for (condition, skips) in [(&step.skip_if, true), (&step.only_if, false)] {
+        match condition.as_ref().map(|condition| condition.evaluate(&scope)) {
+            Some(Err(why)) => return Ok(Conditions::Undecided(why.to_string())),
+            Some(Ok(found)) if found == skips => return Ok(Conditions::Skip),
+            Some(Ok(_)) | None => {}
+        }
+    }
+    Ok(Conditions::Hold)
+}
