@@ -5,18 +5,18 @@
 
 use std::rc::Rc;
 
-use signoff_api::journal::StepPhase;
+use signoff_api::journal::{StepPhase, StepRecord};
 
 use super::{
     agent::{self, ClearedCall},
     attempts::{Attempts, Performed, is_retryable, run_attempts, was_call_asked, was_made_meanwhile},
-    failure::{self, StepFailure},
+    failure::{self, FailureAction, StepFailure},
     flow::{EarlyEnd, StepFlow, StepResult},
     gate::{self, decide},
     gate_before::{self, GateBefore},
     join::Member,
     opening::kind,
-    output::{self, AnswerParser},
+    output::{self, AnswerParser, AnswerResult},
     turn::Turn,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         activity::{ActivityKey, Start, error},
         run::Run,
         scope::StepScope,
-        step_invocation::StepInvocation,
+        step_invocation::{Override, StepInvocation},
     },
 };
 
@@ -52,7 +52,8 @@ pub(crate) async fn perform<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
-    match perform_as(run, StepInvocation::new(step_scope, step, &path), base, Attempts::first(step), parser).await? {
+    let ongoing = OngoingStep::new(run, StepInvocation::new(step_scope, step, &path), base, parser);
+    match ongoing.perform(Attempts::first(step)).await? {
         Performed::Ended(result) => Ok(result),
         Performed::AskAgain(_) => Err(EarlyEnd::Failed(format!(
             "internal error; report this as a bug: step {} is no call of a tool",
@@ -63,116 +64,186 @@ pub(crate) async fn perform<'a>(
 
 /// Performs the step of a tool for one call.
 fn perform_call<'r, 'a>(run: &'r Run<'a>, call: ClearedCall<'a>) -> Member<'r, Performed> {
-    Box::pin(async move {
-        let mut invocation = StepInvocation::new(&call.step_scope, call.step, &call.path);
-        invocation.first_asked = Some(call.seen);
-        invocation.permission = Some(Rc::new(call.cleared));
-        perform_as(run, invocation, &call.path, call.attempts, None).await
-    })
+    let mut invocation = StepInvocation::new(&call.step_scope, call.step, &call.path);
+    invocation.first_asked = Some(call.seen);
+    invocation.permission = Some(Rc::new(call.cleared));
+    Box::pin(OngoingStep::new(run, invocation, &call.path, None).perform(call.attempts))
 }
 
-async fn perform_as<'a>(
-    run: &Run<'a>,
-    mut invocation: StepInvocation<'a>,
-    base: &str,
-    attempts: Attempts,
-    parser: Option<&AnswerParser<'_>>,
-) -> Result<Performed, EarlyEnd> {
-    let (step, step_scope, path) = (invocation.step, invocation.step_scope.clone(), invocation.base.clone());
-    let step_scope = &step_scope;
-    let mut turn = Turn::first(&path);
-    let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
-    let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
-    let Attempts { next: mut attempt, further: mut limit } = attempts;
-    loop {
-        let key = ActivityKey { path: turn.path.clone(), attempt, kind: kind(step) };
-        if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
-            run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
-            output::record_end(run, &invocation, &turn, Start::Skipped).await;
-            return Ok(Performed::Ended(StepResult::Skipped));
-        }
-        let record;
-        (record, limit) = run_attempts(run, &invocation, &key, limit).await;
-        attempt = record.attempt;
-        if is_retryable(step, &record) && limit > 0 {
-            // The outcome of the attempt is unknown, or an equal call was made meanwhile: a further one needs a further approval.
-            let next = ActivityKey { attempt: attempt + 1, ..key.clone() };
-            if !step.is_agent()
-                && (was_call_asked(&invocation) || was_made_meanwhile(run, &invocation, &key, &next).await)
-            {
-                return Ok(Performed::AskAgain(Attempts { next: attempt + 1, further: limit - 1 }));
-            }
-            if !policy_gates.is_empty() {
-                (attempt, limit) = (attempt + 1, limit - 1);
-                gates = policy_gates.clone();
-                continue;
-            }
-        }
-        let failure = match (record.phase, record.error.clone()) {
-            (StepPhase::Skipped, _) => return Ok(Performed::Ended(StepResult::Skipped)),
-            (StepPhase::Succeeded, _) if record.calls_tools() => {
-                match agent::perform_turn(run, &invocation, &record, &turn, perform_call).await? {
-                    Ok(done) => {
-                        invocation.continue_with(done, record.seq);
-                        turn = turn.next(run, &path, attempt);
-                        Attempts { next: attempt, further: limit } = Attempts::first(step);
-                        gates = policy_gates.clone();
-                        continue;
-                    }
-                    Err(why) => why,
-                }
-            }
-            (StepPhase::Succeeded, _) => {
-                match output::process_answer(run, &invocation, &policy_gates, (&turn, attempt), parser).await? {
-                    output::AnswerResult::Accepted(text) => return Ok(Performed::Ended(StepResult::Answered(text))),
-                    output::AnswerResult::Again if invocation.permission.is_some() => {
-                        return Ok(Performed::AskAgain(Attempts { next: turn.attempt_after(attempt), further: 0 }));
-                    }
-                    output::AnswerResult::Again => {
-                        attempt = turn.attempt_after(attempt);
-                        (turn, limit) = (Turn::first(&path), 0);
-                        (invocation.turns, invocation.first_heard) = (Vec::new(), None);
-                        gates = gates_of_repeat(&own_gate, &policy_gates, false);
-                        continue;
-                    }
-                    output::AnswerResult::Refused(why) => StepFailure::of(why),
-                    output::AnswerResult::Rejected(why) => StepFailure { by_a_person: true, ..StepFailure::of(why) },
-                }
-            }
-            (_, Some(error)) => StepFailure::of(error),
-            (_, None) => StepFailure::of(error("Failed", "it failed")),
-        };
-        match failure::decide(run, &invocation, &turn.path, attempt, &failure).await? {
-            failure::FailureAction::Again(_) if invocation.permission.is_some() => {
-                return Ok(Performed::AskAgain(Attempts { next: turn.attempt_after(attempt), further: 0 }));
-            }
-            failure::FailureAction::Again(change) => {
-                gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
-                invocation.overrides.merge(change);
-                (attempt, limit) = (attempt + 1, 0);
-            }
-            failure::FailureAction::Answer(text) => {
-                output::record_end(run, &invocation, &turn, Start::Immediate(text.clone())).await;
-                return Ok(Performed::Ended(StepResult::Answered(text)));
-            }
-            failure::FailureAction::Skip => {
-                output::record_end(run, &invocation, &turn, Start::Skipped).await;
-                return Ok(Performed::Ended(StepResult::Skipped));
-            }
-            failure::FailureAction::Continue => {
-                output::record_end(run, &invocation, &turn, Start::Failed(failure.error.clone())).await;
-                return Ok(Performed::Ended(StepResult::Failed(failure.error.message)));
-            }
+/// A step while it is performed.
+struct OngoingStep<'r, 'a> {
+    run: &'r Run<'a>,
+    /// With what people changed and with the turns that have ended.
+    invocation: StepInvocation<'a>,
+    parser: Option<&'r AnswerParser<'r>>,
+    /// The gate of its author before it.
+    own_gate: Option<GateBefore<'a>>,
+    policy_gates: Vec<GateBefore<'a>>,
+    /// The present turn.
+    turn: Turn,
+}
+
+/// The state of a step between two activities. An attempt has its number.
+enum StepState<'a> {
+    /// These gates are asked, and then attempts are made.
+    Opening(Attempts, Vec<GateBefore<'a>>),
+    /// One or more attempts have ended, and this many may follow.
+    Attempted {
+        first: ActivityKey,
+        last: StepRecord,
+        further: i32,
+    },
+    /// The attempt succeeded, and its agent calls tools.
+    CallsTools(StepRecord),
+    /// The attempt succeeded.
+    Answered(i32),
+    /// The attempt failed, or its answer is not used.
+    Failed(i32, StepFailure),
+    Ended(Performed),
+}
+
+impl StepState<'_> {
+    /// Returns the state after an attempt that is not repeated.
+    fn after_attempt(last: StepRecord) -> Self {
+        let attempt = last.attempt;
+        match last.phase {
+            StepPhase::Skipped => Self::Ended(Performed::Ended(StepResult::Skipped)),
+            StepPhase::Succeeded if last.calls_tools() => Self::CallsTools(last),
+            StepPhase::Succeeded => Self::Answered(attempt),
+            _ => Self::Failed(attempt, StepFailure::of(last.error.unwrap_or_else(|| error("Failed", "it failed")))),
         }
     }
 }
 
-/// The gates that are asked before an attempt that people or a timeout ordered: those of policies always, that of the
-/// author where something was changed.
-fn gates_of_repeat<'a>(
-    own: &Option<GateBefore<'a>>,
-    of_policies: &[GateBefore<'a>],
-    changed: bool,
-) -> Vec<GateBefore<'a>> {
-    own.iter().filter(|_| changed).chain(of_policies).cloned().collect()
+impl<'r, 'a> OngoingStep<'r, 'a> {
+    /// `base`: the path without the number of the visit.
+    fn new(run: &'r Run<'a>, invocation: StepInvocation<'a>, base: &str, parser: Option<&'r AnswerParser<'r>>) -> Self {
+        let own_gate = gate_before::own_gate(invocation.step, &invocation.base);
+        let policy_gates = gate_before::policy_gates(invocation.step, base);
+        Self { run, turn: Turn::first(&invocation.base), invocation, parser, own_gate, policy_gates }
+    }
+
+    /// Performs the step until it has ended, or a call needs a further approval.
+    async fn perform(mut self, attempts: Attempts) -> Result<Performed, EarlyEnd> {
+        let mut state = StepState::Opening(attempts, self.gates(true));
+        loop {
+            state = match state {
+                StepState::Opening(attempts, gates) => self.attempt(attempts, gates).await?,
+                StepState::Attempted { first, last, further } => self.judge_attempt(&first, last, further).await,
+                StepState::CallsTools(record) => self.make_calls(&record).await?,
+                StepState::Answered(attempt) => self.judge_answer(attempt).await?,
+                StepState::Failed(attempt, failure) => self.judge_failure(attempt, &failure).await?,
+                StepState::Ended(performed) => return Ok(performed),
+            }
+        }
+    }
+
+    /// The gates that are asked before an attempt: those of policies always, that of the author at first and where
+    /// something was changed.
+    fn gates(&self, with_own: bool) -> Vec<GateBefore<'a>> {
+        self.own_gate.iter().filter(|_| with_own).chain(&self.policy_gates).cloned().collect()
+    }
+
+    /// Asks at gates, and then makes attempts as far as they may be made without asking again.
+    async fn attempt(&mut self, attempts: Attempts, gates: Vec<GateBefore<'a>>) -> Result<StepState<'a>, EarlyEnd> {
+        let path = self.turn.path.clone();
+        let first = ActivityKey { path, attempt: attempts.next, kind: kind(self.invocation.step) };
+        if gate_before::ask(self.run, &mut self.invocation, &first, gates, attempts.further).await? {
+            let (last, further) = run_attempts(self.run, &self.invocation, &first, attempts.further).await;
+            return Ok(StepState::Attempted { first, last, further });
+        }
+        self.run.activity(&self.invocation.step_scope, first, |_| Ok(Start::Skipped)).await;
+        Ok(self.end(Start::Skipped, StepResult::Skipped).await)
+    }
+
+    /// Repeats the last attempt where people have to approve that, or goes on with what it came to.
+    async fn judge_attempt(&self, first: &ActivityKey, last: StepRecord, further: i32) -> StepState<'a> {
+        if is_retryable(self.invocation.step, &last) && further > 0 {
+            let next = Attempts { next: last.attempt + 1, further: further - 1 };
+            if self.needs_approval(first, next.next).await {
+                return StepState::Ended(Performed::AskAgain(next));
+            }
+            if !self.policy_gates.is_empty() {
+                return StepState::Opening(next, self.gates(false));
+            }
+        }
+        StepState::after_attempt(last)
+    }
+
+    /// Whether a further attempt at a call needs a further approval: the outcome of the last one is unknown, or an
+    /// equal call was made since the first one.
+    async fn needs_approval(&self, first: &ActivityKey, next: i32) -> bool {
+        let next = ActivityKey { attempt: next, ..first.clone() };
+        !self.invocation.step.is_agent()
+            && (was_call_asked(&self.invocation) || was_made_meanwhile(self.run, &self.invocation, first, &next).await)
+    }
+
+    /// Makes the calls of a turn, and goes on with the next turn.
+    async fn make_calls(&mut self, turn: &StepRecord) -> Result<StepState<'a>, EarlyEnd> {
+        let made = agent::perform_turn(self.run, &self.invocation, turn, &self.turn, perform_call).await?;
+        let done = match made {
+            Ok(done) => done,
+            Err(failure) => return Ok(StepState::Failed(turn.attempt, failure)),
+        };
+        self.invocation.continue_with(done, turn.seq);
+        self.turn = self.turn.next(self.run, &self.invocation.base, turn.attempt);
+        Ok(StepState::Opening(Attempts::first(self.invocation.step), self.gates(false)))
+    }
+
+    /// Reads the answer of an attempt.
+    async fn judge_answer(&mut self, attempt: i32) -> Result<StepState<'a>, EarlyEnd> {
+        let at = (&self.turn, attempt);
+        let answer = output::process_answer(self.run, &self.invocation, &self.policy_gates, at, self.parser).await?;
+        Ok(match answer {
+            AnswerResult::Accepted(text) => StepState::Ended(Performed::Ended(StepResult::Answered(text))),
+            AnswerResult::Again => self.start_again(attempt),
+            AnswerResult::Refused(why) => StepState::Failed(attempt, StepFailure::of(why)),
+            AnswerResult::Rejected(why) => {
+                StepState::Failed(attempt, StepFailure { by_a_person: true, ..StepFailure::of(why) })
+            }
+        })
+    }
+
+    /// Starts again with the first turn, after an answer that people do not take.
+    fn start_again(&mut self, attempt: i32) -> StepState<'a> {
+        let attempts = Attempts { next: self.turn.attempt_after(attempt), further: 0 };
+        if self.invocation.permission.is_some() {
+            return StepState::Ended(Performed::AskAgain(attempts));
+        }
+        self.turn = Turn::first(&self.invocation.base);
+        (self.invocation.turns, self.invocation.first_heard) = (Vec::new(), None);
+        StepState::Opening(attempts, self.gates(false))
+    }
+
+    /// Decides what follows from a failure, and does it.
+    async fn judge_failure(&mut self, attempt: i32, failure: &StepFailure) -> Result<StepState<'a>, EarlyEnd> {
+        match failure::decide(self.run, &self.invocation, &self.turn.path, attempt, failure).await? {
+            FailureAction::Again(change) => Ok(self.repeat(attempt, change)),
+            FailureAction::Answer(text) => {
+                Ok(self.end(Start::Immediate(text.clone()), StepResult::Answered(text)).await)
+            }
+            FailureAction::Skip => Ok(self.end(Start::Skipped, StepResult::Skipped).await),
+            FailureAction::Continue => {
+                let failed = StepResult::Failed(failure.error.message.clone());
+                Ok(self.end(Start::Failed(failure.error.clone()), failed).await)
+            }
+        }
+    }
+
+    /// Repeats a failed attempt, with what people changed.
+    fn repeat(&mut self, attempt: i32, change: Override) -> StepState<'a> {
+        if self.invocation.permission.is_some() {
+            let next = self.turn.attempt_after(attempt);
+            return StepState::Ended(Performed::AskAgain(Attempts { next, further: 0 }));
+        }
+        let gates = self.gates(!change.parameters.is_empty());
+        self.invocation.overrides.merge(change);
+        StepState::Opening(Attempts { next: attempt + 1, further: 0 }, gates)
+    }
+
+    /// Ends the step otherwise than with the answer of an attempt, and records `end` where an agent called tools.
+    async fn end(&self, end: Start, result: StepResult) -> StepState<'a> {
+        output::record_end(self.run, &self.invocation, &self.turn, end).await;
+        StepState::Ended(Performed::Ended(result))
+    }
 }
