@@ -6,11 +6,14 @@ mod ask;
 mod calls;
 mod equal;
 mod gating;
+mod limits;
 mod merge;
+mod ongoing_call;
 mod proposal;
 mod refusal;
 mod rejected;
 mod shown;
 mod site;
 
-pub(super) use calls::{ClearedCall, perform_turn};
+pub(super) use calls::perform_turn;
+pub(super) use ongoing_call::ClearedCall;

@@ -32,6 +32,8 @@ pub(super) const LIMIT: &str = "Limit";
 pub(super) const NO_TOOL: &str = "NoTool";
 /// The class of the record of a call whose arguments cannot be used.
 pub(super) const ARGUMENTS_INVALID: &str = "Arguments";
+/// The class of the record of a call that cannot be rendered with its arguments.
+pub(super) const TEMPLATE: &str = "Template";
 
 /// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`. It waits until no
 /// equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.

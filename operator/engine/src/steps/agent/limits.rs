@@ -1,0 +1,70 @@
+//! The limits of the calls of a turn, of its agent, and of each agent that called that agent.
+
+use signoff_api::RecordPath;
+
+use super::site::TurnSite;
+use crate::{plan::Action, replay::run::Run, tools::MOST_CALLS};
+
+/// The default `limits.calls` of an agent.
+const CALLS: i32 = 100;
+
+/// Returns why a call is beyond the limits of its turn or of an agent, and whether it is the first of its turn.
+pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<(bool, String)> {
+    let why = |at: usize| {
+        if at >= MOST_CALLS {
+            return Some(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));
+        }
+        if site.truncated {
+            let why =
+                "your message was cut at its largest length, so its calls were not made: call again with less text";
+            return Some(why.to_owned());
+        }
+        let limit = reached_limit(site, at)?;
+        Some(format!("the limit of {limit} calls is reached: answer with what you have"))
+    };
+    let is_first = at.checked_sub(1).is_none_or(|before| why(before).is_none());
+    why(at).map(|why| (is_first, why))
+}
+
+/// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.
+fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
+    let is_reached = |(limit, made): &&(i32, usize)| made + at + 1 > usize::try_from(*limit).unwrap_or(usize::MAX);
+    site.limits.iter().find(is_reached).map(|(limit, _)| *limit)
+}
+
+/// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made there before
+/// `seen`.
+pub(super) fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
+    let limit_of = |step: &str| {
+        let limit = |agent: &str| {
+            let limits = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits);
+            limits.and_then(|limits| limits.calls).unwrap_or(CALLS)
+        };
+        let limit = agents_at(run, step).into_iter().map(limit).min()?;
+        // The calls of the turn itself are counted by their place.
+        Some((limit, run.call_history().calls_within(step, seen - 1)))
+    };
+    steps_around(path).filter_map(limit_of).collect()
+}
+
+/// The path of each step of an agent around a turn, the outermost first; the last is that of the turn itself.
+fn steps_around(path: &str) -> impl Iterator<Item = &str> {
+    RecordPath::new(path).agents_around().map(RecordPath::as_str)
+}
+
+/// The agent of a step, or the agents that revise at a place: all of them do it at one.
+fn agents_at<'r>(run: &'r Run<'_>, step: &str) -> Vec<&'r str> {
+    match run.plan.step_of(step).map(|step| &step.action) {
+        Some(Action::Agent(agent)) => vec![&agent.agent],
+        Some(_) => Vec::new(),
+        None => run.plan.revising_agents(step).collect(),
+    }
+}
+
+/// The agents around a call, the outermost first: the last makes the call.
+pub(super) fn agents_around(run: &Run<'_>, turn: &TurnSite<'_, '_>) -> Vec<String> {
+    let mut outer: Vec<&str> = steps_around(&turn.path).collect();
+    outer.pop();
+    let outer = outer.into_iter().flat_map(|step| agents_at(run, step));
+    outer.chain([turn.agent]).map(str::to_owned).collect()
+}

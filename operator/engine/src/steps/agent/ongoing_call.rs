@@ -1,0 +1,378 @@
+//! One call of a tool: check -> propose -> ask -> perform, and all of that again where people changed its arguments or
+//! said that it is made again.
+//!
+//! **Invariant:** a call is performed only with the permission that [`Gating::clear`] gives.
+
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use signoff_api::{
+    Outcome,
+    journal::{StepPhase, StepRecord},
+};
+use signoff_expr::text;
+
+use super::{
+    ask::{NOT_APPROVED_AGAIN, PeopleSaid, ask},
+    equal::{EqualCalls, not_again},
+    gating::{Cleared, Gating},
+    limits::agents_around,
+    proposal::{propose, step_path},
+    refusal::{
+        ARGUMENTS_INVALID, REFUSED, TEMPLATE, check_of, next_seq, not_made_again, refuse, refused, refused_at_check,
+        was_checked,
+    },
+    rejected::{escalate, refused_before},
+    shown,
+    site::{Answered, CallOfTurn, Proposal, ToolCallSite, TurnSite, cut},
+};
+use crate::{
+    evaluation::{self, Part, within},
+    plan::{PlannedStep, PlannedTool},
+    replay::{
+        run::Run,
+        scope::{RecordNamespace, StepScope, editors},
+        step_invocation::Permission,
+    },
+    schema::Schema,
+    steps::{
+        attempts::{Attempts, Performed},
+        flow::{EarlyEnd, StepResult},
+        join::Member,
+    },
+    tools::arguments::Arguments,
+    transition::NOT_ALLOWED,
+};
+
+/// A call that may run.
+pub(in crate::steps) struct ClearedCall<'a> {
+    pub(in crate::steps) step_scope: StepScope<'a>,
+    pub(in crate::steps) step: &'a PlannedStep,
+    /// The path of its step.
+    pub(in crate::steps) path: String,
+    pub(in crate::steps) attempts: Attempts,
+    /// The number before which everything is known that its templates see.
+    pub(in crate::steps) seen: i64,
+    pub(in crate::steps) cleared: Cleared,
+}
+
+/// Performs the step of a tool for one call.
+pub(in crate::steps) type PerformCall<'a> = for<'r> fn(&'r Run<'a>, ClearedCall<'a>) -> Member<'r, Performed>;
+
+/// A call while it is made.
+pub(super) struct OngoingCall<'t, 'a> {
+    run: &'t Run<'a>,
+    turn: &'t TurnSite<'t, 'a>,
+    /// Its place in the turn.
+    at: usize,
+    path: String,
+    tool: &'a PlannedTool,
+    arguments: Arguments,
+    /// The people who changed the arguments.
+    editors: Vec<String>,
+    /// The last of them and the arguments before, as a line of the request.
+    edited: Option<String>,
+    /// The line above the result: what ran, where people changed the arguments.
+    note: String,
+    /// Whether it was decided whether its gates ask, or people are asked about its tool.
+    is_escalated: bool,
+    attempts: Attempts,
+}
+
+/// The end of a call: its result, or the end of the run.
+enum CallEnd {
+    Answered(Answered),
+    Early(EarlyEnd),
+}
+
+impl From<EarlyEnd> for CallEnd {
+    fn from(end: EarlyEnd) -> Self {
+        Self::Early(end)
+    }
+}
+
+impl CallEnd {
+    fn result(text: String) -> Self {
+        Self::Answered(Answered::Result(text))
+    }
+}
+
+impl<'t, 'a> OngoingCall<'t, 'a> {
+    /// A call of which nothing was done. `at`: its place in the turn.
+    pub(super) fn new(
+        run: &'t Run<'a>,
+        turn: &'t TurnSite<'t, 'a>,
+        (at, path): (usize, String),
+        tool: &'a PlannedTool,
+        arguments: Arguments,
+    ) -> Self {
+        Self {
+            run,
+            turn,
+            at,
+            path,
+            tool,
+            arguments,
+            editors: Vec::new(),
+            edited: None,
+            note: String::new(),
+            is_escalated: false,
+            attempts: Attempts::first(&tool.step),
+        }
+    }
+
+    /// Makes the call, and returns its result.
+    /// `perform`: performs the step of its tool.
+    pub(super) async fn make(mut self, perform: PerformCall<'a>) -> Result<Answered, EarlyEnd> {
+        loop {
+            match self.try_once(perform).await {
+                Ok(()) => {}
+                Err(CallEnd::Answered(answered)) => return Ok(answered),
+                Err(CallEnd::Early(end)) => return Err(end),
+            }
+        }
+    }
+
+    /// Goes through all stages once. Returns where they begin again: with other arguments, or with a further attempt.
+    async fn try_once(&mut self, perform: PerformCall<'a>) -> Result<(), CallEnd> {
+        let (check, _) = self.run.visit(&check_of(&self.path));
+        self.check(&check).await?;
+        let site = self.site();
+        let proposal = self.propose(&check, &site).await?;
+        match self.ask(&check, &site, &proposal).await? {
+            Some((cleared, earlier)) => self.perform(perform, &site, proposal, cleared, earlier.as_ref()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a call whose arguments cannot be used, or that people rejected before.
+    async fn check(&self, check: &str) -> Result<(), CallEnd> {
+        if let Some(why) = refused_at_check(self.run, self.turn, check, || self.has_gone_on()).await {
+            return Err(self.refused(&why));
+        }
+        if let Some(why) = self.problem(check) {
+            let why = format!("the arguments do not fit the tool {}: {why}", self.tool.name);
+            return Err(self.refuse(check, ARGUMENTS_INVALID, &why).await);
+        }
+        if let Some(why) = refused_before(self.run, self.turn.seen, &self.tool.name, &self.arguments) {
+            refuse(self.run, self.turn, check, REFUSED, &why).await;
+            return Err(CallEnd::result(why));
+        }
+        Ok(())
+    }
+
+    /// Renders the call, and refuses one that cannot be rendered or that policies forbid.
+    async fn propose(&self, check: &str, site: &ToolCallSite<'a>) -> Result<Proposal, CallEnd> {
+        let render = || within(|| Part::step(check, 1), || propose(self.run, site, &self.arguments));
+        let mut proposal = match self.run.render(render).await {
+            Ok(proposal) => proposal,
+            Err(why) => {
+                let why = format!("{} cannot be called with these arguments: {why}", self.tool.name);
+                let has_gone_on = self.has_gone_on();
+                return Err(if has_gone_on { self.refused(&why) } else { self.refuse(check, TEMPLATE, &why).await });
+            }
+        };
+        // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses it when it starts.
+        if !self.has_gone_on()
+            && let Some(why) = &proposal.forbidden
+        {
+            return Err(self.refuse(check, NOT_ALLOWED, why).await);
+        }
+        proposal.equal = EqualCalls::of(self.run, self.turn, self.tool, &self.path, &proposal);
+        Ok(proposal)
+    }
+
+    /// Asks people about the call. Returns the permission and the equal call that was made before, or `None` where
+    /// people changed the arguments.
+    async fn ask(
+        &mut self,
+        check: &str,
+        site: &ToolCallSite<'a>,
+        proposal: &Proposal,
+    ) -> Result<Option<(Cleared, Option<StepRecord>)>, CallEnd> {
+        let (run, turn, at) = (self.run, self.turn, self.at);
+        if !std::mem::replace(&mut self.is_escalated, true)
+            && let Some(answered) = escalate(run, turn, at, (site, check), proposal).await?
+        {
+            return Err(CallEnd::Answered(answered));
+        }
+        let mut gating = self.gating(check, site, proposal).await?;
+        match ask(run, turn, at, site, proposal, &mut gating, &self.editors).await? {
+            PeopleSaid::Approved => self.clear(site, proposal, &gating).map(Some),
+            PeopleSaid::Answered(answered) => Err(CallEnd::Answered(answered.after(self.earlier_success()))),
+            PeopleSaid::Edited(arguments, outcome) => {
+                self.edit(arguments, &outcome);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Performs the step of the tool. Returns if another attempt is asked about.
+    async fn perform(
+        &mut self,
+        perform: PerformCall<'a>,
+        site: &ToolCallSite<'a>,
+        proposal: Proposal,
+        cleared: Cleared,
+        earlier: Option<&StepRecord>,
+    ) -> Result<(), CallEnd> {
+        let call = self.cleared_call(site, proposal, cleared);
+        match perform(self.run, call).await? {
+            Performed::Ended(result) => {
+                let text = self.text_of(result, earlier).await?;
+                Err(CallEnd::result(format!("{}{text}", self.note)))
+            }
+            // Every gate that asks about the call is asked again.
+            Performed::AskAgain(next) => {
+                self.attempts = next;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the call has gone on after this check: it is not refused later.
+    fn has_gone_on(&self) -> bool {
+        self.turn.is_answered || was_checked(self.run, self.tool, &self.path, self.attempts.next)
+    }
+
+    /// The end of a call that is refused.
+    fn refused(&self, why: &str) -> CallEnd {
+        CallEnd::result(refused(why, self.attempts, self.edited.is_some()))
+    }
+
+    /// Records that the call is refused, and returns its end.
+    async fn refuse(&self, check: &str, class: &str, why: &str) -> CallEnd {
+        let why = refuse(self.run, self.turn, check, class, why).await;
+        self.refused(&why)
+    }
+
+    /// The call as its templates and its gates see it.
+    fn site(&self) -> ToolCallSite<'a> {
+        ToolCallSite {
+            tool: self.tool,
+            path: self.path.clone(),
+            scope: self.scope(),
+            seen: self.turn.seen,
+            attempts: self.attempts,
+            edited: self.edited.clone(),
+        }
+    }
+
+    /// Finds the gates that ask. Ends the call where none does and an equal one was made before.
+    async fn gating(&self, check: &str, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Gating<'a>, CallEnd> {
+        let part = || Part::step(check, 1);
+        let gating = self.run.render(|| within(part, || Gating::of(self.run, site, proposal))).await;
+        let gating = gating.map_err(EarlyEnd::Failed)?;
+        let step = &self.tool.step;
+        let is_asked = gating.asks() || step.start.is_some() || !step.policy_gates.is_empty();
+        match not_made_again(self.run, self.turn, site, check, proposal, is_asked).await? {
+            Some(of_all) => Err(CallEnd::Answered(Answered::OfAllEqual(of_all))),
+            None => Ok(gating),
+        }
+    }
+
+    /// Returns the permission to perform the call that people approved, and the equal call that was made before.
+    fn clear(
+        &self,
+        site: &ToolCallSite<'a>,
+        proposal: &Proposal,
+        gating: &Gating<'a>,
+    ) -> Result<(Cleared, Option<StepRecord>), CallEnd> {
+        let place = step_path(&self.path, self.tool);
+        let earlier = proposal.equal.as_ref().and_then(|equal| {
+            let began = self.run.state.borrow().journal.get(&place, self.attempts.next).map(|record| record.seq);
+            equal.made_before(self.run, began.unwrap_or_else(|| next_seq(self.run)))
+        });
+        let is_repeated = earlier.is_some() || self.attempts.next > 1;
+        let cleared = gating.clear(site, proposal, &self.editors, is_repeated);
+        let not_cleared =
+            || EarlyEnd::Failed("internal error; report this as a bug: a call was not cleared".to_owned());
+        Ok((cleared.ok_or_else(not_cleared)?, earlier))
+    }
+
+    /// Takes the arguments that people gave.
+    fn edit(&mut self, arguments: Arguments, outcome: &Outcome) {
+        self.note = format!("A human changed the arguments. This ran: {}\n", arguments.text());
+        let (editors, before) = (outcome.decided_by.join(", "), self.arguments.text());
+        self.edited = Some(format!("this call, changed by {editors}; before: {before}"));
+        self.arguments = arguments;
+        self.editors.extend(outcome.actors().cloned());
+    }
+
+    /// The call with all that the gates before its step show of it.
+    fn cleared_call(&self, site: &ToolCallSite<'a>, proposal: Proposal, cleared: Cleared) -> ClearedCall<'a> {
+        let (tool, needs_people) = (self.tool, cleared.needs_people());
+        let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
+        let describe = move |run: &Run<'a>, seq: i64| {
+            run.origins.note_edits(&editors::of_call(run, &call.path, i64::MAX)?);
+            shown::at_step(run, &call, tool, &proposal, (needs_people, seq))
+        };
+        let step_scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
+        let path = step_path(&self.path, tool);
+        ClearedCall { step_scope, step: &tool.step, path, attempts: self.attempts, seen: site.seen, cleared }
+    }
+
+    /// Returns what the model is told of the result of the step. `earlier`: the equal call that was made before.
+    async fn text_of(&self, result: StepResult, earlier: Option<&StepRecord>) -> Result<String, EarlyEnd> {
+        Ok(match (result, earlier) {
+            (StepResult::Answered(text), _) => cut(&text),
+            (StepResult::Failed(why), _) => format!("Error: {}", text::display(&why, 2000)),
+            (StepResult::Skipped, Some(earlier)) => not_again(self.run, earlier).await.map_err(EarlyEnd::Failed)?,
+            (StepResult::Skipped, None) if self.attempts.next > 1 => NOT_APPROVED_AGAIN.to_owned(),
+            (StepResult::Skipped, None) => "Skipped: the tool was left out".to_owned(),
+        })
+    }
+
+    /// Returns what the model is told beside a decision about a further attempt: what people refuse then is not the
+    /// attempt that succeeded.
+    fn earlier_success(&self) -> Option<String> {
+        let (state, before) = (self.run.state.borrow(), self.attempts.next - 1);
+        let earlier = state.journal.get(&step_path(&self.path, self.tool), before)?;
+        let succeeded = earlier.phase == StepPhase::Succeeded;
+        succeeded.then(|| format!("[attempt {before} at this call succeeded; this is about a further one]"))
+    }
+
+    /// Returns why the arguments do not fit the schema of the tool. Each call is validated once.
+    fn problem(&self, check: &str) -> Option<String> {
+        // The author of the Workflow wrote the arguments.
+        let is_authored = self.edited.is_none() && self.run.plan.is_scripted(self.turn.agent);
+        let judge = || {
+            if !is_authored {
+                evaluation::record_foreign_text();
+            }
+            problem(self.tool, &self.arguments)
+        };
+        let validate = || within(|| Part::step(check, 1), judge);
+        self.run.plan.validated_answers.get_or_validate(check, &self.arguments.digest(), validate)
+    }
+
+    /// Returns the scope of the templates of the call.
+    fn scope(&self) -> StepScope<'a> {
+        let (tool, args) = (self.tool, Value::Object(self.arguments.value().clone()));
+        let (agent, agents) = (self.turn.agent.to_owned(), agents_around(self.run, self.turn));
+        let own = StepScope::of(&format!("{}/", self.path), RecordNamespace::Nothing, [&tool.step]);
+        let limit = self.turn.invocation.step_scope.limit.clone();
+        let call = self.path.clone();
+        let scope = StepScope { limit, ..own };
+        scope.with_vars(move |run, wanted, _, scope| {
+            if wanted.root("args") {
+                run.origins.note_edits(&editors::of_call(run, &call, i64::MAX)?);
+            }
+            scope.set("args", args.clone());
+            scope.set("tool", json!(tool.name));
+            scope.set("effects", json!(tool.effects().name()));
+            scope.set("agent", json!(agent));
+            scope.set("agents", json!(agents));
+            Ok(())
+        })
+    }
+}
+
+/// Returns why arguments do not fit the schema of their tool.
+fn problem(tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
+    match Schema::compile(&tool.parameters).map(|schema| schema.check(&Value::Object(arguments.value().clone()))) {
+        Ok(Ok(())) => None,
+        Ok(Err((place, problem))) => Some(text::display(&format!("{place} {problem}"), 400).trim().to_owned()),
+        Err(why) => Some(why),
+    }
+}
