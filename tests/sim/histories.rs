@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use signoff_api::Workflow;
 use signoff_api::journal::{FACT_GIVEN, StepKind, StepPhase, StepRecord};
+use signoff_api::{Seq, Workflow};
 use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Settings, advance};
 
 /// Returns the histories. All are of the rules of this version: a run of others is held, and never replayed.
@@ -36,7 +36,7 @@ fn histories() -> Vec<(String, Workflow)> {
 }
 
 /// The journal as it was when the event of this number had happened; its calls had come as far as `calls`.
-fn as_of(records: &[StepRecord], number: i64, calls: StepPhase) -> Journal {
+fn as_of(records: &[StepRecord], number: Seq, calls: StepPhase) -> Journal {
     // A text, or what became of an answer, begins and ends in one event.
     let at_once = |record: &StepRecord| matches!(record.kind, StepKind::Set | StepKind::Condition);
     let begun = records
@@ -82,8 +82,10 @@ fn a_run_in_flight_at_any_moment_of_a_history_goes_on_as_it_did() {
         let plan = plan(&name, &workflow);
         let digests: BTreeMap<_, _> =
             status.steps.iter().map(|r| ((r.path.clone(), r.attempt), r.input_digest.clone())).collect();
-        for (number, calls) in (0..=status.seq).flat_map(|n| [(n, StepPhase::Pending), (n, StepPhase::Started)]) {
-            let at = status.steps.iter().filter(|r| r.seq <= number + 1).map(|r| r.at).max();
+        for (number, calls) in
+            (0..=status.seq.number()).map(Seq::from).flat_map(|n| [(n, StepPhase::Pending), (n, StepPhase::Started)])
+        {
+            let at = status.steps.iter().filter(|r| r.seq <= number.next()).map(|r| r.at).max();
             let now = Now::new(at.unwrap_or(status.started_at.unwrap()), "local");
             let journal = as_of(&status.steps, number, calls);
             let turn = advance(&plan, Control::default(), journal, Vec::new(), &Blobs::new(), &now);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     approval::Outcome,
     digest::Digest,
+    seq::Seq,
     values::{Json, Moment},
 };
 
@@ -88,10 +89,10 @@ pub struct StepRecord {
     /// The state of the activity.
     pub phase: StepPhase,
     /// The number of the event that started the activity.
-    pub seq: i64,
+    pub seq: Seq,
     /// The number of the event that recorded the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done: Option<i64>,
+    pub done: Option<Seq>,
     /// The operator process that started the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -249,7 +250,7 @@ pub struct Segment {
     pub records: i32,
     /// The number of the last event in the segment.
     #[schemars(range(min = 0))]
-    pub through: i64,
+    pub through: Seq,
 }
 
 /// The facts of the request of a gate, from which exactly the same request is built again.
@@ -326,7 +327,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let segment = Segment { digest: Digest::of_bytes(b""), size: 1, records: 1, through: 1 };
+        let segment = Segment { digest: Digest::of_bytes(b""), size: 1, records: 1, through: Seq::first() };
         for format in &FORMATS {
             let record = turn(if format.calls { json!({FACT_CALLS: "1"}) } else { json!({}) });
             let segments = if format.segments { vec![segment.clone()] } else { Vec::new() };

@@ -17,6 +17,7 @@ use crate::{
     pattern::Pattern,
     pod::{PodGc, SecretKey},
     policy::AddedStep,
+    seq::Seq,
     step::{HitlStep, Step},
     tool::{AgentLimits, Preset, Tool},
     values::{Json, JsonObject, Moment, Span},
@@ -432,7 +433,7 @@ pub struct WorkflowStatus {
     pub phase: WorkflowPhase,
     /// The number of the last event of this run.
     #[serde(default)]
-    pub seq: i64,
+    pub seq: Seq,
     /// One sentence on the reason of the phase: the Approvals that the run waits for, why it is held, or how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]

@@ -125,7 +125,7 @@ impl ReconciledKind for Workflow {
         Self { metadata, spec: self.spec.clone(), status: Some(status) }
     }
     fn seq(status: &WorkflowStatus) -> i64 {
-        status.seq
+        status.seq.number()
     }
     fn is_finished(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.phase.is_end())
@@ -339,7 +339,7 @@ mod tests {
         let partial =
             format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{metadata}}}"#);
         let WriteAnswer::Whole(whole) = WriteAnswer::<Workflow>::parse(&whole).unwrap() else { panic!("it is whole") };
-        assert_eq!(whole.status.map(|status| status.seq), Some(3));
+        assert_eq!(whole.status.map(|status| status.seq), Some(signoff_api::Seq::from(3)));
         assert_eq!(WriteAnswer::<Workflow>::parse(&partial).unwrap(), WriteAnswer::Metadata(Box::new(whole.metadata)));
         assert!(WriteAnswer::<Workflow>::parse(&partial[..partial.len() - 1]).is_err(), "it is cut off");
         assert!(WriteAnswer::<Workflow>::parse(r#"{"kind":"Workflow","metadata":{"name":"w"}}"#).is_err(), "no spec");

@@ -142,7 +142,7 @@ fn judge<K: ReconciledKind>(store: &Store<K>, observed: &K, error: kube::Error) 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_api::{Workflow, WorkflowStatus};
+    use signoff_api::{Seq, Workflow, WorkflowStatus};
 
     use super::*;
 
@@ -154,7 +154,7 @@ mod tests {
             "spec": {"requestedBy": "dana", "steps": []}, "status": {"seq": 1},
         });
         let observed: Workflow = serde_json::from_value(object).unwrap();
-        let next = WorkflowStatus { seq: 2, ..WorkflowStatus::default() };
+        let next = WorkflowStatus { seq: Seq::from(2), ..WorkflowStatus::default() };
         let same = observed.status.clone().unwrap();
         let answer = |change: &dyn Fn(&mut ObjectMeta)| {
             let mut meta = ObjectMeta { resource_version: Some("8".to_owned()), ..observed.metadata.clone() };

@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use signoff_api::Seq;
 use signoff_cluster::{
     fair_budget::{FairBudget, HeldPart},
     fair_share::FairShare,
@@ -120,7 +121,7 @@ struct NamespaceQueue {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallTicket {
     /// The `seq` of its record: the calls of a Workflow run in this order.
-    pub(crate) seq: i64,
+    pub(crate) seq: Seq,
     /// Its path and attempt.
     pub(crate) call: CallKey,
     /// Its Workflow.

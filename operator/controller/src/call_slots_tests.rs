@@ -16,7 +16,7 @@ fn of_limits(limits: CallLimits) -> Arc<CallSlots> {
 /// The call `seq` of a Workflow, to the host of its own.
 fn ticket(namespace: &str, workflow: &str, seq: i64) -> CallTicket {
     CallTicket {
-        seq,
+        seq: Seq::from(seq),
         call: (format!("step-{seq}"), 1),
         workflow: Name::new(namespace, workflow),
         run: format!("uid of {namespace}/{workflow}").into(),
@@ -153,7 +153,7 @@ fn a_reserved_slot_that_is_not_claimed_goes_to_the_next() {
     assert_eq!(granted(&slots), ["b/one"]);
     slots.forget(&Name::new("b", "one"));
     assert_eq!(granted(&slots), ["c/one"]);
-    slots.retain(&Name::new("c", "one"), |ticket| ticket.seq == 1);
+    slots.retain(&Name::new("c", "one"), |ticket| ticket.seq == Seq::from(1));
     drop(runs(&slots, &ticket("c", "one", 1)));
     assert_eq!(slots.levels(), (1, 0));
 }

@@ -10,7 +10,7 @@ pub mod values;
 use std::sync::Arc;
 
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     approval::ApprovalPhase,
     journal::{Segment, StepRecord, Usage},
 };
@@ -21,7 +21,7 @@ pub use segments::{JournalError, JournalLimits, NewSegment, Segments, SharedReco
 /// The records of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
-    seq: i64,
+    seq: Seq,
     entries: Vec<Entry>,
     /// The places of the entries, in the order of path and attempt.
     order: Vec<usize>,
@@ -47,12 +47,12 @@ struct Entry {
 impl Journal {
     /// A journal of these records, whose last number is `seq`, and of no segments.
     #[must_use]
-    pub fn new(seq: i64, records: Vec<StepRecord>) -> Self {
+    pub fn new(seq: Seq, records: Vec<StepRecord>) -> Self {
         let entries = records.into_iter().map(|record| Entry { record: Arc::new(record), folded: false }).collect();
         Self::from_entries(seq, entries, Vec::new())
     }
 
-    fn from_entries(seq: i64, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
+    fn from_entries(seq: Seq, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by(|a, b| entries[*a].key().cmp(&entries[*b].key()));
         let mut ends: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].record.done.is_some()).collect();
@@ -62,7 +62,7 @@ impl Journal {
 
     /// The number of the last event.
     #[must_use]
-    pub fn seq(&self) -> i64 {
+    pub fn seq(&self) -> Seq {
         self.seq
     }
 
@@ -91,7 +91,7 @@ impl Journal {
     }
 
     /// The records that ended before a number of this journal, the newest end first.
-    pub(crate) fn ended_before(&self, seq: i64) -> impl Iterator<Item = &StepRecord> {
+    pub(crate) fn ended_before(&self, seq: Seq) -> impl Iterator<Item = &StepRecord> {
         let known = self.ends.partition_point(|at| self.entries[*at].record.done.is_some_and(|done| done < seq));
         self.ends.get(..known).unwrap_or_default().iter().rev().map(|at| {
             #[cfg(test)]
@@ -132,9 +132,9 @@ impl Journal {
     }
 
     /// Draws the next number.
-    pub(crate) fn next_seq(&mut self) -> i64 {
+    pub(crate) fn next_seq(&mut self) -> Seq {
         self.changed = true;
-        self.seq += 1;
+        self.seq = self.seq.next();
         self.seq
     }
 

@@ -14,7 +14,7 @@ mod routing;
 use std::rc::Rc;
 
 use serde_json::Value;
-use signoff_api::Verdict;
+use signoff_api::{Seq, Verdict};
 use signoff_expr::{number::first_inexact, text};
 
 use crate::{
@@ -41,7 +41,7 @@ const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Re
 
 /// A value that is made when it is asked for, from what was known at a number of the journal; its origins are noted
 /// then.
-type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, RenderError> + 'a>;
+type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, Seq) -> Result<Value, RenderError> + 'a>;
 
 /// A pattern that has come to its end: what can be seen from there, and its result.
 struct PatternResult<'a> {
@@ -89,7 +89,7 @@ impl<'a> PatternResult<'a> {
 }
 
 /// The newest response that a frame sees, as people left it.
-fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Result<Value, RenderError> {
+fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Result<Value, RenderError> {
     let newest = step_scope.newest(run, seq, |record| scope::answers(run, record, seq));
     match newest {
         Some(newest) => Ok(scope::response(run, step_scope, &newest, seq)?.0),
@@ -133,7 +133,7 @@ async fn origins_of_answer<'a>(
     let Some(record) = (1..).map_while(attempts).last() else { return Ok(Origins::default()) };
     let answered = VisibleRecord { step, record };
     // Nothing beneath a step that has answered changes any more.
-    let read = || run.origins.collect_only(|| scope::response(run, step_scope, &answered, i64::MAX));
+    let read = || run.origins.collect_only(|| scope::response(run, step_scope, &answered, Seq::END));
     run.render(read).await.map_err(EarlyEnd::Failed)
 }
 
@@ -146,8 +146,8 @@ fn known<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
 }
 
 /// The number that everything known now comes before.
-fn next_seq(run: &Run<'_>) -> i64 {
-    run.state.borrow().journal.seq() + 1
+fn next_seq(run: &Run<'_>) -> Seq {
+    run.state.borrow().journal.seq().next()
 }
 
 #[cfg(test)]

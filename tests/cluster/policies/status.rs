@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::{
-    Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
+    Approval, ApprovalStatus, Seq, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
 };
 use signoff_cluster::kinds::{Decoded, ReconciledKind, WriteAnswer};
 use signoff_cluster::requests::{AnswerForm, ApiRequests, write_turns};
@@ -98,7 +98,7 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
     mark::<Workflow>(&harness, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
     mark::<Approval>(&harness, "alice", &approval.name_any(), json!({})).await;
 
-    let status = WorkflowStatus { phase: WorkflowPhase::Running, seq: 1, ..WorkflowStatus::default() };
+    let status = WorkflowStatus { phase: WorkflowPhase::Running, seq: Seq::from(1), ..WorkflowStatus::default() };
     writes_a_status_and_nothing_else::<Workflow>(&harness, "refund", status).await;
     let status = ApprovalStatus { phase: ApprovalPhase::Overdue, seq: 1, ..ApprovalStatus::default() };
     writes_a_status_and_nothing_else::<Approval>(&harness, &approval.name_any(), status).await;

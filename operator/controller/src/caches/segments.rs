@@ -47,8 +47,12 @@ mod tests {
     use super::*;
 
     fn listed(names: &[&str]) -> Vec<Segment> {
-        let segment =
-            |name: &&str| Segment { digest: Digest::of_bytes(name.as_bytes()), size: 10, records: 1, through: 1 };
+        let segment = |name: &&str| Segment {
+            digest: Digest::of_bytes(name.as_bytes()),
+            size: 10,
+            records: 1,
+            through: signoff_api::Seq::first(),
+        };
         names.iter().map(segment).collect()
     }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use signoff_api::{Moment, conditions::reason};
+use signoff_api::{Moment, Seq, conditions::reason};
 use signoff_cluster::kinds::Name;
 use tokio::sync::watch;
 
@@ -39,7 +39,7 @@ pub(crate) struct QueuedPod {
     /// The uid of its Workflow.
     pub(crate) run: Box<str>,
     /// Its position among the Pods that its Workflow queued at once.
-    pub(crate) seq: i64,
+    pub(crate) seq: Seq,
     /// The name of the Pod.
     pub(crate) pod: Name,
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use signoff_api::Moment;
+use signoff_api::{Moment, Seq};
 use signoff_cluster::{
     kinds::{DecodedKind as _, Name},
     watch::WatchEvent,
@@ -29,7 +29,7 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
         since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
         workflow: Name::new("team", workflow),
         run: format!("uid of {workflow}").into(),
-        seq: 1,
+        seq: Seq::from(1),
         pod: Name::new("team", pod),
     }
 }
@@ -99,7 +99,7 @@ fn one_whose_workflow_is_full_lets_others_pass() {
     let place = begins(&quota, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
     assert_eq!(waits(&quota, &second), PodWait::Workflow { before: 0, most: 1 });
-    let third = QueuedPod { seq: 2, ..ticket(2, "a", "a0") };
+    let third = QueuedPod { seq: Seq::from(2), ..ticket(2, "a", "a0") };
     assert_eq!(
         waits(&quota, &third),
         PodWait::Workflow { before: 1, most: 1 },

@@ -3,14 +3,14 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use signoff_api::{WorkflowStatus, journal};
+use signoff_api::{Seq, WorkflowStatus, journal};
 
 use super::*;
 
 /// Limits that a few records exceed.
 const TINY: JournalLimits = JournalLimits { steps: 700, segment: 700, largest: 700 };
 
-fn record(path: &str, attempt: i32, seq: i64, done: Option<i64>) -> StepRecord {
+fn record(path: &str, attempt: i32, seq: Seq, done: Option<Seq>) -> StepRecord {
     let mut record = json!({
         "path": path, "attempt": attempt, "kind": "set", "phase": "Pending", "seq": seq, "at": "2026-01-01T00:00:00Z",
     });
@@ -53,24 +53,24 @@ fn reread(journal: &mut Journal, room: &JournalLimits, stored: &mut Segments) ->
 fn a_record_is_found_by_path_and_attempt() {
     let mut journal = Journal::default();
     for (at, (path, attempt)) in [("b", 1), ("a", 2), ("a", 1), ("b", 2)].into_iter().enumerate() {
-        assert!(journal.put(record(path, attempt, i64::try_from(at).unwrap(), None)));
+        assert!(journal.put(record(path, attempt, Seq::from(i64::try_from(at).unwrap()), None)));
     }
-    assert_eq!(journal.get("a", 2).map(|r| r.seq), Some(1));
-    assert_eq!(journal.shared("b", 2).map(|r| r.seq), Some(3));
+    assert_eq!(journal.get("a", 2).map(|r| r.seq), Some(Seq::from(1)));
+    assert_eq!(journal.shared("b", 2).map(|r| r.seq), Some(Seq::from(3)));
     assert_eq!(journal.get("a", 3), None);
     let order: Vec<_> = journal.records().iter().map(|r| (r.path.as_str(), r.attempt)).collect();
     assert_eq!(order, [("b", 1), ("a", 2), ("a", 1), ("b", 2)], "in the order in which they began");
-    let read = Journal::new(9, journal.records().to_vec());
-    assert_eq!((read.seq(), read.records()), (9, journal.records()));
+    let read = Journal::new(Seq::from(9), journal.records().to_vec());
+    assert_eq!((read.seq(), read.records()), (Seq::from(9), journal.records()));
 }
 
 #[test]
 fn a_finished_record_never_changes() {
     let mut journal = Journal::default();
-    assert!(journal.put(record("a", 1, 1, None)));
-    assert!(journal.put(record("a", 1, 1, Some(2))));
-    assert!(!journal.put(record("a", 1, 1, None)));
-    assert_eq!(journal.get("a", 1).and_then(|r| r.done), Some(2));
+    assert!(journal.put(record("a", 1, Seq::first(), None)));
+    assert!(journal.put(record("a", 1, Seq::first(), Some(Seq::first().next()))));
+    assert!(!journal.put(record("a", 1, Seq::first(), None)));
+    assert_eq!(journal.get("a", 1).and_then(|r| r.done), Some(Seq::from(2)));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_oldest_finished_records_move_out_and_the_newest_stay() {
     assert_eq!(status.steps.iter().map(|r| &r.path).collect::<Vec<_>>(), ["step-5", "step-6"]);
     assert_eq!(status.journal_version, Some(2));
     let [segment] = &status.segments[..] else { panic!("{:?}", status.segments) };
-    assert_eq!((segment.records, segment.through), (5, 10));
+    assert_eq!((segment.records, segment.through), (5, Seq::from(10)));
     assert_eq!((&segment.digest, segment.size), (&folded[0].digest, i64::try_from(folded[0].text.len()).unwrap()));
 }
 

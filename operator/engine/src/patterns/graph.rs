@@ -1,7 +1,7 @@
 //! `graph`: a node, then the first edge that matches, until none does.
 
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     journal::{StepKind, StepPhase},
 };
 use signoff_expr::Condition;
@@ -90,7 +90,7 @@ fn chosen<'a>(
     step_scope: &StepScope<'a>,
     graph: &PlannedGraph,
     (from, choices): (&str, &[(Condition, usize)]),
-    seq: i64,
+    seq: Seq,
 ) -> Result<Start, RenderError> {
     let wanted = choices.iter().flat_map(|(when, _)| when.references()).collect();
     let scope = scope::general(run, step_scope, &wanted, seq)?;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Seq, Verdict};
 
 use super::{LazyValue, PatternResult, chain, known, last_response, origins_of_answer, plain};
 use crate::steps::join::{Member, join_all};
@@ -61,11 +61,11 @@ pub(super) async fn reduce<'a>(
         };
     };
     loop {
-        let read = |seq: i64| -> Result<(String, Origins), RenderError> {
+        let read = |seq: Seq| -> Result<(String, Origins), RenderError> {
             let (value, origins) = run.origins.collect(|| joined(run, seq));
             Ok((plain(&value?)?, origins))
         };
-        let shown = |seq: i64| {
+        let shown = |seq: Seq| {
             let (text, origins) = read(seq)?;
             Ok(Some(ReviewSubject::of(&step.path, &text).made_of(origins)))
         };
@@ -107,7 +107,7 @@ fn branches<'a>(
     run: &Run<'a>,
     parallel: &'a PlannedParallel,
     wanted: &RequestedNames<'_>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Value, RenderError> {
     let one = |branch: &'a PlannedBranch| {
         let step_scope = scope_of_branch(branch);
@@ -131,7 +131,7 @@ fn branches<'a>(
     Ok(Value::Object(all.into_iter().collect()))
 }
 
-fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, RenderError> {
+fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: Seq) -> Result<Value, RenderError> {
     let one = |branch: &'a PlannedBranch| {
         let response = last_response(run, &scope_of_branch(branch), seq)?;
         Ok(format!("Branch {}:\n{}", branch.name, plain(&response)?))

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, Verdict,
+    Digest, Seq, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text::display;
@@ -148,7 +148,7 @@ async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>)
     run.render(render).await
 }
 
-fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String, RenderError> {
+fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
     match &run.plan.outputs {
         Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
         None => plain(&(done.result)(run, seq)?),
@@ -160,7 +160,7 @@ async fn shown<'a>(
     run: &Run<'a>,
     done: &PatternResult<'a>,
     outputs: Outputs,
-    seq: Option<i64>,
+    seq: Option<Seq>,
 ) -> Result<(RunResult, Origins), EarlyEnd> {
     let (outputs, of_outputs) = match (outputs, seq) {
         (Outputs::Withheld, _) => {
@@ -212,7 +212,7 @@ fn file<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     artifact: &PlannedArtifact,
-    seq: i64,
+    seq: Seq,
 ) -> Result<File, RenderError> {
     if let Some(condition) = &artifact.skip_if {
         let scope = run.origins.ignore(|| scope::general(run, step_scope, &condition.references(), seq))?;
@@ -247,7 +247,7 @@ async fn revised<'a>(
     run: &Run<'a>,
     done: PatternResult<'a>,
     step_scope: StepScope<'a>,
-    before: Option<i64>,
+    before: Option<Seq>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
     let spoke = |step: &&PlannedStep| {
         let state = run.state.borrow();

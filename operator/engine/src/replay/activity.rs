@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use signoff_api::{
-    Digest, Moment, Outcome, RecordPath,
+    Digest, Moment, Outcome, RecordPath, Seq,
     journal::{FACT_GIVEN, StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -77,7 +77,7 @@ impl<'a> Run<'a> {
         &self,
         step_scope: &StepScope<'a>,
         key: ActivityKey,
-        open: impl Fn(i64) -> Result<Start, RenderError>,
+        open: impl Fn(Seq) -> Result<Start, RenderError>,
     ) -> StepRecord {
         poll_fn(|_| {
             let known = self.state.borrow().journal.get(&key.path, key.attempt).cloned();
@@ -121,8 +121,8 @@ impl<'a> Run<'a> {
     }
 
     /// Begins an activity. `given`: the beginning of the arguments of the call whose step it is.
-    fn begin(&self, key: &ActivityKey, given: Option<String>, open: &impl Fn(i64) -> Result<Start, RenderError>) {
-        let seq = self.state.borrow().journal.seq() + 1;
+    fn begin(&self, key: &ActivityKey, given: Option<String>, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
+        let seq = self.state.borrow().journal.seq().next();
         let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
         let opening = match costly {
             Some(why) => Ok(Start::Failed(error(TOO_COSTLY, &why))),
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
     }
 
     /// Repeats the wish of an activity that has begun and is not over.
-    fn repeat(&self, record: &StepRecord, open: &impl Fn(i64) -> Result<Start, RenderError>) {
+    fn repeat(&self, record: &StepRecord, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
         let key = (record.path.clone(), record.attempt);
         let gate = record.kind == StepKind::Hitl;
         {
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn blank(&self, key: &ActivityKey, seq: i64) -> StepRecord {
+    fn blank(&self, key: &ActivityKey, seq: Seq) -> StepRecord {
         StepRecord {
             path: key.path.clone(),
             attempt: key.attempt,

@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use signoff_api::{
-    Digest, RecordPath, Verdict,
+    Digest, RecordPath, Seq, Verdict,
     journal::{FACT_CALLS, StepKind, StepRecord},
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct CallHistory {
     /// In the order of their paths.
     turns: Vec<TurnWithCalls>,
     /// By step: the ends of turns at it and beneath it in order, each with the calls that were made until then.
-    sums: RefCell<BTreeMap<String, Vec<(i64, usize)>>>,
+    sums: RefCell<BTreeMap<String, Vec<(Seq, usize)>>>,
     /// Rejected, edited, or asked again.
     decided: Vec<StepRecord>,
     /// The gates that were decided with Modify, by path without visit; the oldest first.
@@ -36,7 +36,7 @@ pub(crate) type RecordKey = (String, i32);
 /// A finished turn that called tools.
 struct TurnWithCalls {
     path: String,
-    done: i64,
+    done: Seq,
     calls: usize,
 }
 
@@ -62,14 +62,14 @@ impl CallHistory {
     }
 
     /// Returns the number of calls that were made at a step and beneath it, in turns that ended before `seq`.
-    pub(crate) fn calls_within(&self, step: &str, seq: i64) -> usize {
+    pub(crate) fn calls_within(&self, step: &str, seq: Seq) -> usize {
         let mut sums = self.sums.borrow_mut();
         let sums = sums.entry(step.to_owned()).or_insert_with(|| self.sums_of(step));
         let before = sums.partition_point(|(done, _)| *done < seq);
         before.checked_sub(1).and_then(|last| sums.get(last)).map_or(0, |(_, calls)| *calls)
     }
 
-    fn sums_of(&self, step: &str) -> Vec<(i64, usize)> {
+    fn sums_of(&self, step: &str) -> Vec<(Seq, usize)> {
         let from = self.turns.partition_point(|turn| turn.path.as_str() < step);
         let turns = self.turns.get(from..).unwrap_or_default().iter().take_while(|turn| turn.path.starts_with(step));
         let turns = turns.inspect(|_| {
@@ -106,7 +106,7 @@ impl CallHistory {
     }
 
     /// Returns the gates that were decided with Reject, with Modify, or with Retry, before `seq`; the oldest first.
-    pub(crate) fn decided_before(&self, seq: i64, meant: Verdict) -> impl Iterator<Item = &StepRecord> {
+    pub(crate) fn decided_before(&self, seq: Seq, meant: Verdict) -> impl Iterator<Item = &StepRecord> {
         let decided = self.decided.iter().filter(move |record| verdict(record) == Some(meant));
         decided.filter(move |record| record.done.is_some_and(|done| done < seq))
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use signoff_api::{
-    Json, RecordPath,
+    Json, RecordPath, Seq,
     journal::{BlobRef, StepKind, StepRecord},
 };
 use signoff_expr::LanguageError;
@@ -47,7 +47,7 @@ pub(crate) struct Run<'a> {
     pub(crate) blobs: &'a Blobs,
     pub(crate) now: &'a Now,
     /// The number of the last event that was stored before this transition.
-    pub(crate) stored: i64,
+    pub(crate) stored: Seq,
     pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
     }
 
     /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
-    pub(crate) fn children(&self, path: &str, seq: i64) -> Vec<StepRecord> {
+    pub(crate) fn children(&self, path: &str, seq: Seq) -> Vec<StepRecord> {
         let state = self.state.borrow();
         let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
         let mut found: Vec<_> = state.journal.under(&format!("{path}/")).filter(known).cloned().collect();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     journal::{StepKind, StepRecord},
 };
 use signoff_expr::{Member, Reference, Scope};
@@ -93,7 +93,7 @@ pub(crate) fn at<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Scope, RenderError> {
     with_vars(run, step_scope, step, &rendered_references(run, step), seq)
 }
@@ -103,7 +103,7 @@ pub(crate) fn of_conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Scope, RenderError> {
     let conditions = step.skip_if.iter().chain(&step.only_if);
     let mut wanted: BTreeSet<Reference> = conditions.flat_map(|condition| condition.references()).collect();
@@ -116,7 +116,7 @@ fn with_vars<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     wanted: &BTreeSet<Reference>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Scope, RenderError> {
     let mut scope = general(run, step_scope, wanted, seq)?;
     for (name, value) in step
@@ -135,7 +135,7 @@ pub(crate) fn general<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     wanted: &BTreeSet<Reference>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Scope, RenderError> {
     let plan = run.plan;
     let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
@@ -167,7 +167,7 @@ fn newest<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     wanted: &RequestedNames<'_>,
-    seq: i64,
+    seq: Seq,
     scope: &mut Scope,
 ) -> Result<(), RenderError> {
     if wanted.root("last_response") {

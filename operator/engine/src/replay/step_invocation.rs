@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::poll_fn, rc::Rc, task::Poll};
 
-use signoff_api::{Digest, approval::Edit};
+use signoff_api::{Digest, Seq, approval::Edit};
 use signoff_expr::Scope;
 
 use super::tool_turn::ToolTurn;
@@ -26,7 +26,7 @@ pub(crate) trait Permission {
     fn is_equal_in_flight(&self, run: &Run<'_>) -> bool;
 
     /// Whether an equal call was made between two numbers of the journal.
-    fn was_equal_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool;
+    fn was_equal_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool;
 
     /// The people who gave the arguments: they do not approve what is rendered from them.
     fn editors(&self) -> &[String];
@@ -43,15 +43,15 @@ pub(crate) struct StepInvocation<'a> {
     /// The digest of what people approved, where they were asked: nothing else may run.
     pub(crate) approved: Option<Digest>,
     /// The number at which the first gate before the step asked: what it showed is what its templates see.
-    pub(crate) first_asked: Option<i64>,
+    pub(crate) first_asked: Option<Seq>,
     /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
-    pub(crate) last_asked: Option<i64>,
+    pub(crate) last_asked: Option<Seq>,
     /// The permission to run, where it is a call of a tool.
     pub(crate) permission: Option<Rc<dyn Permission>>,
     /// The turns of an agent that called tools, the first one first; the next turn continues them.
     pub(crate) turns: Vec<Rc<ToolTurn>>,
     /// The number before which everything was decided that the first of these turns heard.
-    pub(crate) first_heard: Option<i64>,
+    pub(crate) first_heard: Option<Seq>,
     /// Whether the agent is asked for an answer only.
     pub(crate) without_tools: bool,
 }
@@ -59,12 +59,12 @@ pub(crate) struct StepInvocation<'a> {
 impl<'a> StepInvocation<'a> {
     /// Whether the step is a call of which an equal one was made since a number of the journal: what people or its author wanted did not
     /// count with it. Waits until no equal call is in flight. `followed`: the number of what followed already, or `None`.
-    pub(crate) async fn was_made_since(&self, run: &Run<'a>, from: i64, followed: Option<i64>) -> bool {
+    pub(crate) async fn was_made_since(&self, run: &Run<'a>, from: Seq, followed: Option<Seq>) -> bool {
         let Some(permission) = &self.permission else { return false };
         if followed.is_none() {
             poll_fn(|_| if permission.is_equal_in_flight(run) { Poll::Pending } else { Poll::Ready(()) }).await;
         }
-        permission.was_equal_made(run, from, followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1))
+        permission.was_equal_made(run, from, followed.unwrap_or_else(|| run.state.borrow().journal.seq().next()))
     }
 
     /// A step whose first attempt stands at `base`.
@@ -85,18 +85,18 @@ impl<'a> StepInvocation<'a> {
     }
 
     /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
-    pub(crate) fn visible_before(&self, run: &Run<'a>, seq: i64) -> i64 {
+    pub(crate) fn visible_before(&self, run: &Run<'a>, seq: Seq) -> Seq {
         let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
         self.first_asked.unwrap_or_else(first)
     }
 
     /// The number before which everything was decided that an attempt hears which begins at `seq`.
-    pub(crate) fn feedback_before(&self, seq: i64) -> i64 {
+    pub(crate) fn feedback_before(&self, seq: Seq) -> Seq {
         self.first_heard.or(self.last_asked).unwrap_or(seq)
     }
 
     /// Returns the values that the templates of an attempt started at `seq` can use.
-    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, RenderError> {
+    pub(crate) fn scope(&self, run: &Run<'a>, seq: Seq) -> Result<Scope, RenderError> {
         scope::at(run, &self.step_scope, self.step, self.visible_before(run, seq))
     }
 }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -32,7 +32,7 @@ pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     planned: &PlannedAgentStep,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
     let Some(agent) = run.plan.agents.get(&planned.agent) else {
@@ -47,7 +47,7 @@ pub(super) fn call<'a>(
     } else {
         memory(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
     };
-    let since = past.last().map_or(0, |past| past.began);
+    let since = past.last().map_or(Seq::NONE, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
     messages.push(Message::text(Role::User, prompt(run, invocation, seq, &said)?));
     turn::push(&mut messages, &invocation.turns);
@@ -74,7 +74,7 @@ pub(super) fn call<'a>(
 struct PastTurn<'a> {
     invocation: Rc<StepInvocation<'a>>,
     /// The number before which everything was decided that it heard.
-    began: i64,
+    began: Seq,
     said: String,
 }
 
@@ -83,7 +83,7 @@ fn turns<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     agent: &str,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Vec<PastTurn<'a>>, RenderError> {
     let records: Vec<_> = run
         .state
@@ -135,7 +135,7 @@ fn memory<'a>(
     let mut messages = Vec::new();
     let mut room = most;
     for (at, turn) in past.iter().enumerate().rev() {
-        let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
+        let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(Seq::NONE, |before| before.began);
         let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
         let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len() + turn::bytes(&turn.invocation.turns)) else {
@@ -158,7 +158,7 @@ fn memory<'a>(
 fn prompt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    seq: i64,
+    seq: Seq,
     said: &[String],
 ) -> Result<String, RenderError> {
     let Action::Agent(planned) = &invocation.step.action else { return Ok(String::new()) };
@@ -188,7 +188,7 @@ fn own_instructions<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     planned: &PlannedAgentStep,
-    seq: i64,
+    seq: Seq,
 ) -> Result<String, RenderError> {
     let system = run.plan.agents.get(&planned.agent).and_then(|agent| agent.system.as_ref());
     match system {
@@ -198,7 +198,7 @@ fn own_instructions<'a>(
 }
 
 /// The gates that were decided before `seq`.
-fn decisions(run: &Run<'_>, seq: i64) -> Vec<StepRecord> {
+fn decisions(run: &Run<'_>, seq: Seq) -> Vec<StepRecord> {
     let state = run.state.borrow();
     let decided = |r: &&StepRecord| r.kind == StepKind::Hitl && r.done.is_some_and(|done| done < seq);
     state.journal.records().iter().filter(decided).cloned().collect()
@@ -216,8 +216,8 @@ fn feedback(
     run: &Run<'_>,
     step_scope: &StepScope<'_>,
     decided: &[StepRecord],
-    since: i64,
-    seq: i64,
+    since: Seq,
+    seq: Seq,
 ) -> Result<Vec<String>, RenderError> {
     let gates: Vec<_> = decided
         .iter()

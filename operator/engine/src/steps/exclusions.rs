@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{
-    ApprovalRequest, RecordPath,
+    ApprovalRequest, RecordPath, Seq,
     approval::{Edit, Exclusion, Source},
     conditions::reason,
     journal::{StepKind, StepRecord},
@@ -42,7 +42,7 @@ pub(super) fn exclusions(
     step: &PlannedStep,
     gate: &PlannedGate,
     edits: &[Edit],
-    (path, seq): (&str, i64),
+    (path, seq): (&str, Seq),
 ) -> Result<Vec<Exclusion>, RenderError> {
     let mut found = BTreeSet::new();
     if gate.excludes_editors {

@@ -5,7 +5,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use signoff_api::{
-    Digest, Moment, Outcome, RecordPath, Verdict,
+    Digest, Moment, Outcome, RecordPath, Seq, Verdict,
     approval::{Edit, Source},
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -40,7 +40,7 @@ const LEAST_AGAIN: Duration = Duration::from_secs(3600);
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
 /// The subject of a gate, as of a number of the journal.
-pub(crate) type SubjectAt<'f> = &'f dyn Fn(i64) -> Result<Option<ReviewSubject>, RenderError>;
+pub(crate) type SubjectAt<'f> = &'f dyn Fn(Seq) -> Result<Option<ReviewSubject>, RenderError>;
 
 /// A gate that was decided.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ fn ask<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     visit: i32,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
     shown: SubjectAt<'_>,
 ) -> Result<Start, RenderError> {
@@ -244,7 +244,7 @@ pub(super) fn reviewed<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &PlannedGate,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Option<ReviewSubject>, RenderError> {
     let Some(step) = gate.reviews().and_then(|at| step_scope.step(at)) else { return Ok(None) };
     let seen = step_scope.seen(run, seq);

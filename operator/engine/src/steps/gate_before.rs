@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
-use signoff_api::{RecordPath, Verdict};
+use signoff_api::{RecordPath, Seq, Verdict};
 
 use super::{
     flow::EarlyEnd,
@@ -140,7 +140,7 @@ fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedSt
 fn shown<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
     retries: i32,
 ) -> Result<Option<ReviewSubject>, RenderError> {

@@ -1,5 +1,7 @@
 //! An `http` step: one request, rendered. Nothing here sends it.
 
+use signoff_api::Seq;
+
 use crate::{
     plan::PlannedHttp,
     replay::{
@@ -15,7 +17,7 @@ pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     http: &PlannedHttp,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
     let scope = invocation.scope(run, seq)?;

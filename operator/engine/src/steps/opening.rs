@@ -1,6 +1,6 @@
 //! The start of an attempt: its conditions, its rendered input, and the comparison of that with what people approved.
 
-use signoff_api::{Digest, journal::StepKind};
+use signoff_api::{Digest, Seq, journal::StepKind};
 
 use super::{conversation, http, pod};
 use crate::{
@@ -39,7 +39,7 @@ pub(super) fn kind(step: &PlannedStep) -> StepKind {
 pub(super) fn open_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
@@ -59,7 +59,7 @@ pub(super) fn open_gate<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &PlannedStep,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
@@ -75,7 +75,7 @@ fn has_begun(run: &Run<'_>, key: &ActivityKey) -> bool {
 pub(super) fn open<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
     let opening = render_input(run, invocation, seq, key)?;
@@ -103,7 +103,7 @@ pub(super) fn open<'a>(
 pub(super) fn render_input<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
     run.origins.note_edits(&invocation.overrides.edits);
@@ -126,7 +126,7 @@ fn conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Conditions, RenderError> {
     if step.skip_if.is_none() && step.only_if.is_none() {
         return Ok(Conditions::Hold);

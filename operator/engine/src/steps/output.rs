@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, JsonObject, RecordPath, Verdict,
+    Digest, JsonObject, RecordPath, Seq, Verdict,
     journal::{StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{endless, text};
@@ -135,7 +135,7 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
 
 /// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again, the last of these
 /// answers counts. `stored`: the number of the last event that was stored before this transition.
-fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: i64) -> bool {
+fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: Seq) -> bool {
     let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
     let requested_again = |record: &&StepRecord| {
         let path = RecordPath::new(&record.path);

@@ -1,5 +1,7 @@
 //! A `pod` step: its container, rendered. Nothing here creates it.
 
+use signoff_api::Seq;
+
 use crate::{
     plan::{PlannedPod, is_quantity},
     replay::{
@@ -23,7 +25,7 @@ pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     pod: &PlannedPod,
-    seq: i64,
+    seq: Seq,
     key: &ActivityKey,
 ) -> Result<Start, RenderError> {
     let scope = invocation.scope(run, seq)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest, Digest, JsonObject, Moment, Verdict,
+    ApprovalRequest, Digest, JsonObject, Moment, Seq, Verdict,
     approval::{self, ActionKind, Edit, Exclusion, GateRef, Review, Sent, WorkflowRef},
     gate::{Form, Quorum, Timeout},
     journal::{BlobRef, StepKind, StepRecord},
@@ -157,7 +157,7 @@ pub(crate) fn texts<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
-    seq: i64,
+    seq: Seq,
     reviewed: Option<&ReviewSubject>,
 ) -> Result<RequestTexts, RenderError> {
     let scope = scope::at(run, step_scope, step, seq)?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use signoff_api::RecordPath;
+use signoff_api::{RecordPath, Seq};
 
 use crate::{
     replay::{
@@ -57,7 +57,7 @@ impl Turn {
 
 impl StepInvocation<'_> {
     /// Adds a turn that called tools; `began`: the number of the event that started it.
-    pub(super) fn continue_with(&mut self, done: Rc<ToolTurn>, began: i64) {
+    pub(super) fn continue_with(&mut self, done: Rc<ToolTurn>, began: Seq) {
         let heard = self.feedback_before(began);
         self.first_heard.get_or_insert(heard);
         self.turns.push(done);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, Moment, Outcome, Verdict,
+    Digest, Moment, Outcome, Seq, Verdict,
     approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -193,7 +193,7 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
         usize::try_from(chance % (below.max(1) as u64)).unwrap()
     };
     let mut now = Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
-    let (mut seq, mut records, mut blobs) = (0, Vec::<StepRecord>::new(), Blobs::new());
+    let (mut seq, mut records, mut blobs) = (Seq::NONE, Vec::<StepRecord>::new(), Blobs::new());
     let mut allowed: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
     for _ in 0..2000 {
         now.at = now.at.after(std::time::Duration::from_secs(600));

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::{
-    Moment, Outcome, Verdict, Workflow,
+    Moment, Outcome, Seq, Verdict, Workflow,
     approval::ApprovalPhase,
     journal::{StepKind, StepRecord},
 };
@@ -128,7 +128,7 @@ proptest! {
         let plan = plan();
         let mut control = Control::default();
         let mut now = Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
-        let (mut seq, mut records, mut blobs) = (0, Vec::<StepRecord>::new(), Blobs::new());
+        let (mut seq, mut records, mut blobs) = (Seq::NONE, Vec::<StepRecord>::new(), Blobs::new());
         for event in std::iter::once(&Event::Wait(0)).chain(&events) {
             match event {
                 Event::Wait(seconds) => now.at = now.at.after(Duration::from_secs(*seconds)),
@@ -144,7 +144,7 @@ proptest! {
             for old in records.iter().filter(|r| r.phase.is_end()) {
                 prop_assert_eq!(transition.journal.get(&old.path, old.attempt), Some(old), "a finished record is never edited");
             }
-            let mut numbers: Vec<i64> = transition.journal.records().iter().flat_map(|r| [Some(r.seq), r.done]).flatten().collect();
+            let mut numbers: Vec<Seq> = transition.journal.records().iter().flat_map(|r| [Some(r.seq), r.done]).flatten().collect();
             let drawn = numbers.len();
             numbers.sort_unstable();
             numbers.dedup();

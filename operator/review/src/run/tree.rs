@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{
-    Approval, Moment, RecordPath, Workflow, WorkflowStatus,
+    Approval, Moment, RecordPath, Seq, Workflow, WorkflowStatus,
     approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
@@ -50,7 +50,7 @@ pub struct Node {
 struct Placed {
     /// The path without the number of the visit.
     base: String,
-    seq: i64,
+    seq: Seq,
     parent: Option<usize>,
     node: Node,
 }
@@ -93,7 +93,7 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
         add(
             &mut rows,
             &step.path,
-            i64::MAX,
+            Seq::END,
             Node { kind: step.kind, details: step.details, ..unbegun(&step.path, unbegun_state) },
         );
     }
@@ -117,7 +117,7 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
 }
 
 /// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
-fn add(rows: &mut Vec<Placed>, path: &str, seq: i64, node: Node) -> usize {
+fn add(rows: &mut Vec<Placed>, path: &str, seq: Seq, node: Node) -> usize {
     let base = base(path);
     // A gate before a step begins before the step.
     let before = |row: &&mut Placed| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;

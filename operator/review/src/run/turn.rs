@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     journal::StepRecord,
     record_path::RecordPathBuf,
     turn::{RequestedArguments, RequestedCall, TurnCalls},
@@ -73,7 +73,7 @@ pub fn of_path(path: &str) -> RecordPathBuf {
 }
 
 /// Whether the turn that reads the results of a turn has begun. `began`: the number of the event that started the turn.
-pub fn is_answered(records: &[StepRecord], turn: RecordPath<'_>, began: i64) -> bool {
+pub fn is_answered(records: &[StepRecord], turn: RecordPath<'_>, began: Seq) -> bool {
     let Some((agent, number)) = turn.agent_of_turn() else { return false };
     let next = agent.turn(i64::from(number) + 1);
     records.iter().any(|record| record.seq > began && base(&record.path) == *next)
@@ -112,8 +112,11 @@ mod tests {
         let requested: Vec<_> =
             (1..=40).map(|id| json!({"id": id.to_string(), "tool": "pay", "arguments": "{}"})).collect();
         let turn = record(&json!({"text": "", "calls": requested}), &json!({"calls": "40"}));
-        let check =
-            StepRecord { path: "handle/.turn-1/.call-33/.check".to_owned(), seq: 2, ..record(&json!(""), &json!({})) };
+        let check = StepRecord {
+            path: "handle/.turn-1/.call-33/.check".to_owned(),
+            seq: Seq::from(2),
+            ..record(&json!(""), &json!({}))
+        };
         let all = calls(&[turn.clone(), check], &turn);
         let refused: Vec<_> = all.iter().filter(|call| call.is_refused).map(|call| call.path.as_str()).collect();
         // The record of the first of them says why.

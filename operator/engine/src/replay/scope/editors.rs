@@ -8,7 +8,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc};
 
 use signoff_api::{
-    Digest, Outcome, RecordPath, Verdict,
+    Digest, Outcome, RecordPath, Seq, Verdict,
     approval::Edit,
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -52,7 +52,7 @@ pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<(), RenderError> {
     if !run.origins.are_noted() {
         return Ok(());
@@ -159,7 +159,7 @@ fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> 
 }
 
 /// Returns the edits of the arguments of the call at a path, newest first.
-pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: i64) -> Result<Vec<Edit>, RenderError> {
+pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, RenderError> {
     let gates = run.call_history().modified_at(&RecordPath::new(path).gate());
     let known = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
     let edits = known.map(|gate| {

@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value, json};
-use signoff_api::{RecordPath, journal::StepRecord};
+use signoff_api::{RecordPath, Seq, journal::StepRecord};
 use signoff_expr::Scope;
 
 use super::{Part, RequestedNames, VisibleRecord, parts, view};
@@ -18,7 +18,7 @@ use crate::{
 
 /// The variables of a pattern, as of a number of the journal.
 pub(crate) type PatternVars<'a> =
-    Rc<dyn Fn(&Run<'a>, &RequestedNames<'_>, i64, &mut Scope) -> Result<(), RenderError> + 'a>;
+    Rc<dyn Fn(&Run<'a>, &RequestedNames<'_>, Seq, &mut Scope) -> Result<(), RenderError> + 'a>;
 
 /// The namespace in which templates name the records of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum RecordNamespace {
 
 /// The number of the end of the first record of each step of a list, found once for each state of a journal, by its
 /// last number.
-pub(crate) type FirstEnds = Rc<RefCell<Option<(i64, Rc<[Option<i64>]>)>>>;
+pub(crate) type FirstEnds = Rc<RefCell<Option<(Seq, Rc<[Option<Seq>]>)>>>;
 
 /// The scope of a list of steps in a run.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ pub(crate) struct StepScope<'a> {
 }
 
 /// The description of a call for a request that is made at a number of the journal.
-pub(crate) type CallText<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<String, RenderError> + 'a>;
+pub(crate) type CallText<'a> = Rc<dyn Fn(&Run<'a>, Seq) -> Result<String, RenderError> + 'a>;
 
 impl<'a> StepScope<'a> {
     /// A frame of these steps, whose records begin with `prefix`, and that remembers no other.
@@ -88,7 +88,7 @@ impl<'a> StepScope<'a> {
     /// The same frame and further names.
     pub(crate) fn with_vars(
         &self,
-        more: impl Fn(&Run<'a>, &RequestedNames<'_>, i64, &mut Scope) -> Result<(), RenderError> + 'a,
+        more: impl Fn(&Run<'a>, &RequestedNames<'_>, Seq, &mut Scope) -> Result<(), RenderError> + 'a,
     ) -> Self {
         let before = Rc::clone(&self.pattern_vars);
         let pattern_vars: PatternVars<'a> = Rc::new(move |run, wanted, seq, scope| {
@@ -109,7 +109,7 @@ impl<'a> StepScope<'a> {
         &self,
         run: &Run<'a>,
         wanted: &RequestedNames<'_>,
-        seq: i64,
+        seq: Seq,
         scope: &mut Scope,
     ) -> Result<(), RenderError> {
         (self.pattern_vars)(run, wanted, seq, scope)
@@ -144,12 +144,12 @@ impl<'a> StepScope<'a> {
     }
 
     /// The newest visit of each step of the list, as far as its result was known at `seq`; in declared order.
-    pub(crate) fn seen(&self, run: &Run<'a>, seq: i64) -> Vec<VisibleRecord<'a>> {
+    pub(crate) fn seen(&self, run: &Run<'a>, seq: Seq) -> Vec<VisibleRecord<'a>> {
         self.seen_steps(run, seq).into_iter().filter_map(|step| self.seen_record(run, step, seq)).collect()
     }
 
     /// The steps of which a result was known at `seq`, in declared order.
-    fn seen_steps(&self, run: &Run<'a>, seq: i64) -> Vec<&'a PlannedStep> {
+    fn seen_steps(&self, run: &Run<'a>, seq: Seq) -> Vec<&'a PlannedStep> {
         let ends = self.first_ends(run);
         let seen = |at: &usize| ends.get(*at).copied().flatten().is_some_and(|end| end < seq);
         let positions: Vec<usize> = match &self.visible {
@@ -159,13 +159,13 @@ impl<'a> StepScope<'a> {
         positions.into_iter().filter_map(|at| self.step(at)).collect()
     }
 
-    fn first_ends(&self, run: &Run<'a>) -> Rc<[Option<i64>]> {
+    fn first_ends(&self, run: &Run<'a>) -> Rc<[Option<Seq>]> {
         let state = run.state.borrow();
         let mut known = self.first_ends.borrow_mut();
         if let Some((_, ends)) = known.as_ref().filter(|(seq, _)| *seq == state.journal.seq()) {
             return Rc::clone(ends);
         }
-        let mut first: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut first: BTreeMap<&str, Seq> = BTreeMap::new();
         for record in state.journal.under(&self.prefix) {
             let own = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/'));
             if let (Some(own), Some(done)) = (own, record.done) {
@@ -178,7 +178,7 @@ impl<'a> StepScope<'a> {
     }
 
     /// The newest record of a step of the list whose result was known at `seq`.
-    pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: i64) -> Option<VisibleRecord<'a>> {
+    pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: Seq) -> Option<VisibleRecord<'a>> {
         let place = format!("{}{}", self.prefix, step.name);
         let path = |visit: usize| RecordPath::new(&place).at_visit(i64::try_from(visit).unwrap_or(i64::MAX));
         let state = run.state.borrow();
@@ -197,7 +197,7 @@ impl<'a> StepScope<'a> {
     pub(crate) fn newest(
         &self,
         run: &Run<'a>,
-        seq: i64,
+        seq: Seq,
         is: impl Fn(&StepRecord) -> bool,
     ) -> Option<VisibleRecord<'a>> {
         let is_visible = |at: usize| self.visible.as_ref().is_none_or(|visible| visible.contains(&at));
@@ -226,7 +226,7 @@ impl<'a> StepScope<'a> {
         &self,
         run: &Run<'a>,
         wanted: &RequestedNames<'_>,
-        seq: i64,
+        seq: Seq,
         scope: &mut Scope,
     ) -> Result<(), RenderError> {
         let root = "steps";
@@ -287,7 +287,7 @@ impl<'a> StepScope<'a> {
         &self,
         run: &Run<'a>,
         name: &str,
-        seq: i64,
+        seq: Seq,
         is_read: &dyn Fn(Part<'_>, &str) -> bool,
     ) -> Result<Value, RenderError> {
         let Some(step) = self.named(name) else { return Ok(Value::Null) };

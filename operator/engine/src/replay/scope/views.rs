@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Outcome, RecordPath, Verdict,
+    Outcome, RecordPath, Seq, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{json as extract, number::first_inexact};
@@ -25,7 +25,7 @@ pub(crate) fn response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<(Value, Option<Value>), RenderError> {
     editors::note_response(run, step_scope, one, seq)?;
     if run.origins.are_only_noted() {
@@ -57,7 +57,7 @@ pub(crate) fn response_text<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
-    seq: i64,
+    seq: Seq,
 ) -> Result<String, RenderError> {
     let (response, _) = response(run, step_scope, one, seq)?;
     if let Value::String(text) = response {
@@ -75,7 +75,7 @@ pub(crate) fn response_text<'a>(
 pub(super) struct ChildRecords(Vec<StepRecord>);
 
 impl ChildRecords {
-    pub(super) fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
+    pub(super) fn of(run: &Run<'_>, record: &StepRecord, seq: Seq) -> Self {
         let mut children = run.children(&record.path, seq);
         // Deeper records belong to the calls and turns of an agent.
         let above = Some(RecordPath::new(&record.path));
@@ -111,7 +111,7 @@ impl ChildRecords {
 }
 
 /// Whether a step has an answer that counts.
-pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
+pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: Seq) -> bool {
     let children = ChildRecords::of(run, record, seq);
     let settled = children.settled(record);
     (settled.response.is_some() || settled.response_ref.is_some()) && !settled.calls_tools()
@@ -119,7 +119,7 @@ pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
 
 impl<'a> StepScope<'a> {
     /// The gates of the list that replaced the response of this record, in the order of their ends.
-    pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: i64) -> Vec<StepRecord> {
+    pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: Seq) -> Vec<StepRecord> {
         let reviews = |step: &&&'a PlannedStep| {
             let reviewed = step.gate().and_then(PlannedGate::reviews).and_then(|at| self.step(at));
             reviewed.is_some_and(|reviewed| reviewed.path == one.step.path)
@@ -138,7 +138,7 @@ impl<'a> StepScope<'a> {
 }
 
 /// Returns the number at which the next visit of a record's step began.
-fn next_visit_of(run: &Run<'_>, path: &str) -> Option<i64> {
+fn next_visit_of(run: &Run<'_>, path: &str) -> Option<Seq> {
     let path = RecordPath::new(path);
     let next = path.without_last_visit().at_visit(path.last().visit() + 1);
     run.state.borrow().journal.get(&next, 1).map(|record| record.seq)
@@ -159,7 +159,7 @@ pub(crate) fn view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     one: &VisibleRecord<'a>,
-    seq: i64,
+    seq: Seq,
     is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Value, RenderError> {
     let record = &one.record;

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 use signoff_api::{
-    Outcome, RecordPath, Verdict,
+    Outcome, RecordPath, Seq, Verdict,
     approval::{ARGUMENTS, Source},
 };
 use signoff_expr::text;
@@ -113,7 +113,7 @@ pub(super) async fn ask<'a>(
 }
 
 /// Returns the number of what followed a decision about a call already: its next request, or its step.
-fn followed(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<i64> {
+fn followed(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<Seq> {
     let state = run.state.borrow();
     let next = state.journal.get(&run.next_visit(base), 1);
     let step = state.journal.get(&step_path(&site.path, site.tool), site.attempts.next);

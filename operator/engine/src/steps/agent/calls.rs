@@ -83,15 +83,15 @@ pub(crate) async fn perform_turn<'a>(
         path: RecordPath::new(&path).call_at(at).into(),
         tool: shown_tool(&call.tool),
     });
-    let seen = record.done.unwrap_or(record.seq) + 1;
+    let ended = record.done.unwrap_or(record.seq);
     let next = run.next_visit(&RecordPath::new(&invocation.base).turn(turn.number + 1));
     let is_answered = run.state.borrow().journal.get(&next, 1).is_some();
     let site = TurnSite {
         invocation,
         agent,
-        seen,
+        seen: ended.next(),
         is_answered,
-        limits: limits(run, &path, seen),
+        limits: limits(run, &path, ended),
         says,
         truncated,
         siblings: siblings.collect(),

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
 
-use signoff_api::{Digest, RecordPath, approval::Action as Asked, journal::StepRecord, tool::Effects};
+use signoff_api::{Digest, RecordPath, Seq, approval::Action as Asked, journal::StepRecord, tool::Effects};
 use signoff_expr::text;
 
 use super::site::{Proposal, TurnSite, cut};
@@ -87,27 +87,27 @@ impl EqualCalls {
     }
 
     /// Whether an equal call was made between two numbers of the journal.
-    pub(super) fn was_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool {
+    pub(super) fn was_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool {
         let made = |seq| self.made_before(run, seq).and_then(|record| record.done);
         made(until) != made(from)
     }
 
     /// Returns the newest equal call that had, or may have had, its effect before a number of the journal.
-    pub(super) fn made_before(&self, run: &Run<'_>, seq: i64) -> Option<StepRecord> {
+    pub(super) fn made_before(&self, run: &Run<'_>, seq: Seq) -> Option<StepRecord> {
         self.among_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
     /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not count with it. It waits
     /// until no equal call is in flight. `followed`: the number of what followed their decision already.
-    pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: i64, followed: Option<i64>) -> bool {
+    pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: Seq, followed: Option<Seq>) -> bool {
         if followed.is_none() {
             self.settled(run).await;
         }
-        self.was_made(run, asked, followed.unwrap_or_else(|| run.state.borrow().journal.seq() + 1))
+        self.was_made(run, asked, followed.unwrap_or_else(|| run.state.borrow().journal.seq().next()))
     }
 
     /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
-    pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: i64) -> usize {
+    pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: Seq) -> usize {
         self.among_made(run, seq, |made| {
             let of_turn =
                 made.filter(|record| RecordPath::new(&record.path).turn_above() == Some(RecordPath::new(turn)));
@@ -119,7 +119,7 @@ impl EqualCalls {
     fn among_made<T>(
         &self,
         run: &Run<'_>,
-        seq: i64,
+        seq: Seq,
         look: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T,
     ) -> T {
         let state = run.state.borrow();

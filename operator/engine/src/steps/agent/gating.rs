@@ -3,7 +3,7 @@
 //! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of exactly this
 //! call at every gate that does. An error while it is decided whether a gate asks means that it asks.
 
-use signoff_api::{Digest, gate::GateType};
+use signoff_api::{Digest, Seq, gate::GateType};
 
 use super::{
     equal::EqualCalls,
@@ -50,7 +50,7 @@ impl Permission for Cleared {
         self.equal.as_ref().is_some_and(|equal| equal.is_in_flight(run))
     }
 
-    fn was_equal_made(&self, run: &Run<'_>, from: i64, until: i64) -> bool {
+    fn was_equal_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool {
         self.equal.as_ref().is_some_and(|equal| equal.was_made(run, from, until))
     }
 

@@ -1,6 +1,6 @@
 //! The limits of the calls of a turn, of its agent, and of each agent that called that agent.
 
-use signoff_api::RecordPath;
+use signoff_api::{RecordPath, Seq};
 
 use super::site::TurnSite;
 use crate::{plan::Action, replay::run::Run, tools::MOST_CALLS};
@@ -33,8 +33,8 @@ fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
 }
 
 /// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made there before
-/// `seen`.
-pub(super) fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> {
+/// `ended`.
+pub(super) fn limits(run: &Run<'_>, path: &str, ended: Seq) -> Vec<(i32, usize)> {
     let limit_of = |step: &str| {
         let limit = |agent: &str| {
             let limits = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits);
@@ -42,7 +42,7 @@ pub(super) fn limits(run: &Run<'_>, path: &str, seen: i64) -> Vec<(i32, usize)> 
         };
         let limit = agents_at(run, step).into_iter().map(limit).min()?;
         // The calls of the turn itself are counted by their place.
-        Some((limit, run.call_history().calls_within(step, seen - 1)))
+        Some((limit, run.call_history().calls_within(step, ended)))
     };
     steps_around(path).filter_map(limit_of).collect()
 }

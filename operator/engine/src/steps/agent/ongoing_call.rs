@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Outcome,
+    Outcome, Seq,
     journal::{StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -52,7 +52,7 @@ pub(in crate::steps) struct ClearedCall<'a> {
     pub(in crate::steps) path: String,
     pub(in crate::steps) attempts: Attempts,
     /// The number before which everything is known that its templates see.
-    pub(in crate::steps) seen: i64,
+    pub(in crate::steps) seen: Seq,
     pub(in crate::steps) cleared: Cleared,
 }
 
@@ -303,8 +303,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     fn cleared_call(&self, site: &ToolCallSite<'a>, proposal: Proposal, cleared: Cleared) -> ClearedCall<'a> {
         let (tool, needs_people) = (self.tool, cleared.needs_people());
         let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
-        let describe = move |run: &Run<'a>, seq: i64| {
-            run.origins.note_edits(&editors::of_call(run, &call.path, i64::MAX)?);
+        let describe = move |run: &Run<'a>, seq: Seq| {
+            run.origins.note_edits(&editors::of_call(run, &call.path, Seq::END)?);
             shown::at_step(run, &call, tool, &proposal, (needs_people, seq))
         };
         let step_scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
@@ -356,7 +356,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let scope = StepScope { limit, ..own };
         scope.with_vars(move |run, wanted, _, scope| {
             if wanted.root("args") {
-                run.origins.note_edits(&editors::of_call(run, &call, i64::MAX)?);
+                run.origins.note_edits(&editors::of_call(run, &call, Seq::END)?);
             }
             scope.set("args", args.clone());
             scope.set("tool", json!(tool.name));

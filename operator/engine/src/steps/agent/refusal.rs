@@ -1,7 +1,7 @@
 //! Calls that are not made without people being asked: what they are told, and the record that says why.
 
 use signoff_api::{
-    RecordPath,
+    RecordPath, Seq,
     journal::{StepKind, StepRecord},
 };
 
@@ -73,8 +73,8 @@ pub(super) async fn not_made_again<'a>(
 }
 
 /// The number of the next event of the journal.
-pub(super) fn next_seq(run: &Run<'_>) -> i64 {
-    run.state.borrow().journal.seq() + 1
+pub(super) fn next_seq(run: &Run<'_>) -> Seq {
+    run.state.borrow().journal.seq().next()
 }
 
 /// Where the record of a call stands that says why it was refused.

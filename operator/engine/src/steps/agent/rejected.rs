@@ -2,7 +2,7 @@
 //! often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
-    Digest, RecordPath, Verdict,
+    Digest, RecordPath, Seq, Verdict,
     approval::{AskingGate, Source},
     gate::GateType,
     journal::StepRecord,
@@ -36,7 +36,7 @@ const MOST_EDITED: usize = 2;
 const ESCALATION: &str = ".error";
 
 /// Returns the result of a call that people rejected before with the same arguments.
-pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &str, arguments: &Arguments) -> Option<String> {
+pub(super) fn refused_before(run: &Run<'_>, seen: Seq, tool: &str, arguments: &Arguments) -> Option<String> {
     let digest = arguments.digest().to_string();
     let same =
         decided(run, seen, tool, Verdict::Reject).find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
@@ -48,7 +48,7 @@ pub(super) fn refused_before(run: &Run<'_>, seen: i64, tool: &str, arguments: &A
 }
 
 /// The decisions of this verdict about calls of a tool, as of a number of the journal.
-fn decided<'r>(run: &'r Run<'_>, seen: i64, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
+fn decided<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
     let decided = run.call_history().decided_before(seen, verdict);
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
@@ -69,7 +69,7 @@ fn too_often(
         return Some(format!("calls of {} were rejected {rejected} times in this run", tool.name));
     }
     let (arguments, input) = (proposal.arguments.digest().to_string(), proposal.input.as_ref().map(Digest::to_string));
-    let edits = run.call_history().decided_before(i64::MAX, Verdict::Modify).filter(|record| {
+    let edits = run.call_history().decided_before(Seq::END, Verdict::Modify).filter(|record| {
         let fact = |name: &str| record.facts.get(name);
         let has_same_arguments = fact(FACT_TOOL) == Some(&tool.name) && fact(FACT_ARGUMENTS) == Some(&arguments);
         // Calls with the same arguments are made one after the other in a turn, so what was decided about the earlier ones is known.
@@ -93,7 +93,7 @@ fn too_often(
 }
 
 /// The number of the last Retry by people at the gate about failures of a tool.
-fn last_retry(run: &Run<'_>, seen: i64, tool: &PlannedTool) -> Option<i64> {
+fn last_retry(run: &Run<'_>, seen: Seq, tool: &PlannedTool) -> Option<Seq> {
     let by_people = |r: &&StepRecord| {
         let (name, _) = scope::parts(&r.path);
         name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)

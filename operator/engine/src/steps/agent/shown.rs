@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use signoff_api::{
-    JsonObject, RecordPath, Verdict,
+    JsonObject, RecordPath, Seq, Verdict,
     approval::{Action, ActionKind, ApprovalPhase, AskingGate},
     journal::{FACT_GIVEN, StepKind, StepRecord},
     tool::Effects,
@@ -48,7 +48,7 @@ pub(super) fn call<'a>(
     site: &ToolCallSite<'a>,
     proposal: &Proposal,
     group: &[Asking<'a>],
-    seq: i64,
+    seq: Seq,
 ) -> Result<ReviewSubject, RenderError> {
     let (tool, arguments) = (site.tool, &proposal.arguments);
     let schema = json!({"Modify": edit_schema(&tool.parameters)});
@@ -103,7 +103,7 @@ pub(super) fn at_step(
     call: &CallOfTurn,
     tool: &PlannedTool,
     proposal: &Proposal,
-    (needs_people, seq): (bool, i64),
+    (needs_people, seq): (bool, Seq),
 ) -> Result<String, RenderError> {
     let Proposal { arguments, target, .. } = proposal;
     let effects = tool.effects.map_or("unknown", Effects::name);
@@ -158,7 +158,7 @@ pub(super) fn escalation<'a>(
     site: &ToolCallSite<'a>,
     proposal: &Proposal,
     asking: AskingGate,
-    seq: i64,
+    seq: Seq,
 ) -> Result<ReviewSubject, RenderError> {
     let mut subject = call(run, turn, at, site, proposal, &[], seq)?;
     if let Some(call) = &mut subject.call {
@@ -223,7 +223,7 @@ fn done(
     at: usize,
     site: &ToolCallSite<'_>,
     proposal: &Proposal,
-    seq: i64,
+    seq: Seq,
 ) -> Result<Vec<String>, RenderError> {
     let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
     let call = CallOfTurn::of(turn, at, site);
@@ -235,7 +235,7 @@ fn done(
 }
 
 /// Returns when an equal call was made before, and how many of its turn ran.
-fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: i64) -> Result<Vec<String>, RenderError> {
+fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
     let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
     let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
     let mut lines: Vec<_> = made.map(|line| text::display(&line, LINE)).into_iter().collect();
@@ -248,7 +248,7 @@ fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: i64) -
 }
 
 /// Returns the outcomes of the calls that the run made before a number of the journal, the newest last; not those of the call at `own`.
-fn earlier_calls(run: &Run<'_>, own: &str, seq: i64) -> Vec<String> {
+fn earlier_calls(run: &Run<'_>, own: &str, seq: Seq) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
     let end = |record: &StepRecord| match record.calls_tools() {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use signoff_api::{Digest, approval::SiblingCall};
+use signoff_api::{Digest, Seq, approval::SiblingCall};
 use signoff_expr::text;
 
 use super::equal::EqualCalls;
@@ -33,7 +33,7 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) path: String,
     /// Its templates and those of the gates see `args`, `tool`, `effects`, `agent` and `agents`.
     pub(super) scope: StepScope<'a>,
-    pub(super) seen: i64,
+    pub(super) seen: Seq,
     /// Those that its gates are asked about.
     pub(super) attempts: Attempts,
     /// The last editors of its arguments and the arguments before the edit, as a line of the request.
@@ -68,7 +68,7 @@ pub(super) struct TurnSite<'t, 'a> {
     /// The path before `.call-1`.
     pub(super) path: String,
     /// Decisions about the calls use journal events before this number.
-    pub(super) seen: i64,
+    pub(super) seen: Seq,
     /// Whether all its calls have results: the next turn has begun.
     pub(super) is_answered: bool,
     /// The limit of calls of each agent around the turn, and the calls that were made there in earlier turns.
