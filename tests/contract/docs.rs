@@ -214,3 +214,17 @@ fn the_documented_metrics_are_those_that_are_counted() {
     let documented: BTreeSet<_> = rows.map(|name| name.strip_suffix("_total").unwrap_or(name)).collect();
     assert_eq!(documented, counted);
 }
+
+#[test]
+fn the_documented_events_are_those_that_are_sent() {
+    let code = std::fs::read_to_string(root().join("operator/api/src/event_reason.rs")).unwrap();
+    let sent: BTreeSet<_> =
+        code.lines().filter_map(|line| line.split_once("=> \"")?.1.split('"').next()).map(str::to_owned).collect();
+    assert!(sent.len() > 20, "{sent:?}");
+    let page = std::fs::read_to_string(root().join("docs/guides/operating.md")).unwrap();
+    let (_, section) = page.split_once("\n## Events\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let words = section.split('`').skip(1).step_by(2).map(str::to_owned);
+    let documented: BTreeSet<_> = words.filter(|word| word.chars().all(char::is_alphabetic)).collect();
+    assert_eq!(sent.difference(&documented).collect::<Vec<_>>(), Vec::<&String>::new());
+}

@@ -21,7 +21,7 @@ use kube::{
     core::Request,
 };
 use serde::de::IgnoredAny;
-use signoff_api::Digest;
+use signoff_api::{Digest, EventReason};
 use signoff_expr::text;
 use tokio::{
     sync::mpsc,
@@ -51,8 +51,7 @@ const REPORTER: &str = "signoff.dev/operator";
 pub struct Report {
     regarding: ObjectReference,
     related: Option<ObjectReference>,
-    reason: &'static str,
-    warning: bool,
+    reason: EventReason,
     note: String,
     name: String,
     at: jiff::Timestamp,
@@ -63,7 +62,7 @@ impl Report {
     #[must_use]
     pub fn about<K: ReconciledKind>(
         object: &K,
-        reason: &'static str,
+        reason: EventReason,
         note: &str,
         key: &str,
         at: jiff::Timestamp,
@@ -75,13 +74,13 @@ impl Report {
     #[must_use]
     pub fn of_meta<K: ReconciledKind>(
         meta: &ObjectMeta,
-        reason: &'static str,
+        reason: EventReason,
         note: &str,
         key: &str,
         at: jiff::Timestamp,
     ) -> Self {
         let uid = meta.uid.as_deref().unwrap_or_default();
-        let digest = Digest::of_bytes(format!("{uid}/{reason}/{key}").as_bytes());
+        let digest = Digest::of_bytes(format!("{uid}/{}/{key}", reason.name()).as_bytes());
         let name = meta.name.clone().unwrap_or_default();
         // A name is a DNS subdomain of at most 253 characters.
         let cut = name.get(..200).unwrap_or(&name).trim_end_matches(['-', '.']);
@@ -89,17 +88,10 @@ impl Report {
             regarding: reference::<K>(meta),
             related: None,
             reason,
-            warning: false,
             note: text::first(&text::display(note, LONGEST), LONGEST).to_owned(),
             name: format!("{cut}.{}", digest.short(16)),
             at,
         }
-    }
-
-    /// Somebody should worry.
-    #[must_use]
-    pub fn warning(self, warning: bool) -> Self {
-        Self { warning, ..self }
     }
 
     /// Another object that it is about too.
@@ -115,15 +107,15 @@ impl Report {
                 namespace: self.regarding.namespace.clone(),
                 ..ObjectMeta::default()
             },
-            action: Some(self.reason.to_owned()),
+            action: Some(self.reason.name().to_owned()),
             event_time: Some(MicroTime(self.at)),
             note: Some(self.note),
-            reason: Some(self.reason.to_owned()),
+            reason: Some(self.reason.name().to_owned()),
             regarding: Some(self.regarding),
             related: self.related,
             reporting_controller: Some(REPORTER.to_owned()),
             reporting_instance: Some(instance.to_owned()),
-            type_: Some(if self.warning { "Warning" } else { "Normal" }.to_owned()),
+            type_: Some(if self.reason.is_warning() { "Warning" } else { "Normal" }.to_owned()),
             ..Event::default()
         }
     }
@@ -269,7 +261,7 @@ mod tests {
     use std::convert::Infallible;
 
     use kube::client::Body;
-    use signoff_api::Workflow;
+    use signoff_api::{Workflow, workflow::WorkflowPhase};
 
     use super::*;
 
@@ -284,7 +276,8 @@ mod tests {
 
     fn report(note: &str) -> Report {
         let meta = ObjectMeta { name: Some("w".into()), namespace: Some("n".into()), ..ObjectMeta::default() };
-        Report::of_meta::<Workflow>(&meta, "Succeeded", note, "", jiff::Timestamp::UNIX_EPOCH)
+        let reason = EventReason::RunEnded(WorkflowPhase::Succeeded);
+        Report::of_meta::<Workflow>(&meta, reason, note, "", jiff::Timestamp::UNIX_EPOCH)
     }
 
     #[test]

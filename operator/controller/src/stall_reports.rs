@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Workflow, conditions};
+use signoff_api::{EventReason, Workflow, conditions};
 use signoff_cluster::{
     events::Report,
     kinds::{Name, ReconciledKind},
@@ -64,8 +64,8 @@ async fn report<K: ReconciledKind>(
         },
     };
     let key = overdue.since.to_string();
-    let report = Report::of_meta::<K>(&meta, "Stalled", message, &key, context.clock.now());
-    context.reporter.report(report.warning(true));
+    let report = Report::of_meta::<K>(&meta, EventReason::Stalled, message, &key, context.clock.now());
+    context.reporter.report(report);
 }
 
 /// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes with

@@ -3,7 +3,7 @@
 //! **Invariant:** does no I/O.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Approval, Workflow};
+use signoff_api::{Approval, EventReason, Workflow};
 use signoff_cluster::{
     events::Report,
     kinds::{DecodedKind, Name, ReconciledKind},
@@ -183,8 +183,8 @@ fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) 
             "this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object"
         );
         let version = meta.resource_version.as_deref().unwrap_or_default();
-        let report = Report::of_meta::<K>(meta, "Unreadable", &note, version, context.clock.now());
-        context.reporter.report(report.warning(true));
+        let report = Report::of_meta::<K>(meta, EventReason::Unreadable, &note, version, context.clock.now());
+        context.reporter.report(report);
     }
 }
 

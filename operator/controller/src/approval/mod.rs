@@ -93,7 +93,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     }
     for note in result.events {
         let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());
-        context.reporter.report(report.warning(note.warning));
+        context.reporter.report(report);
     }
     Ok(result.wake_at)
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
-    Moment, Workflow, WorkflowStatus,
+    EventReason, Moment, Workflow, WorkflowStatus,
     conditions::{self, ConditionUpdate, reason},
     rules::RULES,
 };
@@ -40,8 +40,8 @@ pub(super) async fn block_on_policy(
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     if news {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
-        let told = Report::about(&*stored, "Held", &why.message, &key, context.clock.now());
-        context.reporter.report(told.warning(true));
+        let told = Report::about(&*stored, EventReason::Held, &why.message, &key, context.clock.now());
+        context.reporter.report(told);
     }
     tracing::warn!(workflow = %seen.name, reason = why.reason, "held: {}", why.message);
     Ok(None)
@@ -62,8 +62,8 @@ pub(super) async fn block_on_rules(
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
-        let told = Report::about(&*stored, "Held", &why, &key, context.clock.now());
-        context.reporter.report(told.warning(true));
+        let told = Report::about(&*stored, EventReason::Held, &why, &key, context.clock.now());
+        context.reporter.report(told);
         tracing::warn!(workflow = %seen.name, reason = reason::OLD_RULES, "held: {why}");
     }
     Ok(due)
@@ -84,8 +84,8 @@ pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> 
     let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
-        let told = Report::about(&*stored, conditions::RESTORED, &why, "restored", context.clock.now());
-        context.reporter.report(told.warning(true));
+        let told = Report::about(&*stored, EventReason::Restored, &why, "restored", context.clock.now());
+        context.reporter.report(told);
         tracing::warn!(workflow = %seen.name, "restored: {why}");
     }
     Ok(due)
@@ -113,8 +113,9 @@ pub(super) async fn block_on_old_shape(
         return Ok(None);
     }
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    let told = Report::about(&*stored, why.reason, &why.message, "old-shape", context.clock.now());
-    context.reporter.report(told.warning(true));
+    let told =
+        Report::about(&*stored, EventReason::Condition(why.reason), &why.message, "old-shape", context.clock.now());
+    context.reporter.report(told);
     tracing::warn!(workflow = %seen.name, reason = why.reason, "{}", why.message);
     Ok(None)
 }
@@ -140,8 +141,14 @@ pub(super) async fn block_on_administrator(context: &Context, name: &Name, error
     let message = format!("the run is blocked: {error}");
     let Some(meta) = set_condition(context, name, kind, true, reason, &message).await? else { return Ok(()) };
     let key = meta.resource_version.clone().unwrap_or_default();
-    let told = Report::of_meta::<Workflow>(&meta, reason, &error.to_string(), &key, context.clock.now());
-    context.reporter.report(told.warning(true));
+    let told = Report::of_meta::<Workflow>(
+        &meta,
+        EventReason::Condition(reason),
+        &error.to_string(),
+        &key,
+        context.clock.now(),
+    );
+    context.reporter.report(told);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Moment, Workflow, WorkflowStatus,
+    EventReason, Moment, Workflow, WorkflowStatus,
     conditions::{self, GUARDED},
     workflow::MAX_VALUE_NAMES,
 };
@@ -100,9 +100,8 @@ pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Ref
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.metrics.count_finished("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
-    context
-        .reporter
-        .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
+    let reason = EventReason::Condition(why.reason);
+    context.reporter.report(Report::about(&*stored, reason, &why.message, "refused", context.clock.now()));
     super::finish::finish_run(
         context,
         &seen.name,
@@ -121,8 +120,8 @@ pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: 
         let tests = open_records(&next);
         let stored = context.write_status(&context.workflows, workflow, next, tests).await?;
         if fresh {
-            let told = Report::about(&*stored, "Unguarded", why, &key, context.clock.now());
-            context.reporter.report(told.warning(true));
+            let told = Report::about(&*stored, EventReason::Unguarded, why, &key, context.clock.now());
+            context.reporter.report(told);
         }
     }
     tracing::debug!(workflow = %Name::of(workflow), uid = uid(workflow), "held: {why}");

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
+use signoff_api::{EventReason, Moment, Workflow, WorkflowStatus, journal};
 use signoff_cluster::{
     events::Report,
     kinds::{Name, uid},
@@ -32,8 +32,9 @@ pub(super) async fn journal(
     if let Err(why) = &read
         && !matches!(why, Error::Blob { source: BlobError::Store { .. }, .. })
     {
-        let told = Report::about(workflow, "JournalIncomplete", &why.to_string(), "journal", context.clock.now());
-        context.reporter.report(told.warning(true));
+        let told =
+            Report::about(workflow, EventReason::JournalIncomplete, &why.to_string(), "journal", context.clock.now());
+        context.reporter.report(told);
     }
     read
 }
@@ -84,8 +85,8 @@ pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Op
         journal::VERSION
     );
     let key = format!("version-{version}");
-    let told = Report::about(workflow, "JournalTooNew", &why, &key, context.clock.now());
-    context.reporter.report(told.warning(true));
+    let told = Report::about(workflow, EventReason::JournalTooNew, &why, &key, context.clock.now());
+    context.reporter.report(told);
     tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
     Some(context.now().after(LOOK_AGAIN))
 }

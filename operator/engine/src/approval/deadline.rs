@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use signoff_api::{
-    Moment, Outcome, Span, Verdict,
+    EventReason, Moment, Outcome, Span, Verdict,
     approval::{ApprovalPhase, Source},
     conditions::{self, ConditionUpdate, reason},
     gate::{Subject, TimeoutAction},
@@ -104,8 +104,7 @@ impl Tally<'_> {
             TimeoutAction::Expire => {
                 self.status.phase = ApprovalPhase::Overdue;
                 self.report(
-                    "Overdue",
-                    true,
+                    EventReason::Overdue,
                     format!("{why}: only {} are accepted now", verdict::in_words(&Verdict::WHEN_OVERDUE)),
                     "overdue".into(),
                 );
@@ -152,8 +151,7 @@ impl Tally<'_> {
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
             self.report(
-                "EscalationExhausted",
-                true,
+                EventReason::EscalationExhausted,
                 format!("Escalate by {}: there are no further approvers", who.join(", ")),
                 key,
             );
@@ -196,8 +194,7 @@ impl Tally<'_> {
         conditions::remove(&mut self.status.conditions, conditions::UNDECIDABLE);
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
         self.report(
-            "Escalated",
-            false,
+            EventReason::Escalated,
             format!("{why}: {} may decide too, until {deadline}", names.join(", ")),
             format!("escalated-{level}"),
         );
@@ -239,7 +236,7 @@ impl Tally<'_> {
         if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {
             self.status.reminders = Some(due);
             let message = format!("still waiting for a decision until {}", self.deadline());
-            self.report("Reminder", false, message, format!("reminder-{}-{due}", self.level()));
+            self.report(EventReason::Reminder, message, format!("reminder-{}-{due}", self.level()));
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, EventReason, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
     conditions::{self, ConditionUpdate},
 };
@@ -49,10 +49,8 @@ pub struct TallyResult {
 /// An Event to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalEvent {
-    /// A CamelCase word.
-    pub reason: &'static str,
-    /// Whether the Event is a warning.
-    pub warning: bool,
+    /// The reason of the Event.
+    pub reason: EventReason,
     /// One sentence.
     pub message: String,
     /// Which transition it was: equal for the same one, so that a repetition can be recognised.
@@ -190,7 +188,7 @@ impl Tally<'_> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, found) in invalid {
             let message = format!("{}: {}", text::display(&key, 120), found.why);
-            self.report("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));
+            self.report(EventReason::InvalidDecision, message, format!("invalid-{key}-{}", found.attempt));
             self.status.invalid.insert(key, found);
         }
         for ballot in ballots.iter().filter(|b| b.is_new) {
@@ -229,12 +227,11 @@ impl Tally<'_> {
         let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
-        let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted | ApprovalPhase::Superseded);
-        self.report(phase.name(), warning, message, "decided".to_owned());
+        self.report(EventReason::GateEnded(phase), message, "decided".to_owned());
     }
 
-    pub(super) fn report(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
-        self.events.push(ApprovalEvent { reason, warning, message, key });
+    pub(super) fn report(&mut self, reason: EventReason, message: String, key: String) {
+        self.events.push(ApprovalEvent { reason, message, key });
     }
 }
 

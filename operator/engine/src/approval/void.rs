@@ -2,7 +2,7 @@
 //! superseded with their names, and its gate asks again.
 
 use signoff_api::{
-    Approval, Decision, Moment, Outcome, Span, Verdict,
+    Approval, Decision, EventReason, Moment, Outcome, Span, Verdict,
     approval::{ApprovalPhase, Source},
 };
 use signoff_expr::text;
@@ -21,7 +21,7 @@ impl Tally<'_> {
     pub(super) fn void_votes(&mut self, outcome: Outcome) {
         if let Some(names) = names(self.approval, usize::MAX) {
             let message = format!("void, because the gate is asked again: the votes of {names}");
-            self.report("VotesVoided", true, message, "voided".to_owned());
+            self.report(EventReason::VotesVoided, message, "voided".to_owned());
         }
         self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
     }

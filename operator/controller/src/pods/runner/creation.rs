@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Moment, Workflow, conditions::reason};
+use signoff_api::{EventReason, Moment, Workflow, conditions::reason};
 use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
     events::Report,
@@ -130,8 +130,8 @@ impl PodRun<'_> {
         };
         let key = format!("{}/{since}", self.pod.name);
         let note = format!("{}: {message}", self.display_name());
-        let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
-        context.reporter.report(report.warning(true));
+        let report = Report::of_meta::<Workflow>(&meta, EventReason::Stalled, &note, &key, context.clock.now());
+        context.reporter.report(report);
         self.announce(reason::NOT_CREATED, message)
     }
 

@@ -166,7 +166,7 @@ fn expire_leaves_it_open_for_ever() {
 fn reminders_come_in_their_time_and_stop() {
     let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
     assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
-    assert_eq!(count(&mut open, 10).events[0].reason, "Reminder");
+    assert_eq!(count(&mut open, 10).events[0].reason.name(), "Reminder");
     assert_eq!(count(&mut open, 20).status.reminders, Some(2));
     let last = count(&mut open, 45);
     assert!(!last.changed);

@@ -26,9 +26,12 @@ fn a_voided_vote_is_named_in_the_reason_and_in_an_event() {
     let result = count_in(&mut open, "e2");
     assert!(reason(&open).contains("the votes of alice, bob cannot be trusted"), "{}", reason(&open));
     assert!(reason(&open).starts_with(Outcome::UNGUARDED));
-    let told: Vec<_> = result.events.iter().filter(|event| event.reason == "VotesVoided").collect();
+    let told: Vec<_> = result.events.iter().filter(|event| event.reason.name() == "VotesVoided").collect();
     assert_eq!(told.len(), 1);
-    assert!(told[0].warning && told[0].message.ends_with("the votes of alice (Approve), bob (Reject)"), "{told:?}");
+    assert!(
+        told[0].reason.is_warning() && told[0].message.ends_with("the votes of alice (Approve), bob (Reject)"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -36,7 +39,7 @@ fn without_a_vote_no_event_says_that_one_is_lost() {
     let mut open = approval(json!({}));
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
     let result = count_in(&mut open, "e2");
-    assert!(result.events.iter().all(|event| event.reason != "VotesVoided"), "{:?}", result.events);
+    assert!(result.events.iter().all(|event| event.reason.name() != "VotesVoided"), "{:?}", result.events);
 }
 
 #[test]
