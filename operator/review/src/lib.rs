@@ -7,6 +7,7 @@
 //! * [`clock`]: the time on this machine, and lengths of time
 //! * [`text`]: text of others within a line, and commands as a shell reads them
 //! * [`seen`], [`voter`]: an Approval as it was read, where its run stands, and who looks at it
+//! * [`reading`], [`problem`]: a request as it was read for a decision *(I/O)*, and what keeps it from being decided
 //! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
 //! * [`action`]: the call of a tool or the question of an agent, as facts
@@ -31,7 +32,9 @@ pub mod edits;
 pub mod entry;
 pub mod foreseen;
 pub mod outcome;
+pub mod problem;
 pub mod quorum;
+pub mod reading;
 pub mod record;
 pub mod refusal;
 pub mod request;

@@ -6,7 +6,11 @@
 use serde_json::json;
 use signoff_api::{Approval, Digest, Moment, approval::Edit};
 
-use crate::voter::Me;
+use crate::{
+    problem::Problem,
+    seen::{RunFound, RunNow, Seen},
+    voter::Me,
+};
 
 const LETTER: &str = "Dear ACME,\nwe refund 420 EUR.";
 
@@ -51,6 +55,47 @@ pub fn approval() -> Approval {
     .unwrap();
     seal(&mut approval);
     approval
+}
+
+/// The run of [`approval`], read, with the policies in force.
+pub fn run() -> RunNow {
+    let uid = approval().spec.request.workflow.uid;
+    RunNow { found: RunFound::There { uid }, ..RunNow::default() }
+}
+
+/// A problem of each kind.
+pub fn problems() -> Vec<Problem> {
+    let (run, why) = (|| "refund-4711".to_owned(), || "signoff-approvals differs".to_owned());
+    vec![
+        Problem::Digest(approval().spec.request.digest),
+        Problem::OtherText("DIGEST MISMATCH: the context cannot be shown".to_owned()),
+        Problem::NoText("the request does not say where the whole of it is".to_owned()),
+        Problem::TextUnread("the whole of the context is not there".to_owned()),
+        Problem::RunName,
+        Problem::RunMissing(run()),
+        Problem::OtherRun(run()),
+        Problem::RunUnread { run: run(), why: why() },
+        Problem::Unguarded(why()),
+    ]
+}
+
+/// An Approval as it was read, and its run, with this problem; without one, verified. The problems of texts are the caller's.
+pub fn read_with(problem: Option<&Problem>) -> (Seen, RunNow) {
+    let (mut approval, mut run) = (approval(), run());
+    match problem {
+        None | Some(Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_)) => {}
+        Some(Problem::Digest(_)) => approval.spec.request.prompt = "Another question?".to_owned(),
+        Some(Problem::RunName) => run.found = RunFound::NoName,
+        Some(Problem::RunMissing(_)) => run.found = RunFound::Missing,
+        Some(Problem::OtherRun(_)) => run.found = RunFound::There { uid: "another".to_owned() },
+        Some(Problem::RunUnread { why, .. }) => run.found = RunFound::Unread(why.clone()),
+        Some(Problem::Unguarded(why)) => {
+            let condition = json!({"type": "Guarded", "status": "False", "reason": "PoliciesDiffer", "message": why,
+                "lastTransitionTime": "2026-11-22T10:00:00Z"});
+            run.conditions.push(serde_json::from_value(condition).unwrap());
+        }
+    }
+    (Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap(), run)
 }
 
 /// The texts before [`edits`], in their order.

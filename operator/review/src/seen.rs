@@ -8,7 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use signoff_api::{Approval, Digest, approval::ApprovalPhase, workflow::WorkflowPhase};
 
-use crate::text::one_line;
+use crate::{
+    answer::{missing_role, sentence},
+    problem::Problem,
+    text::one_line,
+};
 
 /// An Approval as it was read: the bytes' own structure, and our understanding of it.
 #[derive(Clone, Debug)]
@@ -42,6 +46,31 @@ pub struct RunNow {
     /// Whether it is suspended, or shall be.
     #[serde(skip)]
     pub is_suspended: bool,
+    /// Whether it was read.
+    #[serde(skip)]
+    pub found: RunFound,
+}
+
+/// The answer to a read of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunFound {
+    /// It was read, and has this uid.
+    There {
+        /// The uid.
+        uid: String,
+    },
+    /// There is no such run.
+    Missing,
+    /// Its name is no name of an object, so it was not asked for.
+    NoName,
+    /// It was not read, and why.
+    Unread(String),
+}
+
+impl Default for RunFound {
+    fn default() -> Self {
+        Self::Unread("it was not asked for".to_owned())
+    }
 }
 
 /// Sorts by deadline, the soonest first.
@@ -90,15 +119,10 @@ impl Seen {
         Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
     }
 
-    /// Returns why the request must not be decided: its digest is another, so that a decision would count for something else
-    /// than what is shown.
-    pub fn digest_problem(&self) -> Option<String> {
-        let digest = &self.approval.spec.request.digest;
-        (!self.digest_holds()).then(|| {
-            format!(
-                "the digest of this request ({digest}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff"
-            )
-        })
+    /// Returns the problem of a request whose digest is another, so that a decision would count for something else than what is
+    /// shown.
+    pub fn digest_problem(&self) -> Option<Problem> {
+        (!self.digest_holds()).then(|| Problem::Digest(self.approval.spec.request.digest.clone()))
     }
 
     /// Returns a decision as it is stored, or `None`.
@@ -117,7 +141,26 @@ impl RunNow {
     pub fn of(mut object: DynamicObject) -> Self {
         let is_suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
         let status = object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok());
-        Self { is_suspended: is_suspended == Some(true), ..status.unwrap_or_default() }
+        let found = RunFound::There { uid: object.metadata.uid.unwrap_or_default() };
+        Self { is_suspended: is_suspended == Some(true), found, ..status.unwrap_or_default() }
+    }
+
+    /// Reads the answer to a read of a Workflow.
+    pub fn answered(answer: kube::Result<DynamicObject>) -> Self {
+        let found = match answer {
+            Ok(object) => return Self::of(object),
+            // Without a name the answer is about no object: the API server does not know the kind.
+            Err(kube::Error::Api(status))
+                if status.code == 404 && status.details.as_ref().is_some_and(|one| !one.name.is_empty()) =>
+            {
+                RunFound::Missing
+            }
+            Err(kube::Error::Api(status)) => {
+                RunFound::Unread(format!("{}{}", sentence(&status), missing_role(&status.message)))
+            }
+            Err(error) => RunFound::Unread(one_line(&error.to_string(), 1024)),
+        };
+        Self { found, ..Self::default() }
     }
 }
 
@@ -134,7 +177,7 @@ mod tests {
         raw["spec"]["request"]["novelty"] = "x".into();
         let seen = Seen::of_value(raw).unwrap();
         assert!(!seen.digest_holds());
-        assert!(seen.digest_problem().unwrap().contains("do not decide it"));
+        assert!(seen.digest_problem().unwrap().to_string().contains("do not decide it"));
     }
 
     #[test]

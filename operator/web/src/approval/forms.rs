@@ -8,7 +8,7 @@ use signoff_api::{
 };
 use signoff_engine::approval::eligibility::allowed_verdicts;
 use signoff_expr::text::display;
-use signoff_review::{action, request::answer_rules, text::one_line};
+use signoff_review::{action, reading::Verified, request::answer_rules, text::one_line};
 
 use super::{
     model::{comes_to, reviewed},
@@ -98,9 +98,9 @@ pub(super) struct Escalate {
     pub(super) comes_to: String,
 }
 
-/// Returns the forms for a reader who can decide, with what they typed before and what was wrong with it.
-pub(super) fn decide(read: &Read, typed: &Typed, problems: &Problems) -> Decide {
-    let approval = &read.seen.approval;
+/// Returns the forms of a verified request for a reader who can decide, with what they typed before and what was wrong with it.
+pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problems: &Problems) -> Decide {
+    let approval = &verified.seen().approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
     let allowed = allowed_verdicts(request, &status);

@@ -21,7 +21,7 @@ use signoff_review::{
     suggest::CallFlags,
     text::one_line,
     voided,
-    whole::{self, Whole},
+    whole,
 };
 
 use super::{
@@ -63,8 +63,8 @@ pub struct ApprovalPage {
     digest: String,
     /// The version of the object.
     version: String,
-    /// Why nobody must decide this request.
-    broken: Option<String>,
+    /// Why this request cannot be decided, or must not: a heading and a sentence.
+    broken: Option<(&'static str, String)>,
     warnings: Vec<(String, String)>,
     subject: Option<Text>,
     /// What is sent, or was sent.
@@ -139,8 +139,11 @@ impl ApprovalPage {
         let metadata = &approval.metadata;
         let namespace = metadata.namespace.clone().unwrap_or_default();
         let name = metadata.name.clone().unwrap_or_default();
-        let broken = read.seen.digest_problem().or_else(|| mismatch(&read.whole));
+        let verified = read.verified();
         let cannot = ineligible(approval, &caller.me.voter(), read.at);
+        // Readers who cannot decide anyway are told only what is wrong with the request itself.
+        let problem = verified.as_ref().err().filter(|problem| problem.is_of_request() || cannot.is_none());
+        let broken = problem.map(|problem| (problem.heading(), problem.to_string()));
         let is_closed = status.phase.is_end() || status.outcome.is_some();
         let mut shell = Shell::of(caller, &format!("{} · {}", request.gate.path, request.workflow.name), "inbox");
         shell.command = Some(CallFlags::default().show(Some(&namespace), &name));
@@ -152,7 +155,8 @@ impl ApprovalPage {
         all_warnings.extend(voided::lost(&read.earlier, approval, &caller.me).map(|lost| ("NOT COUNTED", lost)));
         all_warnings.extend(read.earlier.iter().filter_map(|one| Some((voided::LABEL, one.line()?))));
         let mut quorums = quorum::lines(approval).into_iter();
-        let decide = (cannot.is_none() && broken.is_none()).then(|| decide(read, typed, problems));
+        let verified = verified.ok().filter(|_| cannot.is_none());
+        let decide = verified.map(|verified| decide(verified, read, typed, problems));
         let is_question = action::is_question(request);
         let has_form = decide.as_ref().is_some_and(|forms| !forms.respond.is_empty());
         let next = read.run.pending.iter().find(|other| is_closed && **other != name).cloned();
@@ -238,11 +242,6 @@ fn turn_path(namespace: &str, request: &ApprovalRequest) -> Option<String> {
     let can_have_others =
         action::is_question(request) || request.action.as_ref().is_some_and(|action| !action.siblings.is_empty());
     request.turn().filter(|_| can_have_others).map(|turn| turn_page(namespace, &turn))
-}
-
-/// Returns why the whole of the request contradicts its digest, or `None`.
-pub fn mismatch(whole: &Result<Whole, String>) -> Option<String> {
-    whole.as_ref().err().filter(|why| why.contains("DIGEST MISMATCH")).cloned()
 }
 
 /// Returns the whole text with which an edit begins, where it could be read.

@@ -6,18 +6,22 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use signoff_api::{Approval, Decision, Moment, Verdict, Workflow};
+use signoff_api::{Approval, Decision, Moment, Verdict};
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
     clock, edits,
     entry::Entry,
     foreseen::{self, Reached},
+    problem::Problem,
+    reading::{self, Texts, Verified},
     seen::{RunNow, Seen},
     voided::{self, Earlier},
     whole::{self, Whole},
 };
 
-use crate::{error::PageError, scope::is_name, session::Caller, state::PageState};
+use crate::{error::PageError, session::Caller, state::PageState};
+
+pub use signoff_review::reading::run;
 
 /// What was read, at one moment.
 pub struct Read {
@@ -26,7 +30,7 @@ pub struct Read {
     /// Where its run stands.
     pub run: RunNow,
     /// The whole of what the request holds in part, or why it cannot be shown.
-    pub whole: Result<Whole, String>,
+    pub whole: Result<Whole, Problem>,
     /// The text before each change of people, in their order, or why it cannot be shown.
     pub originals: Vec<Result<String, String>>,
     /// The Approvals that this one asks again, with their votes.
@@ -57,8 +61,16 @@ impl Read {
         let earlier = voided::earlier(&caller.client, namespace, &seen.approval).await;
         let at = clock::now();
         let foreseen = foresee(state, caller, &seen.approval, at).await;
-        let whole = whole.map_err(|error| error.to_string());
+        let whole = whole.map_err(Problem::from);
         Self { whole, originals, earlier, run: RunNow::default(), foreseen, at, seen }
+    }
+
+    /// Returns the request if everything about it is verified.
+    ///
+    /// # Errors
+    /// Something is not, so the request must not be decided here.
+    pub fn verified(&self) -> Result<Verified<'_>, Problem> {
+        reading::verify(&self.seen, &self.run, Texts::Whole(&self.whole))
     }
 }
 
@@ -74,16 +86,6 @@ pub async fn approval(client: &Client, namespace: &str, name: &str) -> Result<Se
 /// Returns the Approvals of a namespace, as bare objects: the digest is that of all fields, also of those of a later version.
 pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
-}
-
-/// Returns where a run stands; nothing where it cannot be read, because nothing is decided by it. The name is what a request says:
-/// a text that is no name of an object would be another path.
-pub async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
-    if !is_name(workflow) {
-        return RunNow::default();
-    }
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Workflow>(&()));
-    api.get(workflow).await.map(RunNow::of).unwrap_or_default()
 }
 
 async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Moment) -> Vec<(Verdict, Reached)> {

@@ -55,9 +55,7 @@ pub(crate) fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typ
     if typed.get("digest") != Some(request.digest.to_string().as_str()) {
         return Err(NotSent::changed("this request is not the one that you read: it has changed. Read it again"));
     }
-    if let Some(why) = read.seen.digest_problem().or_else(|| model::mismatch(&read.whole)) {
-        return Err(NotSent::changed(why));
-    }
+    read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let reviewed = model::reviewed(read);
     let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(NotSent::wrong)?;
     // Without the whole it is not known what was changed.

@@ -10,14 +10,15 @@ use signoff_api::{Approval, Digest};
 use signoff_review::{
     action::{NOTICE, SAYS},
     foreseen::Reached,
+    problem::Problem,
     sample,
-    seen::{RunNow, Seen},
+    seen::Seen,
     voided::Earlier,
     whole::Whole,
 };
 
 use super::*;
-use crate::session::{TokenId, now};
+use crate::session::{TokenId, fake::World, now};
 
 /// Somebody who looks; their API server answers nothing.
 pub(crate) fn caller(user: &str) -> Caller {
@@ -38,13 +39,21 @@ pub(crate) fn caller(user: &str) -> Caller {
 pub(crate) fn read_of(approval: &Approval) -> Read {
     Read {
         seen: Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap(),
-        run: RunNow::default(),
+        run: sample::run(),
         whole: Ok(Whole::default()),
         originals: Vec::new(),
         earlier: Vec::new(),
         foreseen: approval.spec.request.allowed_verdicts.iter().map(|one| (*one, Reached::Decided)).collect(),
         at: sample::now(),
     }
+}
+
+/// A request as it was read, with this problem.
+pub(crate) fn unverified(problem: &Problem) -> Read {
+    let (seen, run) = sample::read_with(Some(problem));
+    let is_of_text = matches!(problem, Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_));
+    let whole = if is_of_text { Err(problem.clone()) } else { Ok(Whole::default()) };
+    Read { seen, run, whole, ..read_of(&sample::approval()) }
 }
 
 /// A sample with some fields of its request replaced.
@@ -231,6 +240,47 @@ async fn a_call_whose_digest_is_another_has_no_form_and_says_so() {
     let page = shown(&call);
     assert!(page.contains("Do not decide this request."), "{page}");
     assert!(!page.contains("id=\"decide\"") && !page.contains("<span class=\"verified\">✓ verified"), "{page}");
+}
+
+#[tokio::test]
+async fn a_request_with_any_problem_has_no_form_and_says_which() {
+    let page = |user: &str, read: &Read| {
+        let page = ApprovalPage::of(&caller(user), read, &Typed::default(), &Problems::default()).render().unwrap();
+        page.replace("&#39;", "'").replace("&#34;", "\"")
+    };
+    let has_form = |page: &str| page.contains("id=\"decide\"") || page.contains("<form method=\"post\" action=\"/n/");
+    for problem in sample::problems() {
+        let read = unverified(&problem);
+        assert_eq!(read.verified().map(|_| ()).unwrap_err(), problem);
+        let said = page("alice@example.com", &read);
+        assert!(!has_form(&said), "{problem}: {said}");
+        in_order(&said, &[problem.heading(), &problem.to_string(), "Who must agree"]);
+        let other = page("mallory@example.com", &read);
+        assert_eq!(other.contains(problem.heading()), problem.is_of_request(), "{problem}: a reader who cannot decide");
+    }
+    let verified = page("alice@example.com", &read_of(&sample::approval()));
+    assert!(has_form(&verified) && !verified.contains("role=\"alert\""), "{verified}");
+}
+
+/// What alice types to approve a request that she has read.
+fn approves(approval: &Approval) -> Typed {
+    let digest = approval.spec.request.digest.to_string();
+    let fields = [("verdict", "Approve"), ("digest", digest.as_str())];
+    Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
+}
+
+#[tokio::test]
+async fn a_decision_on_a_request_with_any_problem_is_not_proposed() {
+    let (world, caller) = (World::new(&[]), caller("alice@example.com"));
+    for problem in sample::problems() {
+        let read = unverified(&problem);
+        let typed = approves(&read.seen.approval);
+        let not_sent = send::entry(&world.state, &caller, &read, &typed).err().unwrap();
+        assert_eq!((not_sent.status.as_u16(), not_sent.problems.at("")), (409, Some(&problem.to_string())));
+    }
+    let read = read_of(&sample::approval());
+    assert!(send::entry(&world.state, &caller, &read, &approves(&read.seen.approval)).is_ok());
+    assert!(send::entry(&world.state, &caller, &read, &approves(&sample::call())).is_err(), "another digest");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use signoff_api::{ApprovalRequest, gate::Question};
 use signoff_expr::text::display;
 use signoff_review::{
     action, edits,
+    problem::Problem,
     request::{heading, heading_of_sent, repeats},
     text::{hides, one_line},
     whole::{self, Whole},
@@ -40,7 +41,7 @@ pub(crate) struct AskedQuestion {
 }
 
 /// Returns the reviewed text of a request: the arguments of a call, with line ends and spaces.
-pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
+pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let review = request.reviews.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
     let is_cut = whole::is_review_cut(request);
@@ -54,7 +55,7 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, String>) 
 }
 
 /// Returns what is sent, or was sent.
-pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
+pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let sent = request.sends.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.sends.as_deref());
     let (title, digest) = (heading_of_sent(request).to_owned(), sent.digest().to_string());
@@ -81,7 +82,7 @@ pub(crate) fn edited(read: &Read) -> Vec<Edited> {
 }
 
 /// Returns the context that the author of the gate shows.
-pub(crate) fn context(request: &ApprovalRequest, whole: &Result<Whole, String>) -> Option<Text> {
+pub(crate) fn context(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
     let found = whole.as_ref().ok().and_then(|whole| whole.context.as_deref());
     let digest = request.context_ref.as_ref().map(|whole| whole.digest.to_string()).unwrap_or_default();
@@ -94,11 +95,11 @@ fn text(
     found: Option<&str>,
     is_cut: bool,
     digest: &str,
-    whole: &Result<Whole, String>,
+    whole: &Result<Whole, Problem>,
 ) -> Text {
     let all = found.unwrap_or(beginning);
     let cut = match (is_cut, found, whole) {
-        (true, None, Err(why)) => Some(why.clone()),
+        (true, None, Err(why)) => Some(why.to_string()),
         (true, None, Ok(_)) => Some("the whole could not be read".to_owned()),
         _ if all.chars().count() > LONGEST => {
             Some(format!("it has {} bytes: the file at the page of the run has all of them", all.len()))

@@ -10,6 +10,7 @@ use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
+    reading::Verified,
     request::warnings,
     suggest::CallFlags,
     text::one_line,
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     approval::{
-        model::{ASKS_TITLE, LONGEST, mismatch, path, target, turn_page},
+        model::{ASKS_TITLE, LONGEST, path, target, turn_page},
         read::Read,
         texts::{AskedQuestion, Text, questions, sent, subject},
         typed::{Problems, Typed},
@@ -107,8 +108,8 @@ impl TurnPage {
         let first = requests().next();
         let path_of_turn = first.and_then(|one| action::turn_of(&one.gate.path)).map(|(path, _)| path);
         let workflow = first.map(|one| one.workflow.name.clone()).unwrap_or_default();
-        let decidable: Vec<_> =
-            turn.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide).map(|(read, _)| read).collect();
+        let decidable = turn.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide);
+        let decidable: Vec<_> = decidable.filter_map(|(read, _)| read.verified().ok()).collect();
         let field =
             |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
         let verdicts = buttons(&decidable);
@@ -140,7 +141,7 @@ impl TurnPage {
             asks_title: ASKS_TITLE,
             reason: field("reason"),
             guidance: has_defer.then(|| field("guidance")),
-            reason_required: decidable.iter().any(|read| read.seen.approval.spec.request.require_reason == Some(true)),
+            reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
             draft: format!("turn|{}", turn.name),
             verdicts,
             cards,
@@ -152,11 +153,10 @@ fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<
     let approval = &read.seen.approval;
     let request = &approval.spec.request;
     let name = approval.metadata.name.clone().unwrap_or_default();
-    let broken = read.seen.digest_problem().or_else(|| mismatch(&read.whole));
-    let cannot = broken.or_else(|| {
-        let why = ineligible(approval, &caller.me.voter(), read.at)?;
-        Some(one_line(&why.to_string(), 1000))
-    });
+    let problem = read.verified().err();
+    let wrong = problem.as_ref().filter(|problem| problem.is_of_request()).map(ToString::to_string);
+    let ineligible = || Some(one_line(&ineligible(approval, &caller.me.voter(), read.at)?.to_string(), 1000));
+    let cannot = wrong.or_else(ineligible).or_else(|| Some(problem.as_ref()?.to_string()));
     let action = request.action.as_ref();
     let is_question = action::is_question(request);
     Card {
@@ -180,16 +180,17 @@ fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<
 }
 
 /// The verdicts that at least one call takes, each with the calls that do not take it.
-fn buttons(decidable: &[&Read]) -> Vec<Button> {
-    let takes = |read: &Read, verdict| {
-        let status = read.seen.approval.status.clone().unwrap_or_default();
-        allowed_verdicts(&read.seen.approval.spec.request, &status).contains(&verdict)
+fn buttons(decidable: &[Verified<'_>]) -> Vec<Button> {
+    let takes = |one: &Verified<'_>, verdict| {
+        let approval = &one.seen().approval;
+        let status = approval.status.clone().unwrap_or_default();
+        allowed_verdicts(&approval.spec.request, &status).contains(&verdict)
     };
     let one = |verdict: Verdict| {
         let others: Vec<_> = decidable
             .iter()
-            .filter(|read| !takes(read, verdict))
-            .map(|read| target(&read.seen.approval.spec.request))
+            .filter(|one| !takes(one, verdict))
+            .map(|one| target(&one.seen().approval.spec.request))
             .collect();
         let count = decidable.len() - others.len();
         let (label, class) = match verdict {

@@ -47,7 +47,9 @@ impl Turn {
         seen.sort_by_key(|one| turn_of(&one.approval.spec.request.gate.path).map(|(_, number)| number));
         let workflow = seen.first().map(|one| one.approval.spec.request.workflow.name.clone()).unwrap_or_default();
         let calls = join_all(seen.into_iter().map(|one| Read::of(state, caller, namespace, one)));
-        let (calls, run) = tokio::join!(calls, read::run(&caller.client, namespace, &workflow));
+        let (mut calls, run) = tokio::join!(calls, read::run(&caller.client, namespace, &workflow));
+        // All calls of a turn are of one run: a call of another one is no call of this turn.
+        calls.iter_mut().for_each(|call| call.run = run.clone());
         Ok(Self { namespace: namespace.to_owned(), name: name.to_owned(), calls, run })
     }
 }

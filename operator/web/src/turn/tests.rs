@@ -4,11 +4,14 @@
 use askama::Template;
 use serde_json::json;
 use signoff_api::{Approval, Digest};
-use signoff_review::{action::NOTICE, sample, seen::RunNow};
+use signoff_review::{action::NOTICE, sample};
 
 use super::*;
 use crate::{
-    approval::tests::{caller, read_of, with},
+    approval::{
+        read::Read,
+        tests::{caller, read_of, unverified, with},
+    },
     history::tests::server,
     session::fake::World,
 };
@@ -34,7 +37,7 @@ fn turn(calls: &[Approval]) -> Turn {
         namespace: "finance".to_owned(),
         name: "0a1b2c".to_owned(),
         calls: calls.iter().map(read_of).collect(),
-        run: RunNow::default(),
+        run: sample::run(),
     }
 }
 
@@ -73,6 +76,20 @@ async fn a_call_that_the_reader_cannot_decide_or_that_was_changed_cannot_be_chos
     let page = shown_to("mallory@example.com", &calls, &Typed::default());
     assert_eq!(page.matches("type=\"checkbox\"").count(), 0, "{page}");
     assert!(!page.contains("<button type=\"submit\" name=\"verdict\""), "{page}");
+}
+
+#[tokio::test]
+async fn a_call_with_any_problem_cannot_be_chosen() {
+    let page = |call: Read| {
+        let turn = Turn { calls: vec![call], ..turn(&[]) };
+        let page = TurnPage::of(&caller("alice@example.com"), &turn, &Typed::default(), &Problems::default());
+        page.render().unwrap().replace("&#39;", "'")
+    };
+    for problem in sample::problems() {
+        let said = page(unverified(&problem));
+        assert!(!said.contains("type=\"checkbox\"") && said.contains(&problem.to_string()), "{problem}: {said}");
+    }
+    assert!(page(read_of(&call(1, "refund", &["Approve"]))).contains("type=\"checkbox\""));
 }
 
 #[tokio::test]
@@ -124,7 +141,7 @@ async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
         (false, "your decision is enough: the call goes on with exactly these arguments"),
     ] {
         let (world, stored) = (World::new(&[]), stored.clone());
-        let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711"}, "spec": {"suspend": suspend}});
+        let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711", "uid": approval.spec.request.workflow.uid}, "spec": {"suspend": suspend}});
         let answer =
             move |address: &str| (200, if address.contains("/workflows/") { run.clone() } else { stored.clone() });
         let caller = Caller { client: server(answer).0, ..caller("alice@example.com") };

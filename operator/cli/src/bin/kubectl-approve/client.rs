@@ -13,6 +13,7 @@ use kube::{
 use signoff_api::{Approval, Blob, Workflow, names};
 use signoff_review::{
     entry::Entry,
+    reading,
     record::record,
     seen::{RunNow, Seen, Unreadable},
     suggest::CallFlags,
@@ -99,9 +100,7 @@ impl Session {
 
     /// Returns the same of a Workflow of another namespace.
     pub async fn run_in(&self, namespace: &str, workflow: &str) -> RunNow {
-        let resource = ApiResource::erase::<Workflow>(&());
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
-        api.get(workflow).await.map(RunNow::of).unwrap_or_default()
+        reading::run(&self.client, namespace, workflow).await
     }
 
     /// Returns a Blob of the namespace.

@@ -307,7 +307,7 @@ fn reported(args: &DecisionArgs, report: Report) -> Report {
 /// # Errors
 /// The digest of the request is another.
 pub fn trusted(seen: &Seen) -> Result<(), Failure> {
-    seen.digest_problem().map_or(Ok(()), |why| Err(Failure::Refused(why)))
+    seen.digest_problem().map_or(Ok(()), |problem| Err(Failure::Refused(problem.to_string())))
 }
 
 fn tampered(entry: &Entry, differences: &[String]) -> Failure {

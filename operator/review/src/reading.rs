@@ -1,0 +1,95 @@
+//! A request as it was read for a decision: read *(I/O)* -> verified *(pure)*.
+//!
+//! **Invariant:** a [`Verified`] is made by [`verify`] alone, and only forms and decisions of a [`Verified`] can be made.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use signoff_api::{Workflow, conditions::GUARDED, names};
+
+use crate::{
+    problem::Problem,
+    seen::{RunFound, RunNow, Seen},
+    text::one_line,
+    whole::Whole,
+};
+
+/// The texts of a request that are shown to its reader.
+#[derive(Clone, Copy, Debug)]
+pub enum Texts<'t> {
+    /// Only what the request itself holds; the reader is told which texts are cut before they decide.
+    OfRequest,
+    /// The whole of each, or why it was not read.
+    Whole(&'t Result<Whole, Problem>),
+}
+
+/// A request that can be decided, because everything about it is verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified<'r> {
+    seen: &'r Seen,
+    run: &'r RunNow,
+}
+
+impl<'r> Verified<'r> {
+    /// Returns the request.
+    #[must_use]
+    pub fn seen(self) -> &'r Seen {
+        self.seen
+    }
+
+    /// Returns where its run stands.
+    #[must_use]
+    pub fn run(self) -> &'r RunNow {
+        self.run
+    }
+}
+
+/// Returns a request if everything about it is verified.
+///
+/// # Errors
+/// The first problem: of the request itself, then of its run. A request that has ended needs no run.
+pub fn verify<'r>(seen: &'r Seen, run: &'r RunNow, texts: Texts<'_>) -> Result<Verified<'r>, Problem> {
+    let whole = match texts {
+        Texts::OfRequest => None,
+        Texts::Whole(whole) => whole.as_ref().err(),
+    };
+    let of_request = seen.digest_problem().or_else(|| whole.cloned());
+    match of_request.or_else(|| run_problem(seen, run)) {
+        Some(problem) => Err(problem),
+        None => Ok(Verified { seen, run }),
+    }
+}
+
+fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
+    let status = seen.approval.status.as_ref();
+    if status.is_some_and(|status| status.phase.is_end() || status.outcome.is_some()) {
+        return None;
+    }
+    let asked = &seen.approval.spec.request.workflow;
+    let name = || one_line(&asked.name, 253);
+    match &run.found {
+        RunFound::NoName => return Some(Problem::RunName),
+        RunFound::Missing => return Some(Problem::RunMissing(name())),
+        RunFound::Unread(why) => return Some(Problem::RunUnread { run: name(), why: why.clone() }),
+        RunFound::There { uid } if *uid != asked.uid => return Some(Problem::OtherRun(name())),
+        RunFound::There { .. } => {}
+    }
+    let own = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let differs = run.conditions.iter().chain(own).find(|one| one.type_ == GUARDED && one.status == "False");
+    differs.map(|one| Problem::Unguarded(one_line(&one.message, 1024)))
+}
+
+/// Reads where a run stands. The name is what a request says: a text that is no name of an object would be another path.
+pub async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
+    if !names::is_object(workflow) {
+        return RunNow { found: RunFound::NoName, ..RunNow::default() };
+    }
+    let resource = ApiResource::erase::<Workflow>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    RunNow::answered(api.get(workflow).await)
+}
+
+#[cfg(test)]
+#[path = "reading/tests.rs"]
+mod tests;
