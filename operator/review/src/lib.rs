@@ -14,6 +14,7 @@
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
+//! * [`flow`]: the way of a decision from a verified request to a recorded entry *(I/O)*
 //! * [`edits`]: who changed what is shown, and the text before *(I/O)*
 //! * [`record`]: sends a decision *(I/O)*
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
@@ -30,6 +31,7 @@ pub mod decisions;
 pub mod edit;
 pub mod edits;
 pub mod entry;
+pub mod flow;
 pub mod foreseen;
 pub mod outcome;
 pub mod problem;

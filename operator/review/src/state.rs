@@ -1,6 +1,6 @@
 //! What the operator made of a recorded decision, from the status of its Approval.
 //!
-//! It must not decide anything. The operator's status is all that it believes.
+//! Pure: a client feeds [`Waited`] with the watch events of its own transport. The operator's status is all that it believes.
 
 use signoff_api::{Approval, Outcome, Verdict, approval::Source};
 
@@ -30,6 +30,43 @@ pub enum DecisionState {
     },
     /// The Approval was deleted.
     Deleted,
+}
+
+/// A recorded decision and what became of it so far.
+#[derive(Clone, Debug)]
+pub struct Waited {
+    /// The last state.
+    pub state: DecisionState,
+    /// The Approval as it was last received.
+    pub approval: Approval,
+    /// The number of escalations before the decision was counted, or `None` if it was counted before the wait.
+    level_before: Option<i32>,
+    /// Why it could not be watched.
+    pub problem: Option<String>,
+}
+
+impl Waited {
+    /// Returns the begin of a wait for the effect of a stored decision.
+    #[must_use]
+    pub fn new(stored: Approval, entry: &Entry) -> Self {
+        let level_before = (!is_counted(&stored, entry)).then(|| level(&stored));
+        let state = state(&stored, entry, level_before);
+        Self { state, approval: stored, level_before, problem: None }
+    }
+
+    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later does not
+    /// have the decision.
+    pub fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
+        let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
+            self.state = DecisionState::Deleted;
+            return;
+        };
+        if !is_counted(&approval, entry) {
+            self.level_before = Some(level(&approval));
+        }
+        self.state = state(&approval, entry, self.level_before);
+        self.approval = approval;
+    }
 }
 
 /// Returns what the status says about a decision. `level_before`: the number of escalations before it was counted.

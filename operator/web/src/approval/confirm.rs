@@ -4,10 +4,10 @@
 
 use askama::Template;
 use serde_json::Value;
-use signoff_api::{Digest, Verdict};
+use signoff_api::Verdict;
 use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
-use signoff_review::{action, entry::Entry, foreseen::Reached, text::one_line};
+use signoff_review::{action, entry::Entry, flow::Rehearsed, text::one_line};
 use similar::{ChangeTag, TextDiff};
 
 use super::{
@@ -52,9 +52,10 @@ struct Change {
 }
 
 /// Returns the page that shows a decision once more.
-pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Reached, typed: &Typed) -> Confirm {
-    let request = &read.seen.approval.spec.request;
-    let metadata = &read.seen.approval.metadata;
+pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed: &Typed) -> Confirm {
+    let entry = rehearsed.entry();
+    let request = &rehearsed.seen().approval.spec.request;
+    let metadata = &rehearsed.seen().approval.metadata;
     let verdict = entry.decision.verdict;
     let (namespace, name) = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
     let mut said = Vec::new();
@@ -78,25 +79,18 @@ pub(super) fn confirm(caller: &Caller, read: &Read, entry: &Entry, reached: &Rea
         workflow: request.workflow.name.clone(),
         digest: request.digest.to_string(),
         verdict: verdict.name(),
-        comes_to: model::comes_to(request, verdict, reached, &read.run),
+        comes_to: model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run()),
         changes: changes(request, entry, model::reviewed(read).as_deref()),
         reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
         said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),
         class: if verdict.stops() { "danger" } else { "main" },
         fields: typed.0.iter().filter(|(name, _)| name != "confirmed").cloned().collect(),
-        confirmed: fingerprint(entry),
+        confirmed: rehearsed.name(),
         differs: typed.get("confirmed").is_some(),
         notice: action::is_question(request).then_some(action::NOTICE),
         namespace,
         name,
     }
-}
-
-/// Names an entry: what is sent has the same name as what was confirmed.
-pub(crate) fn fingerprint(entry: &Entry) -> String {
-    Digest::of(&serde_json::json!({"key": entry.key, "decision": entry.decision}))
-        .map(|name| name.to_string())
-        .unwrap_or_default()
 }
 
 fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<Change> {
@@ -139,18 +133,6 @@ fn difference(before: &str, after: &str) -> Vec<(&'static str, &'static str, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn another_decision_has_another_name() {
-        let entry = |reason: Option<&str>| {
-            let mut decision = signoff_api::Decision::new(Verdict::Approve);
-            decision.reason = reason.map(str::to_owned);
-            Entry { key: "alice".to_owned(), decision }
-        };
-        assert_eq!(fingerprint(&entry(None)), fingerprint(&entry(None)));
-        assert_ne!(fingerprint(&entry(None)), fingerprint(&entry(Some("late"))));
-        assert!(!fingerprint(&entry(None)).is_empty());
-    }
 
     #[test]
     fn a_difference_shows_what_goes_and_what_comes() {

@@ -10,10 +10,10 @@ use axum::{
 use http::StatusCode;
 
 use super::{
-    confirm::{confirm, fingerprint},
+    confirm::confirm,
     model::{self, ApprovalPage},
     read::Read,
-    send::{NotSent, Sender, entry},
+    send::{NotSent, Sender, propose},
     typed::Typed,
 };
 use crate::{error::PageError, page, session::Caller, state::PageState};
@@ -35,20 +35,23 @@ pub async fn decide(
         (not_sent.status, page).into_response()
     };
     let sender = Sender { caller: &caller, namespace: &namespace, name: &name };
-    let entry = match entry(&state, &caller, &read, &typed) {
-        Ok(entry) => entry,
+    let proposed = match propose(&state, &caller, &read, &typed) {
+        Ok(proposed) => proposed,
         Err(not_sent) => return Ok(again(not_sent)),
     };
-    let reached = match sender.attempt(&state, &read, &entry).await? {
-        Ok(reached) => reached,
+    let rehearsed = match sender.rehearse(&state, &read, proposed).await? {
+        Ok(rehearsed) => rehearsed,
         Err(not_sent) => return Ok(again(not_sent)),
     };
-    let confirmed = typed.get("confirmed");
-    if confirmed != Some(fingerprint(&entry).as_str()) {
-        let status = if confirmed.is_none() { StatusCode::OK } else { StatusCode::CONFLICT };
-        return Ok((status, page::html(&confirm(&caller, &read, &entry, &reached, &typed))).into_response());
-    }
-    match sender.record(&read, &entry).await? {
+    let named = typed.get("confirmed");
+    let confirmed = match rehearsed.confirm_named(named) {
+        Ok(confirmed) => confirmed,
+        Err(rehearsed) => {
+            let status = if named.is_none() { StatusCode::OK } else { StatusCode::CONFLICT };
+            return Ok((status, page::html(&confirm(&caller, &read, &rehearsed, &typed))).into_response());
+        }
+    };
+    match sender.record(&read, confirmed).await? {
         Ok(_) => Ok(Redirect::to(&model::path(&namespace, &name)).into_response()),
         Err(not_sent) => Ok(again(not_sent)),
     }

@@ -1,6 +1,6 @@
-//! A decision as it is sent: made of what was typed, tried at the API server, recorded, and compared with what is stored.
+//! A decision of the page: made of what was typed, and sent in the way of every decision ([`signoff_review::flow`]).
 //!
-//! **Invariant:** an entry is made only for the digest that was shown, and what is stored is compared with it.
+//! It must not send anything by another way.
 
 use http::StatusCode;
 use kube::api::PatchParams;
@@ -10,12 +10,13 @@ use signoff_cluster::{
     watch::{WatchEvent, follow_selected},
 };
 use signoff_review::{
-    entry::{self, Entry, TAMPERED, TAMPERED_REMEDY},
-    foreseen::{self, Reached},
+    entry::{Entry, TAMPERED, TAMPERED_REMEDY},
+    flow::{
+        Confirmed, Meaning, NotProposed, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server,
+    },
     record::record,
-    refusal,
     seen::Seen,
-    state::{DecisionState, level, state as state_of},
+    state::{DecisionState, Waited},
     text::one_line,
     whole::is_edit_cut,
 };
@@ -49,13 +50,12 @@ impl NotSent {
     }
 }
 
-/// Returns the entry that was typed.
-pub(crate) fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Entry, NotSent> {
+/// Returns the decision that was typed about a verified request that was shown.
+pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Proposed, NotSent> {
+    let verified = read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
+    let shown = verified.shown(typed.get("digest").unwrap_or_default());
+    let shown = shown.map_err(|why| NotSent::changed(why.to_string()))?;
     let request = &read.seen.approval.spec.request;
-    if typed.get("digest") != Some(request.digest.to_string().as_str()) {
-        return Err(NotSent::changed("this request is not the one that you read: it has changed. Read it again"));
-    }
-    read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let reviewed = model::reviewed(read);
     let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(NotSent::wrong)?;
     // Without the whole it is not known what was changed.
@@ -67,8 +67,10 @@ pub(crate) fn entry(state: &PageState, caller: &Caller, read: &Read, typed: &Typ
         return Err(NotSent::wrong(problems));
     }
     decision.channel = (state.settings.auth != Auth::PassThrough).then(|| CHANNEL.to_owned());
-    Entry::new(decision, None, &read.seen.approval, &caller.me)
-        .map_err(|error| NotSent::wrong(Problems::of_form(format!("this decision cannot be sent: {error}"))))
+    let entry = Entry::new(decision, None, &read.seen.approval, &caller.me)
+        .map_err(|error| NotSent::wrong(Problems::of_form(format!("this decision cannot be sent: {error}"))))?;
+    let proposed = shown.propose(entry, &caller.me, read.at);
+    proposed.map_err(|why: NotProposed| NotSent::wrong(Problems::of_form(why.to_string())))
 }
 
 /// Sends the decision of a caller on one Approval.
@@ -78,105 +80,100 @@ pub(crate) struct Sender<'a> {
     pub(crate) name: &'a str,
 }
 
-impl Sender<'_> {
-    /// Tries an entry at the API server, and returns what it would come to.
-    pub(crate) async fn attempt(
-        &self,
-        state: &PageState,
-        read: &Read,
-        entry: &Entry,
-    ) -> Result<Result<Reached, NotSent>, PageError> {
-        let request = &read.seen.approval.spec.request;
-        let with = foreseen::with(&read.seen.approval, entry);
-        let counted = state.counter.count(&with, read.at).await;
-        let unusable = match &counted {
-            Ok(status) => foreseen::unusable(status, entry),
-            Err(why) => Some(why.to_string()),
-        };
-        let fields = typed::fields(request);
-        let placed = unusable.map(|why| Problems::placed(&why, &fields));
-        // The API server is asked first: where a policy has a sentence for it, that one is said.
-        let problems = match self.send(entry, &read.seen, true).await {
-            // Of a field that the form has, the same is said there.
-            Err(PageError::Refused(why)) => Some(
-                placed
-                    .filter(Problems::are_of_fields)
-                    .unwrap_or_else(|| Problems::placed(&self.refused(read, entry, why), &fields)),
-            ),
-            Err(other) => return Err(other),
-            Ok(_) => placed,
-        };
-        let reached = || foreseen::reached(&with, counted.as_ref().ok(), entry);
-        Ok(problems.map_or_else(|| Ok(reached()), |problems| Err(NotSent::wrong(problems))))
-    }
+impl Server for Sender<'_> {
+    type Error = PageError;
 
-    /// Sends a confirmed entry, compares what is stored, and waits for a moment until it is counted. Returns the Approval as it is then.
-    pub(crate) async fn record(&self, read: &Read, entry: &Entry) -> Result<Result<Approval, NotSent>, PageError> {
-        let stored = match self.send(entry, &read.seen, false).await {
-            Err(PageError::Refused(why)) => {
-                let why = self.refused(read, entry, why);
-                return Ok(Err(NotSent::wrong(Problems::of_form(why))));
-            }
-            // It may have been stored all the same.
-            Err(PageError::Away(why)) => self.stored_or_unknown(entry, &why).await?,
-            other => other?,
-        };
-        let differences = entry::differences(entry, stored.stored(&entry.key), &self.caller.me);
-        if !differences.is_empty() {
-            let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
-            return Err(PageError::Changed(format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))));
-        }
-        Ok(Ok(self.counted_or_late(&read.seen.approval, stored.approval, entry).await))
-    }
-
-    /// After an answer that did not come: returns what is stored, if the entry is.
-    async fn stored_or_unknown(&self, entry: &Entry, why: &str) -> Result<Seen, PageError> {
-        match read::approval(&self.caller.client, self.namespace, self.name).await {
-            Ok(seen) if seen.stored(&entry.key).is_some() => Ok(seen),
-            _ => Err(PageError::Unknown(format!(
-                "it is not known whether your decision was recorded ({why}): read the request again before you decide again"
-            ))),
-        }
-    }
-
-    /// A refusal in words about the gate, or the policy's own sentence.
-    fn refused(&self, read: &Read, entry: &Entry, why: String) -> String {
-        refusal::explain(&read.seen, &self.caller.me, &entry.decision, read.at)
-            .map_or(why, |refusal| refusal.to_string())
-    }
-
-    async fn send(&self, entry: &Entry, seen: &Seen, dry_run: bool) -> Result<Seen, PageError> {
+    async fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, PageError> {
         let options = PatchParams { dry_run, field_manager: Some("signoff-web".to_owned()), ..PatchParams::default() };
         let api = read::approvals(&self.caller.client, self.namespace);
         let stored = record(&api, seen, entry, &options).await?;
         Seen::of(&stored).map_err(|why| PageError::Internal(why.to_string()))
     }
 
+    async fn read(&self) -> Result<Seen, PageError> {
+        read::approval(&self.caller.client, self.namespace, self.name).await
+    }
+
+    fn meaning(error: &PageError) -> Meaning {
+        match error {
+            PageError::Refused(_) => Meaning::Refused,
+            PageError::Away(_) => Meaning::Unanswered,
+            _ => Meaning::NotStored,
+        }
+    }
+}
+
+impl Sender<'_> {
+    /// Tries a decision at the API server.
+    pub(crate) async fn rehearse(
+        &self,
+        state: &PageState,
+        read: &Read,
+        proposed: Proposed,
+    ) -> Result<Result<Rehearsed, NotSent>, PageError> {
+        let fields = typed::fields(&read.seen.approval.spec.request);
+        let placed = |why: &str| Problems::placed(why, &fields);
+        let problems = match proposed.rehearse(self, &state.counter, read.at).await {
+            Ok(rehearsed) => return Ok(Ok(rehearsed)),
+            Err(NotRehearsed::Failed(error)) => return Err(error),
+            Err(NotRehearsed::Unusable(why)) => placed(&why.to_string()),
+            // Of a field that the form has, the same is said there.
+            Err(NotRehearsed::Refused(refused, unusable)) => unusable
+                .map(|why| placed(&why.to_string()))
+                .filter(Problems::are_of_fields)
+                .unwrap_or_else(|| placed(&said(refused))),
+        };
+        Ok(Err(NotSent::wrong(problems)))
+    }
+
+    /// Records a confirmed decision, and waits for a moment until it is counted. Returns what became of it by then.
+    pub(crate) async fn record(
+        &self,
+        read: &Read,
+        confirmed: Confirmed,
+    ) -> Result<Result<(Entry, Waited), NotSent>, PageError> {
+        match confirmed.record(self, read.at).await {
+            Ok(recorded) => Ok(Ok(self.counted_or_late(recorded).await)),
+            Err(NotRecorded::Refused(refused)) => Ok(Err(NotSent::wrong(Problems::of_form(said(refused))))),
+            Err(NotRecorded::Failed(error)) => Err(error),
+            Err(NotRecorded::Unknown(why)) => Err(PageError::Unknown(format!(
+                "it is not known whether your decision was recorded ({why}): read the request again before you decide again"
+            ))),
+            Err(NotRecorded::Tampered(differences)) => {
+                let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
+                Err(PageError::Changed(format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))))
+            }
+        }
+    }
+
     /// Waits until the operator has counted the decision, for a moment: the page that follows then says what it came to.
-    async fn counted_or_late(&self, before: &Approval, stored: Approval, entry: &Entry) -> Approval {
+    async fn counted_or_late(&self, recorded: Recorded) -> (Entry, Waited) {
+        let Recorded { approval, entry } = recorded;
         let (sender, mut events) = mpsc::channel(8);
         let fields = Some(format!("metadata.name={}", self.name));
         let (client, place) = (self.caller.client.clone(), Some(self.namespace.to_owned()));
-        let level_before = Some(level(before));
+        let mut waited = Waited::new(approval, &entry);
         let counted = async {
-            while let Some(event) = events.recv().await {
-                match event {
-                    WatchEvent::Listed(approval) | WatchEvent::Applied(approval)
-                        if state_of(&approval, entry, level_before) != DecisionState::Recorded =>
-                    {
-                        return Some(*approval);
+            while waited.state == DecisionState::Recorded {
+                match events.recv().await {
+                    Some(WatchEvent::Listed(approval) | WatchEvent::Applied(approval)) => {
+                        waited.apply(Some(*approval), &entry);
                     }
-                    WatchEvent::Deleted(_) | WatchEvent::Broken { .. } => return None,
-                    _ => {}
+                    None | Some(WatchEvent::Deleted(_) | WatchEvent::Broken { .. }) => return,
+                    Some(_) => {}
                 }
             }
-            None
         };
-        let found = tokio::select! {
-            () = follow_selected::<Approval>(client, place, fields, sender, RequestMetrics::default()) => None,
-            found = counted => found,
-            () = tokio::time::sleep(PATIENCE) => None,
-        };
-        found.unwrap_or(stored)
+        tokio::select! {
+            () = follow_selected::<Approval>(client, place, fields, sender, RequestMetrics::default()) => {}
+            () = counted => {}
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+        (entry, waited)
     }
+}
+
+/// Returns a refusal in words about the gate, or the policy's own sentence.
+fn said(refused: Refused<PageError>) -> String {
+    refused.refusal.map_or_else(|| refused.error.to_string(), |refusal| refusal.to_string())
 }

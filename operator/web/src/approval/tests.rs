@@ -18,7 +18,10 @@ use signoff_review::{
 };
 
 use super::*;
-use crate::session::{TokenId, fake::World, now};
+use crate::{
+    history::tests::server,
+    session::{TokenId, fake::World, now},
+};
 
 /// Somebody who looks; their API server answers nothing.
 pub(crate) fn caller(user: &str) -> Caller {
@@ -275,12 +278,12 @@ async fn a_decision_on_a_request_with_any_problem_is_not_proposed() {
     for problem in sample::problems() {
         let read = unverified(&problem);
         let typed = approves(&read.seen.approval);
-        let not_sent = send::entry(&world.state, &caller, &read, &typed).err().unwrap();
+        let not_sent = send::propose(&world.state, &caller, &read, &typed).err().unwrap();
         assert_eq!((not_sent.status.as_u16(), not_sent.problems.at("")), (409, Some(&problem.to_string())));
     }
     let read = read_of(&sample::approval());
-    assert!(send::entry(&world.state, &caller, &read, &approves(&read.seen.approval)).is_ok());
-    assert!(send::entry(&world.state, &caller, &read, &approves(&sample::call())).is_err(), "another digest");
+    assert!(send::propose(&world.state, &caller, &read, &approves(&read.seen.approval)).is_ok());
+    assert!(send::propose(&world.state, &caller, &read, &approves(&sample::call())).is_err(), "another digest");
 }
 
 #[tokio::test]
@@ -331,16 +334,20 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
 
 #[tokio::test]
 async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on() {
-    let mut read = read_of(&sample::approval());
-    let (caller, typed) = (caller("alice@example.com"), Typed::default());
-    let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
-    let entry = signoff_review::entry::Entry::new(decision, None, &read.seen.approval, &caller.me).unwrap();
+    let approval = sample::approval();
+    let (mut read, world) = (read_of(&approval), World::new(&[]));
+    let stored = serde_json::to_value(&approval).unwrap();
+    let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
+    let typed = approves(&approval);
     let held = "your decision is enough: the run is suspended, and goes on when it is resumed";
     let goes_on = "your decision is enough: the run goes on";
     for (is_suspended, said, other) in [(true, held, goes_on), (false, goes_on, held)] {
         read.run.is_suspended = is_suspended;
-        let forms = ApprovalPage::of(&caller, &read, &typed, &Problems::default()).render().unwrap();
-        let confirm = confirm::confirm(&caller, &read, &entry, &Reached::Decided, &typed).render().unwrap();
+        let forms = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default()).render().unwrap();
+        let proposed = send::propose(&world.state, &caller, &read, &typed).ok().unwrap();
+        let sender = send::Sender { caller: &caller, namespace: "finance", name: "refund-4711-review" };
+        let rehearsed = sender.rehearse(&world.state, &read, proposed).await.unwrap().ok().unwrap();
+        let confirm = confirm::confirm(&caller, &read, &rehearsed, &typed).render().unwrap();
         for page in [forms, confirm] {
             assert!(page.contains(said) && !page.contains(other), "{page}");
         }

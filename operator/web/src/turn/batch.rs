@@ -9,17 +9,17 @@ use signoff_api::{Approval, Verdict, names};
 use signoff_review::{
     action::{arguments_line, turn_of},
     entry::Entry,
+    flow::Rehearsed,
     outcome,
     seen::RunNow,
-    state::{DecisionState, is_as_voted, level, state as state_of},
+    state::{DecisionState, is_as_voted},
 };
 
 use crate::{
     approval::{
-        confirm::fingerprint,
         model,
         read::{self, Read},
-        send::{NotSent, Sender, entry},
+        send::{NotSent, Sender, propose},
         typed::{Problems, Typed},
     },
     error::PageError,
@@ -66,7 +66,7 @@ pub struct Chosen {
 /// A decision that the API server accepted on trial.
 pub struct Planned {
     read: Read,
-    entry: Entry,
+    rehearsed: Rehearsed,
     /// What it would come to.
     pub comes_to: String,
 }
@@ -74,7 +74,7 @@ pub struct Planned {
 impl Planned {
     /// Returns the name of the entry: what is sent has the same name as what was confirmed.
     pub fn fingerprint(&self) -> String {
-        fingerprint(&self.entry)
+        self.rehearsed.name()
     }
 }
 
@@ -145,17 +145,16 @@ impl<'a> Batch<'a> {
                 Ok(planned) => planned,
                 Err(why) => return not_sent(why.clone()),
             };
-            if confirmed.get(call.name.as_str()) != Some(&planned.fingerprint().as_str()) {
+            let named = confirmed.get(call.name.as_str()).copied();
+            let Ok(confirmed) = planned.rehearsed.clone().confirm_named(named) else {
                 return not_sent(
                     "the decision differs from the one that you confirmed; open the call and decide again".to_owned(),
                 );
-            }
+            };
             let sender = Sender { caller: self.caller, namespace: self.namespace, name: &call.name };
-            match sender.record(&planned.read, &planned.entry).await {
-                Ok(Ok(approval)) => {
-                    let before = level(&planned.read.seen.approval);
-                    let state = state_of(&approval, &planned.entry, Some(before));
-                    let line = recorded(&approval, &state, &planned.entry, &planned.read.run);
+            match sender.record(&planned.read, confirmed).await {
+                Ok(Ok((entry, waited))) => {
+                    let line = recorded(&waited.approval, &waited.state, &entry, &planned.read.run);
                     CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
@@ -235,15 +234,16 @@ impl Call<'_> {
         let mut own = Typed(vec![("digest".to_owned(), self.digest.to_owned())]);
         let shared = ["verdict", "reason", "guidance"];
         own.0.extend(typed.0.iter().filter(|(field, _)| shared.contains(&field.as_str())).cloned());
-        let entry = match entry(self.state, self.caller, &read, &own) {
-            Ok(entry) => entry,
+        let proposed = match propose(self.state, self.caller, &read, &own) {
+            Ok(proposed) => proposed,
             Err(why) => return Ok(Err(why)),
         };
         let sender = Sender { caller: self.caller, namespace: self.namespace, name: self.name };
-        Ok(sender.attempt(self.state, &read, &entry).await?.map(|reached| {
-            let request = &read.seen.approval.spec.request;
-            let comes_to = model::comes_to(request, entry.decision.verdict, &reached, &read.run);
-            Planned { read, entry, comes_to }
+        Ok(sender.rehearse(self.state, &read, proposed).await?.map(|rehearsed| {
+            let request = &rehearsed.seen().approval.spec.request;
+            let verdict = rehearsed.entry().decision.verdict;
+            let comes_to = model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run());
+            Planned { read, rehearsed, comes_to }
         }))
     }
 }

@@ -1,0 +1,331 @@
+//! The way of a decision, for the plugin and the page: read *(I/O)* -> verified *(pure)* -> shown *(pure)* -> proposed *(pure)* ->
+//! rehearsed *(I/O)* -> confirmed *(pure)* -> recorded *(I/O)* -> waited for ([`crate::state::Waited`]).
+//!
+//! Each state is a type that only the state before it makes, and what is sent is the entry that was rehearsed.
+//! **Invariant:** nothing is recorded of a request that is not verified, nor before it was rehearsed and confirmed.
+
+use signoff_api::{Approval, ApprovalStatus, Digest, Moment, Verdict, approval::ARGUMENTS};
+use signoff_engine::{approval::eligibility::closed, gate::parameters};
+
+use crate::{
+    action::call,
+    entry::{self, Entry},
+    foreseen::{self, Counter, Reached},
+    reading::Verified,
+    refusal::{self, Refusal},
+    seen::{RunNow, Seen},
+    voter::Me,
+};
+
+/// The API server, to which the requests of one person about one Approval go.
+pub trait Server: Sync {
+    /// The error of a request.
+    type Error: Send;
+
+    /// Sends an entry, on trial or to be stored, and returns the Approval with it.
+    fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool)
+    -> impl Future<Output = Result<Seen, Self::Error>> + Send;
+
+    /// Reads the Approval again.
+    fn read(&self) -> impl Future<Output = Result<Seen, Self::Error>> + Send;
+
+    /// Returns the meaning of an error for a decision.
+    fn meaning(error: &Self::Error) -> Meaning;
+}
+
+/// The meaning of a failed request for the decision that it sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// The decision is refused.
+    Refused,
+    /// There was no answer: the decision can be stored all the same.
+    Unanswered,
+    /// The decision was not sent, or is not stored.
+    NotStored,
+}
+
+/// A refusal by the API server.
+#[derive(Debug)]
+pub struct Refused<E> {
+    /// The refusal in words about the gate, where they are known better than the policy's own.
+    pub refusal: Option<Refusal>,
+    /// The Approval as it was read after the refusal, or as it was shown.
+    pub seen: Box<Seen>,
+    /// The answer.
+    pub error: E,
+}
+
+/// The reason why a decision is not proposed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotProposed {
+    /// It was typed for a request with another digest.
+    #[error("this request is not the one that you read: it has changed. Read it again")]
+    OtherRequest,
+    /// A Modify of a call changes nothing: the editor could not approve the call any more.
+    #[error("nothing was changed: these are the proposed arguments; to let the call go on with them, approve instead")]
+    NothingChanged,
+}
+
+/// The reason why a rehearsed decision is not recorded.
+#[derive(Debug)]
+pub enum NotRehearsed<E> {
+    /// The API server would refuse it; and why the operator could not use it, if it could not.
+    Refused(Refused<E>, Option<Unusable>),
+    /// The operator could not use it.
+    Unusable(Unusable),
+    /// It could not be tried.
+    Failed(E),
+}
+
+/// The reason why the operator could not use a decision: it would only cost one of few attempts.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// The payload does not fit.
+    #[error("{0}")]
+    Invalid(String),
+    /// It cannot be counted.
+    #[error(transparent)]
+    Uncountable(foreseen::Error),
+}
+
+/// The reason why a decision is not recorded as it was confirmed.
+#[derive(Debug)]
+pub enum NotRecorded<E> {
+    /// The API server refused it.
+    Refused(Refused<E>),
+    /// There was no answer, and the decision is not stored as far as is known.
+    Unknown(E),
+    /// Something else is stored than what was sent, one sentence a field.
+    Tampered(Vec<String>),
+    /// It is not stored.
+    Failed(E),
+}
+
+/// A verified request that its person has read.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'r>(Verified<'r>);
+
+/// An entry for a verified request.
+#[derive(Clone, Debug)]
+pub struct Proposed {
+    seen: Seen,
+    run: RunNow,
+    me: Me,
+    entry: Entry,
+}
+
+/// A decision that the API server has accepted on trial, and its foreseen effect.
+#[derive(Clone, Debug)]
+pub struct Rehearsed {
+    proposed: Proposed,
+    reached: Reached,
+    stored: Seen,
+}
+
+/// A rehearsed decision that its person has confirmed.
+#[derive(Clone, Debug)]
+pub struct Confirmed(Proposed);
+
+/// A decision that is stored exactly as it was sent.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The Approval with the decision.
+    pub approval: Approval,
+    /// The decision.
+    pub entry: Entry,
+}
+
+impl<'r> Verified<'r> {
+    /// Returns the request as one that its person has read. `digest`: that of the request that was shown.
+    ///
+    /// # Errors
+    /// Another request was shown.
+    pub fn shown(self, digest: &str) -> Result<Shown<'r>, NotProposed> {
+        let is_same = digest == self.seen().approval.spec.request.digest.as_str();
+        if is_same { Ok(Shown(self)) } else { Err(NotProposed::OtherRequest) }
+    }
+}
+
+impl Shown<'_> {
+    /// Returns an entry as the decision of `me` on this request.
+    ///
+    /// # Errors
+    /// The decision changes nothing.
+    pub fn propose(self, entry: Entry, me: &Me, now: Moment) -> Result<Proposed, NotProposed> {
+        let (seen, run) = (self.0.seen(), self.0.run());
+        // At a closed gate the API server has a better answer.
+        if closed(&seen.approval, now).is_none() && changes_nothing(&seen.approval, &entry) {
+            return Err(NotProposed::NothingChanged);
+        }
+        Ok(Proposed { seen: seen.clone(), run: run.clone(), me: me.clone(), entry })
+    }
+}
+
+/// Whether the arguments of a Modify of a call are those that were proposed.
+fn changes_nothing(approval: &Approval, entry: &Entry) -> bool {
+    let request = &approval.spec.request;
+    let Some(review) = request.reviews.as_ref().filter(|_| call(request).is_some()) else { return false };
+    let parameters = entry.decision.parameters.as_ref().map(parameters::as_object);
+    let arguments = parameters.as_ref().and_then(|parameters| parameters.0.get(ARGUMENTS));
+    let is_same = arguments.and_then(|arguments| Digest::of(arguments).ok()).is_some_and(|own| own == review.digest);
+    entry.decision.verdict == Verdict::Modify && is_same
+}
+
+impl Proposed {
+    /// Returns the entry.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// Returns the request.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Returns where its run stands.
+    #[must_use]
+    pub fn run(&self) -> &RunNow {
+        &self.run
+    }
+
+    /// Counts the decisions as if this one were recorded.
+    ///
+    /// # Errors
+    /// The operator could not use it.
+    pub async fn count(&self, counter: &Counter, now: Moment) -> Result<ApprovalStatus, Unusable> {
+        let with = foreseen::with(&self.seen.approval, &self.entry);
+        let counted = counter.count(&with, now).await.map_err(Unusable::Uncountable)?;
+        foreseen::unusable(&counted, &self.entry).map_or(Ok(counted), |why| Err(Unusable::Invalid(why)))
+    }
+
+    /// Lets the API server check the entry, without storing it.
+    ///
+    /// # Errors
+    /// It would be refused, the operator could not use it, or it could not be tried.
+    pub async fn rehearse<S: Server>(
+        self,
+        server: &S,
+        counter: &Counter,
+        now: Moment,
+    ) -> Result<Rehearsed, NotRehearsed<S::Error>> {
+        let counted = self.count(counter, now).await;
+        // Where a policy has a sentence for it, that one is said.
+        let stored = match server.send(&self.seen, &self.entry, true).await {
+            Ok(stored) => stored,
+            Err(error) if S::meaning(&error) == Meaning::Refused => {
+                return Err(NotRehearsed::Refused(self.refused(server, error, now).await, counted.err()));
+            }
+            Err(error) => return Err(NotRehearsed::Failed(error)),
+        };
+        let counted = counted.map_err(NotRehearsed::Unusable)?;
+        let with = foreseen::with(&self.seen.approval, &self.entry);
+        let reached = foreseen::reached(&with, Some(&counted), &self.entry);
+        Ok(Rehearsed { proposed: self, reached, stored })
+    }
+
+    /// Returns a refusal in words about the gate as it is now: what was shown may have changed meanwhile.
+    async fn refused<S: Server>(&self, server: &S, error: S::Error, now: Moment) -> Refused<S::Error> {
+        let seen = Box::new(server.read().await.unwrap_or_else(|_| self.seen.clone()));
+        Refused { refusal: refusal::explain(&seen, &self.me, &self.entry.decision, now), seen, error }
+    }
+}
+
+impl Rehearsed {
+    /// Returns the entry.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.proposed.entry
+    }
+
+    /// Returns the request.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.proposed.seen
+    }
+
+    /// Returns where its run stands.
+    #[must_use]
+    pub fn run(&self) -> &RunNow {
+        &self.proposed.run
+    }
+
+    /// Returns what the decision would come to.
+    #[must_use]
+    pub fn reached(&self) -> &Reached {
+        &self.reached
+    }
+
+    /// Returns the Approval as it would be stored.
+    #[must_use]
+    pub fn stored(&self) -> &Seen {
+        &self.stored
+    }
+
+    /// Returns the differences between the entry and what would be stored, one sentence a field.
+    #[must_use]
+    pub fn differences(&self) -> Vec<String> {
+        differences(&self.proposed, &self.stored)
+    }
+
+    /// Returns the name of the decision: what is recorded has the same name as what was confirmed.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(&self.proposed.entry)
+    }
+
+    /// Returns the decision as confirmed: its person said yes to this very decision, at a question or by an option of the command.
+    #[must_use]
+    pub fn confirm(self) -> Confirmed {
+        Confirmed(self.proposed)
+    }
+
+    /// Returns the decision as confirmed, if its person said yes to the decision of this name ([`Rehearsed::name`]).
+    ///
+    /// # Errors
+    /// Another decision was confirmed, or none.
+    pub fn confirm_named(self, named: Option<&str>) -> Result<Confirmed, Box<Self>> {
+        if named == Some(self.name().as_str()) { Ok(self.confirm()) } else { Err(Box::new(self)) }
+    }
+}
+
+impl Confirmed {
+    /// Records the decision, and compares what is stored with what was sent.
+    ///
+    /// # Errors
+    /// It is refused, it is not known whether it is stored, or something else is stored.
+    pub async fn record<S: Server>(self, server: &S, now: Moment) -> Result<Recorded, NotRecorded<S::Error>> {
+        let Self(proposed) = self;
+        let stored = match server.send(&proposed.seen, &proposed.entry, false).await {
+            Ok(stored) => stored,
+            Err(error) => match S::meaning(&error) {
+                Meaning::Refused => return Err(NotRecorded::Refused(proposed.refused(server, error, now).await)),
+                Meaning::NotStored => return Err(NotRecorded::Failed(error)),
+                Meaning::Unanswered => match server.read().await {
+                    Ok(seen) if seen.stored(&proposed.entry.key).is_some() => seen,
+                    _ => return Err(NotRecorded::Unknown(error)),
+                },
+            },
+        };
+        let differences = differences(&proposed, &stored);
+        if !differences.is_empty() {
+            return Err(NotRecorded::Tampered(differences));
+        }
+        Ok(Recorded { approval: stored.approval, entry: proposed.entry })
+    }
+}
+
+fn differences(proposed: &Proposed, stored: &Seen) -> Vec<String> {
+    entry::differences(&proposed.entry, stored.stored(&proposed.entry.key), &proposed.me)
+}
+
+/// Returns the name of an entry.
+fn name(entry: &Entry) -> String {
+    let named = serde_json::json!({"key": entry.key, "decision": entry.decision});
+    Digest::of(&named).map(|name| name.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "flow/tests.rs"]
+mod tests;

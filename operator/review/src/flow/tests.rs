@@ -1,0 +1,210 @@
+//! The order of a decision: what is asked of the API server, and what each answer makes of it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use std::sync::Mutex;
+
+use serde_json::json;
+use signoff_api::{Decision, Outcome, approval::ApprovalPhase};
+
+use super::*;
+use crate::{
+    reading::{Texts, verify},
+    sample,
+};
+
+/// The answer of an API server to a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Accepted,
+    Refused,
+    /// It is stored, and the answer is lost.
+    Lost,
+    /// It is not stored, and there is no answer.
+    Away,
+    /// Something else is stored.
+    Changed,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Error {
+    Refused,
+    Away,
+}
+
+/// An API server that answers rehearsals and records so, and remembers the requests.
+struct Fake {
+    seen: Mutex<Seen>,
+    rehearsal: Answer,
+    record: Answer,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+impl Fake {
+    fn new(seen: &Seen, rehearsal: Answer, record: Answer) -> Self {
+        Self { seen: Mutex::new(seen.clone()), rehearsal, record, asked: Mutex::default() }
+    }
+
+    fn asked(&self) -> Vec<&'static str> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Server for Fake {
+    type Error = Error;
+
+    async fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Error> {
+        self.asked.lock().unwrap().push(if dry_run { "rehearsal" } else { "record" });
+        let answer = if dry_run { self.rehearsal } else { self.record };
+        let mut approval = foreseen::with(&seen.approval, entry);
+        if answer == Answer::Changed {
+            approval.spec.decisions.get_mut(&entry.key).unwrap().verdict = Verdict::Abort;
+        }
+        let stored = seen_of(&approval);
+        if !dry_run && !matches!(answer, Answer::Refused | Answer::Away) {
+            *self.seen.lock().unwrap() = stored.clone();
+        }
+        match answer {
+            Answer::Accepted | Answer::Changed => Ok(stored),
+            Answer::Refused => Err(Error::Refused),
+            Answer::Lost | Answer::Away => Err(Error::Away),
+        }
+    }
+
+    async fn read(&self) -> Result<Seen, Error> {
+        self.asked.lock().unwrap().push("read");
+        Ok(self.seen.lock().unwrap().clone())
+    }
+
+    fn meaning(error: &Error) -> Meaning {
+        match error {
+            Error::Refused => Meaning::Refused,
+            Error::Away => Meaning::Unanswered,
+        }
+    }
+}
+
+fn seen_of(approval: &Approval) -> Seen {
+    Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap()
+}
+
+fn proposed_by(seen: &Seen, decision: Decision) -> Result<Proposed, NotProposed> {
+    let (me, run) = (sample::me("alice@example.com", &[]), sample::run());
+    let entry = Entry::new(decision, None, &seen.approval, &me).unwrap();
+    let verified = verify(seen, &run, Texts::OfRequest).unwrap();
+    let digest = seen.approval.spec.request.digest.to_string();
+    verified.shown(&digest).unwrap().propose(entry, &me, sample::now())
+}
+
+fn approve(seen: &Seen) -> Proposed {
+    proposed_by(seen, Decision::new(Verdict::Approve)).unwrap()
+}
+
+/// A Modify whose parameters no gate takes.
+fn unusable(seen: &Seen) -> Proposed {
+    let parameters = serde_json::from_value(json!({"respnse": "better"})).ok();
+    proposed_by(seen, Decision { parameters, ..Decision::new(Verdict::Modify) }).unwrap()
+}
+
+async fn rehearsed(fake: &Fake, proposed: Proposed) -> Result<Rehearsed, NotRehearsed<Error>> {
+    proposed.rehearse(fake, &Counter::start(1).unwrap(), sample::now()).await
+}
+
+#[tokio::test]
+async fn a_decision_is_rehearsed_before_it_is_confirmed_and_recorded_once() {
+    let seen = seen_of(&sample::approval());
+    let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
+    let rehearsed = rehearsed(&fake, approve(&seen)).await.unwrap();
+    assert_eq!((rehearsed.reached(), fake.asked()), (&Reached::Decided, vec!["rehearsal"]), "nothing is stored");
+    let recorded = rehearsed.confirm().record(&fake, sample::now()).await.unwrap();
+    assert_eq!(fake.asked(), ["rehearsal", "record"]);
+    assert_eq!(recorded.approval.spec.decisions["alice@example.com"], recorded.entry.decision);
+}
+
+#[tokio::test]
+async fn a_refused_rehearsal_is_no_decision_and_says_why_in_words_about_the_gate_as_it_is_now() {
+    let seen = seen_of(&sample::approval());
+    let fake = Fake::new(&seen, Answer::Refused, Answer::Accepted);
+    let Err(NotRehearsed::Refused(refused, None)) = rehearsed(&fake, approve(&seen)).await else { panic!("refused") };
+    assert_eq!((refused.refusal, refused.error), (None, Error::Refused), "the policy says it best");
+    let mut closed = sample::approval();
+    let outcome = Outcome { phase: ApprovalPhase::Cancelled, ..Outcome::default() };
+    closed.status.get_or_insert_default().outcome = Some(outcome);
+    *fake.seen.lock().unwrap() = seen_of(&closed);
+    let Err(NotRehearsed::Refused(refused, None)) = rehearsed(&fake, approve(&seen)).await else { panic!("refused") };
+    assert_eq!(refused.refusal.unwrap().to_string(), "too late: this gate was cancelled");
+    assert_eq!(fake.asked(), ["rehearsal", "read", "rehearsal", "read"], "nothing is recorded");
+}
+
+#[tokio::test]
+async fn a_decision_that_the_operator_could_not_use_is_not_recorded_and_a_policys_sentence_comes_first() {
+    let seen = seen_of(&sample::approval());
+    let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
+    let Err(NotRehearsed::Unusable(why)) = rehearsed(&fake, unusable(&seen)).await else { panic!("unusable") };
+    assert!(why.to_string().contains("response"), "{why}");
+    let fake = Fake::new(&seen, Answer::Refused, Answer::Accepted);
+    let Err(NotRehearsed::Refused(_, unusable)) = rehearsed(&fake, unusable(&seen)).await else { panic!("refused") };
+    assert!(unusable.unwrap().to_string().contains("response"));
+}
+
+#[tokio::test]
+async fn only_the_decision_that_was_confirmed_is_recorded() {
+    let seen = seen_of(&sample::approval());
+    let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
+    let of = async |reason: Option<&str>| {
+        let decision = Decision { reason: reason.map(str::to_owned), ..Decision::new(Verdict::Approve) };
+        rehearsed(&fake, proposed_by(&seen, decision).unwrap()).await.unwrap()
+    };
+    let (shown, other) = (of(None).await, of(Some("late")).await);
+    let name = shown.name();
+    assert!(!name.is_empty() && name == of(None).await.name() && name != other.name());
+    let other = other.confirm_named(Some(&name)).unwrap_err();
+    assert!(other.confirm_named(None).is_err());
+    assert!(shown.confirm_named(Some(&name)).is_ok());
+}
+
+#[tokio::test]
+async fn a_decision_whose_answer_is_lost_is_looked_for_and_one_that_is_not_there_is_unknown() {
+    let seen = seen_of(&sample::approval());
+    for (record, is_known) in [(Answer::Lost, true), (Answer::Away, false)] {
+        let fake = Fake::new(&seen, Answer::Accepted, record);
+        let confirmed = rehearsed(&fake, approve(&seen)).await.unwrap().confirm();
+        let recorded = confirmed.record(&fake, sample::now()).await;
+        assert_eq!(recorded.is_ok(), is_known, "{record:?}");
+        assert!(is_known || matches!(recorded, Err(NotRecorded::Unknown(Error::Away))));
+        assert_eq!(fake.asked(), ["rehearsal", "record", "read"], "it is not sent again");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_record_and_one_that_was_changed_on_its_way_are_told() {
+    let seen = seen_of(&sample::approval());
+    let recorded = async |record| {
+        let fake = Fake::new(&seen, Answer::Accepted, record);
+        rehearsed(&fake, approve(&seen)).await.unwrap().confirm().record(&fake, sample::now()).await
+    };
+    assert!(matches!(recorded(Answer::Refused).await, Err(NotRecorded::Refused(_))));
+    let Err(NotRecorded::Tampered(differences)) = recorded(Answer::Changed).await else { panic!("tampered") };
+    assert_eq!(differences, ["verdict: sent \"Approve\", stored \"Abort\""]);
+    let fake = Fake::new(&seen, Answer::Changed, Answer::Accepted);
+    assert_eq!(rehearsed(&fake, approve(&seen)).await.unwrap().differences(), differences);
+}
+
+#[test]
+fn a_request_that_was_not_shown_is_not_decided() {
+    let (seen, run) = (seen_of(&sample::approval()), sample::run());
+    let verified = verify(&seen, &run, Texts::OfRequest).unwrap();
+    assert!(verified.shown(sample::call().spec.request.digest.as_str()).is_err());
+    assert!(verified.shown("").is_err());
+    assert!(verified.shown(seen.approval.spec.request.digest.as_str()).is_ok());
+}
+
+#[test]
+fn a_modify_of_a_call_that_changes_nothing_is_no_decision() {
+    let seen = seen_of(&sample::call());
+    let modify = |arguments: serde_json::Value| {
+        let parameters = serde_json::from_value(json!({"arguments": arguments})).ok();
+        proposed_by(&seen, Decision { parameters, ..Decision::new(Verdict::Modify) })
+    };
+    let same: serde_json::Value = serde_json::from_str(sample::ARGUMENTS).unwrap();
+    assert!(matches!(modify(same), Err(NotProposed::NothingChanged)));
+    assert!(modify(json!({"amount": 42, "customer": "ACME"})).is_ok());
+}
