@@ -12,10 +12,11 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::approval::Invalid;
-use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Blob, Digest};
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Blob, Digest, Workflow};
 use signoff_engine::Now;
 use signoff_engine::approval::{OwnerState, tally};
 use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
+use tokio::sync::OnceCell;
 
 /// Waits until the API server allows what `question` asks. A new binding takes effect by a watch, which no event reports.
 ///
@@ -37,6 +38,8 @@ pub(crate) struct Place {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
     operator: Client,
+    /// The uid of the run that every request is of, once one is.
+    run: OnceCell<String>,
     asked: AtomicU32,
     counts: AtomicBool,
 }
@@ -51,15 +54,24 @@ impl Place {
     pub(crate) async fn on(cluster: Cluster, prefix: &str) -> Self {
         let namespace = cluster.namespace(prefix).await.unwrap();
         let operator = cluster.operator_client().await.unwrap();
-        Self { cluster, namespace, operator, asked: AtomicU32::new(1), counts: AtomicBool::new(false) }
+        Self {
+            cluster,
+            namespace,
+            operator,
+            run: OnceCell::new(),
+            asked: AtomicU32::new(1),
+            counts: AtomicBool::new(false),
+        }
     }
 
     /// Asks about a refund: alice and the group finance, one of them, every verdict allowed, a day's time; changed by
-    /// `change` before it gets its digest and name. Returns the name. Every one is of a run of its own, so that equal
+    /// `change` before it gets its digest and name. Returns the name. Every one names a spec of its own, so that equal
     /// questions have different names.
     pub(crate) async fn ask(&self, change: impl FnOnce(&mut ApprovalRequest)) -> String {
         let mut request = refund();
-        request.workflow.uid = format!("6f1c3e5a-0000-4000-8000-{:012}", self.asked.fetch_add(1, Ordering::Relaxed));
+        let run = self.run.get_or_init(|| run(&self.cluster, &self.namespace.name)).await;
+        request.workflow.uid.clone_from(run);
+        request.spec_digest = Digest::of_bytes(&self.asked.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         change(&mut request);
         request.digest = request.digest_of_the_rest().unwrap();
         let name = format!("refund-4711-review-{}", request.digest.short(10));
@@ -67,6 +79,15 @@ impl Place {
         approval.metadata.namespace = Some(self.namespace.name.clone());
         self.approvals().create(&PostParams::default(), &approval).await.unwrap();
         name
+    }
+
+    /// Writes the conditions of the run, as the operator does.
+    pub(crate) async fn says_of_run(&self, conditions: Value) {
+        let runs: Api<Workflow> = Api::namespaced(self.operator.clone(), &self.namespace.name);
+        let mut run = serde_json::to_value(runs.get("refund-4711").await.unwrap()).unwrap();
+        run["status"]["conditions"] = conditions;
+        let run: Workflow = serde_json::from_value(run).unwrap();
+        runs.replace_status("refund-4711", &PostParams::default(), &run).await.unwrap();
     }
 
     /// Gives the Git controller of the cast the verb `delegate` on one person, in this namespace.
@@ -128,8 +149,8 @@ impl Place {
         tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap().unwrap();
     }
 
-    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. No Workflow is behind
-    /// these Approvals, so an operator would cancel them.
+    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. The journal of their run
+    /// does not name these Approvals, so an operator would cancel them.
     pub(crate) fn count(&self) -> Counting {
         self.counts.store(true, Ordering::Relaxed);
         let approvals = self.approvals();
@@ -182,6 +203,15 @@ impl Drop for Counting {
 /// The plugin's path; built when it is not there.
 pub(crate) fn plugin() -> std::path::PathBuf {
     program("signoff-cli", "kubectl-approve").unwrap()
+}
+
+/// Creates the run of the requests, which no operator starts, and returns its uid.
+async fn run(cluster: &Cluster, namespace: &str) -> String {
+    let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711"},
+        "spec": {"requestedBy": "dana@example.com", "steps": [{"name": "only", "set": {"value": "1"}}]}});
+    let runs: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), namespace);
+    let run = runs.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();
+    run.uid().unwrap()
 }
 
 fn refund() -> ApprovalRequest {

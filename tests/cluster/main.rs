@@ -21,6 +21,7 @@ mod guard;
 mod limits;
 mod memory;
 mod plugin;
+mod plugin_flow;
 mod plugin_names;
 mod plugin_terminal;
 mod plugin_wait;

@@ -2,6 +2,7 @@
 //! No operator runs. It must not test a call without a terminal: `plugin.rs` does.
 
 use signoff_api::Verdict;
+use signoff_api::gate::Subject;
 
 use crate::asked::{Place, plugin};
 use crate::plugin::asks_about_long_texts;
@@ -27,10 +28,16 @@ async fn on_a_terminal_who_approves_a_text_that_was_cut_is_asked() {
     assert!(place.stored(&name).await.spec.decisions.contains_key("alice@example.com"));
 }
 
-/// Runs the plugin on a terminal: expects texts, each followed by what is typed, and returns the rest.
+/// Runs the plugin on a terminal as alice: expects texts, each followed by what is typed, and returns the rest.
 fn at_terminal(place: &Place, words: &[&str], dialog: &[(&str, &str)]) -> String {
+    at_terminal_of(place, "alice", words, dialog)
+}
+
+/// Runs the plugin on a terminal of one of the cast, whose editor writes another amount.
+fn at_terminal_of(place: &Place, person: &str, words: &[&str], dialog: &[(&str, &str)]) -> String {
     let mut command = std::process::Command::new(plugin());
-    command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
+    command.env("EDITOR", "sed -i s/420/42/").env_remove("KUBE_EDITOR");
+    command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of(person).unwrap());
     command.args(words).args(["--namespace", &place.namespace.name]);
     let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
     for (expected, typed) in dialog {
@@ -56,6 +63,23 @@ async fn on_a_terminal_every_verdict_shows_what_it_is_about_and_asks() {
     let name = place.ask(|request| request.prompt = "With --yes?".into()).await;
     let said = tokio::task::block_in_place(|| at_terminal(&place, &["reject", &name, "-y", "--wait=0s"], &[]));
     assert!(said.contains("Reject recorded") && !said.contains("[y/N]"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_by_the_api_server_is_told_before_the_question() {
+    let place = Place::shared("plugin").await;
+    // The request names viktor; only the API server knows that he has no right to decide.
+    let name = place.ask(|request| request.quorums[0].approvers.push(Subject::user("viktor@example.com"))).await;
+    for words in [&["reject", &*name][..], &["modify", &name, "--edit"]] {
+        let said = tokio::task::block_in_place(|| at_terminal_of(&place, "viktor", words, &[]));
+        assert!(said.contains("refused:") && !said.contains("[y/N]"), "{words:?}: {said}");
+        assert!(place.stored(&name).await.spec.decisions.is_empty());
+    }
+    let question = "Send Modify with this change as alice@example.com? [y/N]";
+    let words = ["modify", &name, "--edit", "--wait=0s"];
+    let said = tokio::task::block_in_place(|| at_terminal_of(&place, "alice", &words, &[(question, "y")]));
+    assert!(said.contains("Modify recorded"), "{said}");
+    assert_eq!(place.stored(&name).await.spec.decisions["alice@example.com"].verdict, Verdict::Modify);
 }
 
 #[tokio::test(flavor = "multi_thread")]

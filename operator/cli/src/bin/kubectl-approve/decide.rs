@@ -1,4 +1,5 @@
-//! Deciding: read the request, ask the person, send one's own entry, see that exactly that was stored, and wait for its effect.
+//! Deciding, in the way of every decision ([`signoff_review::flow`]): read the request, rehearse the entry, ask the person, record it, and
+//! wait for its effect.
 //!
 //! It must not judge whether a decision is allowed: the API server does.
 
@@ -10,10 +11,13 @@ use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
     action, decisions,
     entry::{self, Change, Entry},
+    flow::{Meaning, NotRecorded, NotRehearsed, Proposed, Recorded, Rehearsed, Server},
     foreseen::{self, Counter},
     outcome::{self, done},
+    problem::Problem,
+    reading::{Texts, Verified, verify},
     refusal,
-    seen::Seen,
+    seen::{RunNow, Seen},
     voter::Me,
 };
 use tokio::time::Instant;
@@ -30,6 +34,82 @@ use crate::{
     sanitize::{fenced, one_line},
     show, suggest, terminal, wait,
 };
+
+/// A request as it was read for a decision, and its reader.
+pub struct Reading {
+    /// The request.
+    pub seen: Seen,
+    /// Where its run stands.
+    pub run: RunNow,
+    /// The reader.
+    pub me: Me,
+}
+
+impl Reading {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn fetch(session: &Session, name: &str) -> Result<Self, Failure> {
+        let (seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+        let run = session.run(&seen.approval.spec.request.workflow.name).await;
+        Ok(Self { seen, run, me })
+    }
+
+    /// Returns the request if everything about it is verified. Of long texts its reader sees the beginnings, and is told so.
+    ///
+    /// # Errors
+    /// It has a problem.
+    pub fn verified(&self) -> Result<Verified<'_>, Failure> {
+        self.checked().map_err(refused)
+    }
+
+    /// Refuses a request that has a problem. Who has decided already can still wait for the effect, whatever the run says now.
+    ///
+    /// # Errors
+    /// It has a problem.
+    pub fn check(&self, args: &DecisionArgs) -> Result<(), Failure> {
+        let key = self.me.voter_for(args.common.on_behalf_of.as_deref()).key();
+        match self.checked() {
+            Err(problem) if problem.is_of_request() || self.seen.stored(&key).is_none() => Err(refused(problem)),
+            _ => Ok(()),
+        }
+    }
+
+    fn checked(&self) -> Result<Verified<'_>, Problem> {
+        verify(&self.seen, &self.run, Texts::OfRequest)
+    }
+}
+
+fn refused(problem: Problem) -> Failure {
+    Failure::Refused(problem.to_string())
+}
+
+/// The API server, for a decision on the Approval of this name.
+struct OneApproval<'s> {
+    session: &'s Session,
+    name: &'s str,
+}
+
+impl Server for OneApproval<'_> {
+    type Error = Failure;
+
+    async fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Failure> {
+        self.session.record(seen, entry, dry_run).await
+    }
+
+    async fn read(&self) -> Result<Seen, Failure> {
+        self.session.approval(self.name).await
+    }
+
+    fn meaning(failure: &Failure) -> Meaning {
+        match failure {
+            Failure::Refused(_) => Meaning::Refused,
+            Failure::Other(_) => Meaning::Unanswered,
+            _ => Meaning::NotStored,
+        }
+    }
+}
 
 /// A decision that was sent.
 #[derive(Debug)]
@@ -80,8 +160,8 @@ impl Sent {
 /// # Errors
 /// Refusals, and everything that keeps it from being recorded as it was typed.
 pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
-    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
-    trusted(&seen)?;
+    let reading = Reading::fetch(session, &args.name).await?;
+    reading.check(args)?;
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     let asks = !args.common.yes && !is_dry && terminal::can_ask();
     if !args.common.yes && !is_dry && terminal::is_manned() && !asks {
@@ -91,11 +171,11 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
         ));
     }
     if asks {
-        terminal::note(&show::page_of(session, &seen, &me).await);
+        terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
     } else {
-        terminal::note(&summary(&seen.approval));
+        terminal::note(&summary(&reading.seen.approval));
     }
-    record(session, args, &seen, &me, asks).await
+    record(session, args, &reading, asks).await
 }
 
 /// Shows the Approval, asks, and approves it. Where the gate does not take Approve it asks which verdict.
@@ -103,11 +183,11 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
 /// # Errors
 /// As [`decide`]; and when there is nobody to be asked.
 pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
-    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
-    terminal::note(&show::page_of(session, &seen, &me).await);
-    trusted(&seen)?;
+    let reading = Reading::fetch(session, &args.name).await?;
+    terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
+    reading.check(args)?;
     let asks = !args.common.yes;
-    let approval = &seen.approval;
+    let approval = &reading.seen.approval;
     let is_open = closed(approval, clock::now()).is_none();
     if let Some(why) = refusals::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
@@ -117,7 +197,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
         }
         terminal::note(&why);
         let verdict = dialog::verdict(&suggestions)?;
-        return record(session, &DecisionArgs { verdict, ..args.clone() }, &seen, &me, asks).await;
+        return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
     }
     if asks && !terminal::can_ask() {
         let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
@@ -127,35 +207,28 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
             "{stream} is not a terminal, so there is no confirmation: use --yes{approve}"
         )));
     }
-    record(session, args, &seen, &me, asks).await
+    record(session, args, &reading, asks).await
 }
 
 /// Sends a decision. `asks`: whether the user is asked first.
 ///
 /// # Errors
 /// As [`decide`].
-pub async fn record(
-    session: &Session,
-    typed: &DecisionArgs,
-    seen: &Seen,
-    me: &Me,
-    asks: bool,
-) -> Result<Sent, Failure> {
-    match prepare(session, typed, seen, me, asks).await? {
+async fn record(session: &Session, typed: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Sent, Failure> {
+    match prepare(session, typed, reading, asks).await? {
         Prepared::Sent(sent) => Ok(sent),
-        Prepared::Ready(args, entry) => {
-            let voter = me.voter_for(args.common.on_behalf_of.as_deref());
-            decisions::already_counted(&seen.approval, &voter).iter().for_each(|already| terminal::note(already));
+        Prepared::Ready(args, rehearsed) => {
             if asks {
-                if let Some(difference) = edit::difference_of(session, seen, &entry).await? {
+                let (seen, entry) = (rehearsed.seen(), rehearsed.entry());
+                if let Some(difference) = edit::difference_of(session, seen, entry).await? {
                     terminal::note(&difference);
                 }
-                if let Some(warning) = outcome::after_edit(&seen.approval, &entry) {
+                if let Some(warning) = outcome::after_edit(&seen.approval, entry) {
                     terminal::note(&format!("Note: {warning}"));
                 }
-                dialog::confirm(&args, &seen.approval, me)?;
+                dialog::confirm(&args, &seen.approval, &reading.me)?;
             }
-            store(session, *args, seen, me, *entry).await
+            store(session, *args, *rehearsed).await
         }
     }
 }
@@ -164,22 +237,22 @@ pub async fn record(
 pub enum Prepared {
     /// Nothing is left to send.
     Sent(Sent),
-    /// It is what was typed, completed, and its entry.
-    Ready(Box<DecisionArgs>, Box<Entry>),
+    /// It is what was typed, completed, and the decision that the API server has accepted on trial.
+    Ready(Box<DecisionArgs>, Box<Rehearsed>),
 }
 
-/// Makes the entry of a decision. `asks`: the user completes it, and the API server has checked it, so that no user confirms a decision
-/// that would be refused.
+/// Makes the entry of a decision, and rehearses it, so that no user confirms a decision that would be refused. `asks`: the user completes
+/// it.
 ///
 /// # Errors
 /// As [`decide`].
 pub async fn prepare(
     session: &Session,
     typed: &DecisionArgs,
-    seen: &Seen,
-    me: &Me,
+    reading: &Reading,
     asks: bool,
 ) -> Result<Prepared, Failure> {
+    let (seen, me) = (&reading.seen, &reading.me);
     let mut args = typed.clone();
     if asks && closed(&seen.approval, clock::now()).is_none() {
         dialog::complete(&mut args, &seen.approval.spec.request)?;
@@ -189,9 +262,6 @@ pub async fn prepare(
         _ => None,
     };
     let entry = payload::entry(&args, file.as_deref(), &seen.approval, me)?;
-    if closed(&seen.approval, clock::now()).is_none() {
-        payload::changes(&seen.approval, &entry)?;
-    }
     if let Some(attempt) = entry.decision.attempt {
         let why = seen
             .approval
@@ -209,8 +279,11 @@ pub async fn prepare(
     if change == Change::Nothing {
         return Ok(Prepared::Sent(unchanged(args, seen, entry)));
     }
+    let shown = reading.verified()?.shown(seen.approval.spec.request.digest.as_str());
+    let proposed = shown.and_then(|shown| shown.propose(entry, me, clock::now()));
+    let proposed = proposed.map_err(|why| Failure::Refused(why.to_string()))?;
     if args.common.dry_run == Some(DryRun::Client) {
-        usable(&seen.approval, &entry, clock::now())?;
+        usable(&seen.approval, proposed.entry(), clock::now())?;
         let (type_, patch) = change.parts();
         terminal::note(&format!(
             "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
@@ -219,47 +292,46 @@ pub async fn prepare(
         let line = output::json(&patch)?.trim_end().to_owned();
         return Ok(Prepared::Sent(Sent::Reported(Report { line, failure: None })));
     }
-    if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
-        // Where a policy has a sentence for it, that one is said.
-        send(session, &args, seen, me, &entry, true).await?;
-        return Err(failure);
-    }
-    if asks {
-        send(session, &args, seen, me, &entry, true).await?;
-    }
-    Ok(Prepared::Ready(Box::new(args), Box::new(entry)))
+    let rehearsed = rehearse(session, &args, proposed).await?;
+    let voter = me.voter_for(args.common.on_behalf_of.as_deref());
+    decisions::already_counted(&seen.approval, &voter).iter().for_each(|already| terminal::note(already));
+    Ok(Prepared::Ready(Box::new(args), Box::new(rehearsed)))
 }
 
-/// Sends the entry of a decision, and sees that exactly it was stored.
+async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) -> Result<Rehearsed, Failure> {
+    let counter = Counter::start(1).map_err(|error| Failure::Other(error.to_string()))?;
+    let server = OneApproval { session, name: &args.name };
+    match proposed.rehearse(&server, &counter, clock::now()).await {
+        Ok(rehearsed) => Ok(rehearsed),
+        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, refused).await),
+        Err(NotRehearsed::Unusable(why)) => Err(Failure::Refused(why.to_string())),
+        Err(NotRehearsed::Failed(failure)) => Err(failure),
+    }
+}
+
+/// Records a decision that its user has confirmed, and sees that exactly it was stored. Of a dry run it reports the rehearsal.
 ///
 /// # Errors
 /// As [`decide`].
-pub async fn store(session: &Session, args: DecisionArgs, seen: &Seen, me: &Me, entry: Entry) -> Result<Sent, Failure> {
-    let dry_run = args.common.dry_run == Some(DryRun::Server);
-    let after = send(session, &args, seen, me, &entry, dry_run).await?;
-    let differences = entry::differences(&entry, after.stored(&entry.key), me);
-    if !differences.is_empty() {
-        return Err(tampered(&entry, &differences));
-    }
-    if dry_run {
-        let line = format!("{} (server dry run)", reached(&after.approval, &entry, clock::now()));
+pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) -> Result<Sent, Failure> {
+    if args.common.dry_run == Some(DryRun::Server) {
+        let differences = rehearsed.differences();
+        if !differences.is_empty() {
+            return Err(tampered(&rehearsed.entry().key, &differences));
+        }
+        let line = format!("{} (server dry run)", rehearsed.reached().line(rehearsed.entry()));
         return Ok(Sent::Reported(reported(&args, Report { line, failure: None })));
     }
-    Ok(Sent::stored(args, after.approval, entry))
-}
-
-async fn send(
-    session: &Session,
-    args: &DecisionArgs,
-    seen: &Seen,
-    me: &Me,
-    entry: &Entry,
-    dry_run: bool,
-) -> Result<Seen, Failure> {
-    match session.record(seen, entry, dry_run).await {
-        Ok(after) => Ok(after),
-        Err(failure) => Err(refusals::explain(session, args, me, failure).await),
-    }
+    let key = rehearsed.entry().key.clone();
+    let server = OneApproval { session, name: &args.name };
+    let recorded = match rehearsed.confirm().record(&server, clock::now()).await {
+        Ok(recorded) => recorded,
+        Err(NotRecorded::Refused(refused)) => return Err(refusals::explained(session, refused).await),
+        Err(NotRecorded::Unknown(failure) | NotRecorded::Failed(failure)) => return Err(failure),
+        Err(NotRecorded::Tampered(differences)) => return Err(tampered(&key, &differences)),
+    };
+    let Recorded { approval, entry } = recorded;
+    Ok(Sent::stored(args, approval, entry))
 }
 
 /// Reports a decision that is recorded already; `--wait` waits for its effect.
@@ -282,7 +354,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
     }
     let begun = Instant::now();
     let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
-    if length.is_some_and(Wait::is_long) && waited.is_open(entry.decision.verdict) {
+    if length.is_some_and(Wait::is_long) && wait::is_open(&waited, entry.decision.verdict) {
         let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, begun));
         let so_far = pin!(decision_report::report(session, &waited, entry, None));
         // The reasons so far can take seconds to find out; the outcome does not wait for them.
@@ -302,22 +374,9 @@ fn reported(args: &DecisionArgs, report: Report) -> Report {
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
 }
 
-/// A digest that is not that of the request would make the decision count for something else than what was shown.
-///
-/// # Errors
-/// The digest of the request is another.
-pub fn trusted(seen: &Seen) -> Result<(), Failure> {
-    seen.digest_problem().map_or(Ok(()), |problem| Err(Failure::Refused(problem.to_string())))
-}
-
-fn tampered(entry: &Entry, differences: &[String]) -> Failure {
+fn tampered(key: &str, differences: &[String]) -> Failure {
     let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
-    Failure::Other(format!(
-        "{}, under {}:\n{shown}{}",
-        entry::TAMPERED,
-        one_line(&entry.key, 600),
-        entry::TAMPERED_REMEDY
-    ))
+    Failure::Other(format!("{}, under {}:\n{shown}{}", entry::TAMPERED, one_line(key, 600), entry::TAMPERED_REMEDY))
 }
 
 /// Reads the text of a file, or of standard input where the name is `-`.
@@ -364,11 +423,6 @@ fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> 
 pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let counted = counted(&foreseen::with(approval, entry), now)?;
     foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::Refused(why)))
-}
-
-/// Returns how many approvals are recorded and needed after a decision, as the operator will count them.
-fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
-    foreseen::reached(approval, counted(approval, now).ok().as_ref(), entry).line(entry)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
 //!
 //! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* -> check as
-//! the operator checks *(pure)* -> difference -> question -> send *(I/O)*
+//! the operator checks *(pure)* -> difference -> rehearse *(I/O)* -> question -> record *(I/O)*
 //!
 //! **Invariant:** an edited text is deleted only after its decision is stored.
 
@@ -32,7 +32,7 @@ use crate::{
     args::{DecisionArgs, DryRun, Payload},
     client::Session,
     clock,
-    decide::{self, Sent},
+    decide::{self, Prepared, Reading, Sent},
     dialog,
     error::Failure,
     payload, refusals,
@@ -54,10 +54,11 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     if !terminal::can_ask() {
         return Err(Failure::Usage("--edit needs a terminal; use --set or --from-file".to_owned()));
     }
-    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
-    decide::trusted(&seen)?;
-    if let Some(why) = refusal(&seen.approval, &args, &me, clock::now()) {
-        return Err(refusals::explain(session, &args, &me, Failure::Refused(why)).await);
+    let reading = Reading::fetch(session, &args.name).await?;
+    reading.verified()?;
+    let (seen, me) = (&reading.seen, &reading.me);
+    if let Some(why) = refusal(&seen.approval, &args, me, clock::now()) {
+        return Err(refusals::explain(session, &args, me, Failure::Refused(why)).await);
     }
     let request = &seen.approval.spec.request;
     let Some(schema) = parameters::schema(request, args.verdict) else {
@@ -72,8 +73,8 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     dialog::complete(&mut args, request)?;
     let file = EditedFile::create("parameters.yaml")
         .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
-    let sent = match confirmed(&file, &args, &seen, &me, &header(request, &args, &schema), &before) {
-        Ok(edited) => decide::record(session, &edited, &seen, &me, false).await,
+    let sent = match until_it_fits(&file, &args, seen, me, &header(request, &args, &schema), &before) {
+        Ok((after, edited)) => confirm_and_store(session, &reading, &file, &edited, [&before, &after]).await,
         Err(failure) => Err(failure),
     };
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
@@ -112,30 +113,32 @@ fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Op
     reason.or_else(|| refusals::open_gate(approval, args.verdict, now))
 }
 
-/// Returns the decision with the edited parameters, after the difference was shown and confirmed.
-fn confirmed(
+/// Rehearses the decision with the edited parameters, shows the difference, asks, and records it.
+async fn confirm_and_store(
+    session: &Session,
+    reading: &Reading,
     file: &EditedFile,
-    args: &DecisionArgs,
-    seen: &Seen,
-    me: &Me,
-    header: &str,
-    before: &str,
-) -> Result<DecisionArgs, Failure> {
-    let (after, edited) = until_it_fits(file, args, seen, me, header, before)?;
-    terminal::note(&decide::summary(&seen.approval));
-    terminal::note(&fenced(&difference(before, &after), LONGEST));
-    let entry = payload::entry(&edited, None, &seen.approval, me)?;
-    if let Some(warning) = outcome::after_edit(&seen.approval, &entry) {
+    edited: &DecisionArgs,
+    [before, after]: [&str; 2],
+) -> Result<Sent, Failure> {
+    let approval = &reading.seen.approval;
+    terminal::note(&decide::summary(approval));
+    terminal::note(&fenced(&difference(before, after), LONGEST));
+    let (args, rehearsed) = match decide::prepare(session, edited, reading, false).await? {
+        Prepared::Ready(args, rehearsed) => (args, rehearsed),
+        Prepared::Sent(sent) => return Ok(sent),
+    };
+    if let Some(warning) = outcome::after_edit(approval, rehearsed.entry()) {
         terminal::note(&format!("Note: {warning}"));
     }
     if !args.common.yes {
         terminal::note(&format!("Until it is sent, your text is in {}", file.path().display()));
     }
-    let question = format!("Send {} with this change as {}?", args.verdict, one_line(&me.user, 253));
+    let question = format!("Send {} with this change as {}?", args.verdict, one_line(&reading.me.user, 253));
     if !args.common.yes && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
         return Err(Failure::Declined);
     }
-    Ok(edited)
+    decide::store(session, *args, *rehearsed).await
 }
 
 /// Whether the file has a text of the person's own.

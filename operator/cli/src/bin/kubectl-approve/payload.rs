@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use signoff_api::{
-    Approval, ApprovalRequest, Decision, Digest, Verdict,
+    Approval, ApprovalRequest, Decision, Verdict,
     approval::{ARGUMENTS, Answer},
     gate::{Subject, SubjectKind},
     values::JsonObject,
@@ -108,24 +108,6 @@ fn reason(error: &str) -> String {
     let end = [", set DuplicateKeyPolicy", "; set DuplicateKeyPolicy", " set DuplicateKeyPolicy"];
     let end = end.iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
     one_line(&error[..end], 300)
-}
-
-/// Refuses a Modify of a call that changes nothing: the editor could not approve the call any more.
-///
-/// # Errors
-/// The arguments are those that were proposed.
-pub fn changes(approval: &Approval, entry: &Entry) -> Result<(), Failure> {
-    let request = &approval.spec.request;
-    let Some(review) = request.reviews.as_ref().filter(|_| call(request).is_some()) else { return Ok(()) };
-    let parameters = entry.decision.parameters.as_ref().map(parameters::as_object);
-    let arguments = parameters.as_ref().and_then(|parameters| parameters.0.get(ARGUMENTS));
-    let is_same = arguments.and_then(|arguments| Digest::of(arguments).ok()).is_some_and(|own| own == review.digest);
-    if entry.decision.verdict == Verdict::Modify && is_same {
-        let why =
-            "nothing was changed: these are the proposed arguments; to let the call go on with them, approve instead";
-        return Err(Failure::Refused(why.to_owned()));
-    }
-    Ok(())
 }
 
 fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {

@@ -4,6 +4,7 @@
 
 use signoff_api::{Approval, Decision, Moment, Verdict, gate::Subject};
 use signoff_review::{
+    flow::Refused,
     refusal::{self, Refusal},
     voter::Me,
 };
@@ -25,8 +26,23 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
     // What was shown may have changed meanwhile.
     let Ok(seen) = session.approval(&args.name).await else { return failure };
     let approval = &seen.approval;
-    let Some(refusal) = refusal::explain(&seen, me, &decision(args), clock::now()) else { return failure };
-    Failure::Refused(match &refusal {
+    match refusal::explain(&seen, me, &decision(args), clock::now()) {
+        Some(refusal) => with_remedy(session, approval, &refusal).await,
+        None => failure,
+    }
+}
+
+/// Returns the failure of a refused decision: in words about the gate, or the policy's own.
+pub async fn explained(session: &Session, refused: Refused<Failure>) -> Failure {
+    match &refused.refusal {
+        Some(refusal) => with_remedy(session, &refused.seen.approval, refusal).await,
+        None => refused.error,
+    }
+}
+
+/// Returns a refusal with the commands that remedy it.
+async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
+    Failure::Refused(match refusal {
         Refusal::Closed { is_superseded: true, .. } => {
             let namespace = approval.metadata.namespace.as_deref();
             let next = successor(session, approval).await;

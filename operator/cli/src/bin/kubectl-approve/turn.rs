@@ -15,7 +15,7 @@ use crate::{
     args::{DecisionArgs, DryRun},
     client::{Selection, Session},
     clock,
-    decide::{self, Prepared, Sent},
+    decide::{self, Prepared, Reading, Sent},
     dialog,
     error::Failure,
     sanitize::one_line,
@@ -35,6 +35,7 @@ type Outcome = Result<Sent, Failure>;
 pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outcome>, Failure> {
     let (named, me) = tokio::try_join!(session.approval(&typed.name), session.me())?;
     let turn = turn(session, typed, &named.approval)?;
+    let workflow = named.approval.spec.request.workflow.name.clone();
     let calls = open_calls(session, named, &turn).await?;
     let is_dry = typed.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     if !is_dry && (typed.common.yes || !terminal::can_ask()) {
@@ -47,9 +48,11 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
     {
         dialog::complete(&mut args, &seen.approval.spec.request)?;
     }
+    let run = session.run(&workflow).await;
     let mut prepared = Vec::new();
     for seen in &calls {
-        prepared.push(prepare(session, &args, seen, &me, !is_dry).await);
+        let reading = Reading { seen: seen.clone(), run: run.clone(), me: me.clone() };
+        prepared.push(prepare(session, &args, &reading, !is_dry).await);
     }
     let ready =
         calls.iter().zip(&prepared).filter(|(_, one)| matches!(one, Ok(Prepared::Ready(..)))).map(|(seen, _)| seen);
@@ -60,8 +63,8 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
     let mut outcomes = Vec::new();
     for (seen, one) in calls.iter().zip(prepared) {
         outcomes.push(match one {
-            Ok(Prepared::Ready(args, entry)) => {
-                let stored = decide::store(session, *args, seen, &me, *entry).await;
+            Ok(Prepared::Ready(args, rehearsed)) => {
+                let stored = decide::store(session, *args, *rehearsed).await;
                 stored.inspect_err(|failure| tell(&seen.approval, failure))
             }
             Ok(Prepared::Sent(sent)) => Ok(sent),
@@ -147,20 +150,14 @@ fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
 }
 
 /// Prepares a decision. A refusal is told at once, before the user is asked about the others.
-async fn prepare(
-    session: &Session,
-    args: &DecisionArgs,
-    seen: &Seen,
-    me: &Me,
-    asks: bool,
-) -> Result<Prepared, Failure> {
-    let name = seen.approval.metadata.name.clone().unwrap_or_default();
+async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Prepared, Failure> {
+    let name = reading.seen.approval.metadata.name.clone().unwrap_or_default();
     let own = DecisionArgs { name, ..args.clone() };
-    let prepared = match decide::trusted(seen) {
-        Ok(()) => decide::prepare(session, &own, seen, me, asks).await,
+    let prepared = match reading.check(&own) {
+        Ok(()) => decide::prepare(session, &own, reading, asks).await,
         Err(failure) => Err(failure),
     };
-    prepared.inspect_err(|failure| tell(&seen.approval, failure))
+    prepared.inspect_err(|failure| tell(&reading.seen.approval, failure))
 }
 
 /// Says which call a failure is about.

@@ -10,11 +10,10 @@ use kube::{
     runtime::{WatchStreamExt, watcher::watch_object},
 };
 use signoff_api::{Approval, Verdict};
-use signoff_review::{
-    entry::Entry,
-    state::{DecisionState, is_counted, level, state},
-};
+use signoff_review::{entry::Entry, state::DecisionState};
 use tokio::time::Instant;
+
+pub use signoff_review::state::Waited;
 
 use crate::{
     args::{DEFAULT_WAIT, Wait},
@@ -23,45 +22,9 @@ use crate::{
     watch_problem::refusal,
 };
 
-/// The end of a wait.
-#[derive(Debug)]
-pub struct Waited {
-    /// The last state.
-    pub state: DecisionState,
-    /// The Approval as it was last received.
-    pub approval: Approval,
-    /// The number of escalations before the decision was counted, or `None` if it was counted before the wait.
-    level_before: Option<i32>,
-    /// Why it could not be watched.
-    pub problem: Option<String>,
-}
-
-impl Waited {
-    /// Returns the begin of a wait for the effect of a stored decision.
-    fn new(stored: Approval, entry: &Entry) -> Self {
-        let level_before = (!is_counted(&stored, entry)).then(|| level(&stored));
-        let state = state(&stored, entry, level_before);
-        Self { state, approval: stored, level_before, problem: None }
-    }
-
-    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later does not
-    /// have the decision.
-    fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
-        let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
-            self.state = DecisionState::Deleted;
-            return;
-        };
-        if !is_counted(&approval, entry) {
-            self.level_before = Some(level(&approval));
-        }
-        self.state = state(&approval, entry, self.level_before);
-        self.approval = approval;
-    }
-
-    /// Whether a longer wait could end with another state.
-    pub fn is_open(&self, verdict: Verdict) -> bool {
-        self.problem.is_none() && !is_final(&self.state, verdict, Some(Wait::UntilDeadline))
-    }
+/// Whether a longer wait could end with another state.
+pub fn is_open(waited: &Waited, verdict: Verdict) -> bool {
+    waited.problem.is_none() && !is_final(&waited.state, verdict, Some(Wait::UntilDeadline))
 }
 
 impl Wait {

@@ -1,5 +1,6 @@
 //! Refusing and confirming, without a cluster.
 #![allow(clippy::unwrap_used)]
+use serde_json::json;
 use signoff_api::{Decision, Verdict};
 
 use super::*;
@@ -19,9 +20,39 @@ fn a_payload_that_the_operator_could_not_use_is_refused_before_it_costs_an_attem
 }
 
 #[test]
+fn a_request_with_any_problem_is_refused_and_a_verified_one_is_not() {
+    let args = |verdict| DecisionArgs {
+        name: "refund-4711-review".into(),
+        verdict,
+        payload: Payload::Nothing,
+        common: crate::args::CommonArgs::default(),
+    };
+    let reading = |problem: Option<&Problem>| {
+        let (seen, run) = sample::read_with(problem);
+        Reading { seen, run, me: sample::me("alice@example.com", &[]) }
+    };
+    for problem in sample::problems() {
+        if matches!(problem, Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_)) {
+            // The plugin shows the beginnings of long texts, and says so before it asks.
+            continue;
+        }
+        let mut reading = reading(Some(&problem));
+        for refused in [reading.check(&args(Verdict::Approve)), reading.verified().map(|_| ())] {
+            assert_eq!(refused.unwrap_err().to_string(), format!("refused: {problem}"));
+        }
+        let own = json!({"alice@example.com": {"verdict": "Approve"}});
+        reading.seen.raw["spec"]["decisions"] = own;
+        let waits = reading.check(&args(Verdict::Approve)).is_ok();
+        // The digest is that of the request, without the decisions.
+        assert_eq!(waits, !problem.is_of_request(), "{problem}: a recorded decision is waited for");
+    }
+    assert!(reading(None).check(&args(Verdict::Approve)).is_ok() && reading(None).verified().is_ok());
+}
+
+#[test]
 fn a_changed_decision_is_reported_field_by_field() {
     let entry = Entry { key: "alice".into(), decision: Decision::new(Verdict::Approve) };
-    let text = tampered(&entry, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
+    let text = tampered(&entry.key, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
     assert!(text.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice:\n  | verdict: sent"), "{text}");
 }
 

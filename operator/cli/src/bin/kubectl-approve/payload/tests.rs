@@ -4,6 +4,11 @@
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 
+use signoff_review::{
+    reading::{Texts, verify},
+    seen::Seen,
+};
+
 use super::*;
 use crate::{args::CommonArgs, sample};
 
@@ -72,8 +77,14 @@ fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
     let approval = sample::call();
     let typed = |text: &str| entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
     let same = typed(r#"{"customer":"ACME","amount":420.0,"note":"as agreed\\nby phone"}"#).unwrap();
-    assert!(changes(&approval, &same).unwrap_err().to_string().contains("nothing was changed"));
-    assert!(changes(&approval, &typed(r#"{"customer":"ACME","amount":42}"#).unwrap()).is_ok());
+    let (seen, run) =
+        (Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() }, sample::run());
+    let proposed = |entry| {
+        let shown = verify(&seen, &run, Texts::OfRequest).unwrap().shown(approval.spec.request.digest.as_str());
+        shown.and_then(|shown| shown.propose(entry, &alice(), sample::now()))
+    };
+    assert!(proposed(same).unwrap_err().to_string().contains("nothing was changed"));
+    assert!(proposed(typed(r#"{"customer":"ACME","amount":42}"#).unwrap()).is_ok());
     for (text, why) in [
         (r#"{"amount":1,"amount":900}"#, "amount"),
         (r#"{"amount":9007199254740993}"#, "amount"),
