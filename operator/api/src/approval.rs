@@ -24,11 +24,12 @@ use crate::{
     verdict::Verdict,
 };
 
+pub use crate::approval_phase::ApprovalPhase;
 pub use action::{Action, ActionKind, AskingGate, SiblingCall};
 pub use bounds::ARGUMENTS;
 pub use decision::{Answer, Decision, Grant, GrantMatch, GrantScope};
 pub use review::{Edit, Exclusion, Review, Sent};
-pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
+pub use status::{ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
 /// A request for a decision, and the decisions.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]

@@ -4,6 +4,7 @@
 //! **Invariant:** no client, no clock and no behaviour of a run; those belong to the engine and the crates to its right.
 
 pub mod approval;
+mod approval_phase;
 pub mod blob;
 pub mod conditions;
 pub mod crds;

@@ -46,7 +46,8 @@ impl Verdict {
         Self::Retry,
     ];
 
-    /// The verdicts that the API server accepts after the deadline of a gate with the timeout action Expire, whatever the gate allows.
+    /// The verdicts that the API server accepts after the deadline of a gate with the timeout action Expire, whatever
+    /// the gate allows.
     pub const WHEN_OVERDUE: [Self; 3] = [Self::Retry, Self::Reject, Self::Abort];
 
     /// Returns the name as it is stored in objects: `Approve`.

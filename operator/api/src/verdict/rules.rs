@@ -1,10 +1,10 @@
-//! The table of verdicts: what holds of each one wherever it is given, in one row. The engine, local runs, the plugin and the page ask it,
-//! and the admission policy and the schema of decisions are generated from it.
+//! The table of verdicts: what holds of each one wherever it is given, in one row. The engine, local runs, the plugin
+//! and the page ask it, and the admission policy and the schema of decisions are generated from it.
 //!
 //! **Invariant:** a verdict without a row does not compile.
 
 use super::Verdict;
-use crate::approval::ApprovalPhase;
+use crate::approval_phase::ApprovalPhase;
 
 /// The row of a verdict.
 #[derive(Debug)]
