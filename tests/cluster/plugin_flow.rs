@@ -1,10 +1,43 @@
-//! The requests that `kubectl approve` does not decide, because something about them is not verified. No operator runs.
+//! The way of a decision of `kubectl approve`: which requests it sends, and which requests it does not decide. No operator runs.
 //! It must not test a decision that is recorded: `plugin.rs` does.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use signoff_tests::control_plane::{Seen, Witness};
 
 use crate::asked::Place;
 use crate::plugin::refusal;
+
+#[tokio::test]
+async fn a_decision_costs_three_reads_a_rehearsal_and_the_patch() {
+    let place = Place::shared("plugin").await;
+    let witness = Witness::start(&place.cluster).await.unwrap();
+    let login = std::fs::read_to_string(place.cluster.kubeconfig_of("alice").unwrap()).unwrap();
+    let login: Value = serde_saphyr::from_str(&login).unwrap();
+    let alice = login["users"].as_array().unwrap().iter().find(|user| user["name"] == "alice").unwrap();
+    let file = witness.kubeconfig(alice["user"]["token"].as_str()).unwrap();
+    let asks = async |words: &[&str]| {
+        let name = place.ask(|_| {}).await;
+        witness.forget();
+        let words = [&words[..1], &[&name], &words[1..], &["--kubeconfig", file.to_str().unwrap()]].concat();
+        place.approve("alice", &words).await.ok().unwrap();
+        let path = |path: &str| path.split('?').next().unwrap().rsplit('/').nth(1).unwrap().to_owned();
+        let sent = |seen: &Seen| format!("{} {}{}", seen.method, path(&seen.path), dry_run(&seen.path));
+        let mut sent: Vec<_> = witness.seen().iter().map(sent).collect();
+        // The first two are sent at once.
+        sent[..2].sort();
+        sent
+    };
+    let dry_run_only = ["GET approvals", "POST v1", "GET workflows", "PATCH approvals on trial"];
+    let recorded = [&dry_run_only[..], &["PATCH approvals"]].concat();
+    assert_eq!(asks(&["approve", "--wait=0s"]).await, recorded);
+    assert_eq!(asks(&["reject", "--yes", "--wait=0s"]).await, recorded);
+    assert_eq!(asks(&["approve", "--dry-run=server"]).await, dry_run_only);
+    assert_eq!(asks(&["approve", "--dry-run=client"]).await, dry_run_only[..3]);
+}
+
+fn dry_run(path: &str) -> &'static str {
+    if path.contains("dryRun=All") { " on trial" } else { "" }
+}
 
 #[tokio::test]
 async fn a_request_whose_run_is_gone_or_unguarded_is_not_decided() {
