@@ -65,9 +65,9 @@ struct MetadataOf {
     metadata: Meta,
 }
 
-/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. More would only wait
-/// in the API server, and the requests of people with them. Beside others its writes go by turns, so that none waits behind all writes of
-/// another namespace.
+/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. More
+/// would only wait in the API server, and the requests of people with them. Beside others its writes go by turns, so
+/// that none waits behind all writes of another namespace.
 const WRITES: usize = 12;
 
 /// The turns of namespaces at writing.
@@ -195,8 +195,8 @@ impl ApiRequests {
             .await
     }
 
-    /// Creates an object of which less is read than written. It waits for no turn: whoever creates a Pod has just asked whether its run
-    /// still stands and whose the Lease is, and that must not grow old.
+    /// Creates an object of which less is read than written. It waits for no turn: whoever creates a Pod has just asked
+    /// whether its run still stands and whose the Lease is, and that must not grow old.
     ///
     /// # Errors
     /// As the API server answers.
@@ -224,8 +224,8 @@ impl ApiRequests {
         stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }
 
-    /// Replaces an object's status if it still has the version that `observed` has. Nothing else is sent: the API server
-    /// keeps the rest of the stored object.
+    /// Replaces an object's status if it still has the version that `observed` has. Nothing else is sent: the API
+    /// server keeps the rest of the stored object.
     ///
     /// # Errors
     /// As the API server answers; 409 when it has another version.
@@ -263,8 +263,8 @@ impl ApiRequests {
             .map(|Decoded(o)| o)
     }
 
-    /// Deletes exactly the object with this uid, and what it owns after it; `grace`: so many seconds later, where that is not
-    /// as the object says.
+    /// Deletes exactly the object with this uid, and what it owns after it; `grace`: so many seconds later, where that
+    /// is not as the object says.
     ///
     /// # Errors
     /// No answer, or a refusal. That it is not there is none.

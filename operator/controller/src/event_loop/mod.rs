@@ -1,7 +1,7 @@
 //! The event loop: watch events, finished calls, due timers and finished reconciles.
 //!
-//! **Invariant:** blocks on nothing else, and owns every task that it spawns. However many events of one kind arrive, those of the other
-//! kinds are handled: each iteration takes a bounded number of each.
+//! **Invariant:** blocks on nothing else, and owns every task that it spawns. However many events of one kind arrive,
+//! those of the other kinds are handled: each iteration takes a bounded number of each.
 
 mod start;
 
@@ -54,7 +54,8 @@ const MOST_LOST: usize = 2;
 const BATCH: usize = 64;
 /// The time for setting aside the objects that lost threads evaluated, before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// A result that is not committed is in memory so many times: as it ended, as a fact, in the journal, and as it is stored.
+/// A result that is not committed is in memory so many times: as it ended, as a fact, in the journal, and as it is
+/// stored.
 const RESULT_COPIES: usize = 4;
 /// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
@@ -164,7 +165,8 @@ impl EventLoop {
         }
     }
 
-    /// Handles what has arrived. The kinds of which many events can arrive are here, and none waits behind all of another kind.
+    /// Handles what has arrived. The kinds of which many events can arrive are here, and none waits behind all of
+    /// another kind.
     fn handle_ready(&mut self) {
         for _ in 0..BATCH {
             let Some(done) = self.reconciles.try_join_next_with_id() else { break };

@@ -1,8 +1,10 @@
-//! The one HTTP client of the process: connects only where it may, reads only as much as it may. Long answers are read by turns, a piece
-//! of one at a time, so that hundreds that arrive at once leave the threads of the runtime to everything else.
+//! The one HTTP client of the process: connects only where it may, reads only as much as it may. Long answers are read
+//! by turns, a piece of one at a time, so that hundreds that arrive at once leave the threads of the runtime to
+//! everything else.
 //!
-//! **Invariant:** it follows no redirects, keeps no cookies, reads no proxy settings from the environment, repeats no request, and reuses
-//! no connection: one that the server closes at that moment would leave the outcome of a POST unknown.
+//! **Invariant:** it follows no redirects, keeps no cookies, reads no proxy settings from the environment, repeats no
+//! request, and reuses no connection: one that the server closes at that moment would leave the outcome of a POST
+//! unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +161,8 @@ impl HttpClient {
         self.max_response
     }
 
-    /// Sends a request and reads the answer, whatever its status. `body` takes the body where the status is expected. The request has no
-    /// body afterwards.
+    /// Sends a request and reads the answer, whatever its status. `body` takes the body where the status is expected.
+    /// The request has no body afterwards.
     pub(crate) async fn exchange(
         &self,
         request: &mut HttpRequest,

@@ -20,8 +20,7 @@ use signoff_review::{
     seen::RunNow,
     suggest::CallFlags,
     text::one_line,
-    voided,
-    whole,
+    voided, whole,
 };
 
 use super::{

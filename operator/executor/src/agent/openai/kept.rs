@@ -1,7 +1,8 @@
 //! The part of an answer that is kept while it is received: texts that no turn may have are dropped piece by piece.
 //!
-//! Whether the answer is JSON is judged where what was kept is read. **Invariant:** what was kept reads like the answer, but that
-//! arguments which are too long are their length, and of other texts which are too long only the beginning is there.
+//! Whether the answer is JSON is judged where what was kept is read. **Invariant:** what was kept reads like the
+//! answer, but that arguments which are too long are their length, and of other texts which are too long only the
+//! beginning is there.
 
 use signoff_api::turn::RequestedArguments;
 
@@ -93,8 +94,8 @@ impl<'r> KeptAnswer<'r> {
         &self.kept
     }
 
-    /// Takes the bytes at the beginning of `piece` that are nothing but characters of the text, as many as are known to be kept or
-    /// dropped together. Returns how many.
+    /// Takes the bytes at the beginning of `piece` that are nothing but characters of the text, as many as are known to
+    /// be kept or dropped together. Returns how many.
     fn take_plain(&mut self, piece: &[u8]) -> usize {
         // Where its beginning may end, each character is looked at.
         if self.text.at != Position::Inside || self.text.length <= MAX_BEGINNING || self.text.is_half {
@@ -264,7 +265,8 @@ impl AnswerBody for KeptAnswer<'_> {
 }
 
 impl Field {
-    /// The most bytes of a name that is looked for, with its quotation marks: of nine letters, each of which can be escaped.
+    /// The most bytes of a name that is looked for, with its quotation marks: of nine letters, each of which can be
+    /// escaped.
     const LONGEST_NAME: usize = 9 * 6 + 2;
 
     /// Returns the field of a name, which is kept with its quotation marks.
@@ -422,8 +424,8 @@ mod tests {
         }
     }
 
-    /// What is made of an answer: whether it is an error, its use of tokens, and of its first choice why it ended, its texts and
-    /// its calls.
+    /// What is made of an answer: whether it is an error, its use of tokens, and of its first choice why it ended, its
+    /// texts and its calls.
     fn told(answer: &[u8]) -> Option<(bool, Option<u64>, Option<String>)> {
         let read: Completion = serde_json::from_slice(answer).ok()?;
         let choice = read.choices.kept.into_iter().next().map(|choice| {
