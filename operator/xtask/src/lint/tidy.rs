@@ -1,11 +1,9 @@
 //! House rules that no compiler knows: how a file opens, how long it may be, what it must not name.
-//! It must not judge content beyond that, and reads only what git tracks or would track.
+//! It reads only files that git tracks or would track.
 
-use std::fs;
-use std::process::Command;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-use signoff_tests::cargo::{output, root};
+use super::files::{File, files};
 
 /// A file people can still hold in the head; the house aims for two thirds of it.
 const MOST_LINES: usize = 600;
@@ -28,11 +26,6 @@ const REGISTRIES: [(&str, &str); 8] = [
 
 /// Folders of somebody's own machine, in halves as above.
 const MACHINE: [(&str, &str); 4] = [("/ro", "ot/"), ("/ho", "me/"), ("/Use", "rs/"), ("/wo", "rk/")];
-
-struct File {
-    path: String,
-    text: String,
-}
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
@@ -58,24 +51,6 @@ pub(crate) fn rules() -> impl Iterator<Item = (&'static str, Result<Vec<String>>
         };
         (name, found)
     })
-}
-
-fn files() -> Result<Vec<File>> {
-    let listed = output(Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]))?;
-    let mut files = Vec::new();
-    for path in listed.split('\0').filter(|path| !path.is_empty()) {
-        let file = root().join(path);
-        // A deleted file is listed until the deletion is committed, and a link is somebody else's text.
-        if !file.is_file() || file.is_symlink() {
-            continue;
-        }
-        let bytes = fs::read(&file).with_context(|| format!("reading {path}"))?;
-        // What is no text has no lines.
-        if let Ok(text) = String::from_utf8(bytes) {
-            files.push(File { path: path.to_owned(), text });
-        }
-    }
-    Ok(files)
 }
 
 fn opens_with_its_purpose(file: &File) -> Option<String> {
