@@ -161,6 +161,13 @@ mod tests {
     }
 
     #[test]
+    fn all_verdicts_of_the_schema_are_listed() {
+        let schema = serde_json::to_value(schemars::schema_for!(Verdict)).unwrap_or_default();
+        let names: Vec<_> = schema["oneOf"].as_array().into_iter().flatten().map(|one| one["const"].clone()).collect();
+        assert_eq!(names, Verdict::ALL.map(|verdict| serde_json::json!(verdict.name())));
+    }
+
+    #[test]
     fn every_verdict_serializes_as_its_name() {
         for verdict in Verdict::ALL {
             assert_eq!(serde_json::to_value(verdict).ok(), Some(serde_json::json!(verdict.name())));
