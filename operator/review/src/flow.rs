@@ -1,5 +1,5 @@
-//! The way of a decision, for the plugin and the page: read *(I/O)* -> verified *(pure)* -> shown *(pure)* -> proposed *(pure)* ->
-//! rehearsed *(I/O)* -> confirmed *(pure)* -> recorded *(I/O)* -> waited for ([`crate::state::Waited`]).
+//! The way of a decision, for the plugin and the page: read *(I/O)* -> verified *(pure)* -> shown *(pure)* -> proposed
+//! *(pure)* -> rehearsed *(I/O)* -> confirmed *(pure)* -> recorded *(I/O)* -> waited for ([`crate::state::Waited`]).
 //!
 //! Each state is a type that only the state before it makes, and what is sent is the entry that was rehearsed.
 //! **Invariant:** nothing is recorded of a request that is not verified, nor before it was rehearsed and confirmed.
@@ -275,7 +275,8 @@ impl Rehearsed {
         name(&self.proposed.entry)
     }
 
-    /// Returns the decision as confirmed: its person said yes to this very decision, at a question or by an option of the command.
+    /// Returns the decision as confirmed: its person said yes to this very decision, at a question or by an option of
+    /// the command.
     #[must_use]
     pub fn confirm(self) -> Confirmed {
         Confirmed(self.proposed)
@@ -303,7 +304,7 @@ impl Confirmed {
                 Meaning::Refused => return Err(NotRecorded::Refused(proposed.refused(server, error, now).await)),
                 Meaning::NotStored => return Err(NotRecorded::Failed(error)),
                 Meaning::Unanswered => match server.read().await {
-                    Ok(seen) if seen.stored(&proposed.entry.key).is_some() => seen,
+                    Ok(seen) if is_new(&seen, &proposed) => seen,
                     _ => return Err(NotRecorded::Unknown(error)),
                 },
             },
@@ -314,6 +315,13 @@ impl Confirmed {
         }
         Ok(Recorded { approval: stored.approval, entry: proposed.entry })
     }
+}
+
+/// Whether a decision is stored that was not there when this one was proposed: the one before, which was invalid, is
+/// not this one.
+fn is_new(seen: &Seen, proposed: &Proposed) -> bool {
+    let key = &proposed.entry.key;
+    seen.stored(key).is_some_and(|stored| Some(stored) != proposed.seen.stored(key))
 }
 
 fn differences(proposed: &Proposed, stored: &Seen) -> Vec<String> {

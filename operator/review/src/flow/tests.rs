@@ -175,6 +175,25 @@ async fn a_decision_whose_answer_is_lost_is_looked_for_and_one_that_is_not_there
 }
 
 #[tokio::test]
+async fn after_an_invalid_decision_a_lost_answer_is_not_taken_for_another_decision() {
+    let mut approval = sample::approval();
+    let before = Decision { reason: Some("first".to_owned()), ..Decision::new(Verdict::Approve) };
+    approval.spec.decisions.insert("alice@example.com".to_owned(), before);
+    let invalid = serde_json::from_value(json!({"attempt": 1, "why": "it does not fit"})).unwrap();
+    approval.status.get_or_insert_default().invalid.insert("alice@example.com".to_owned(), invalid);
+    let seen = seen_of(&approval);
+    for (record, is_known) in [(Answer::Lost, true), (Answer::Away, false)] {
+        let fake = Fake::new(&seen, Answer::Accepted, record);
+        let confirmed = rehearsed(&fake, approve(&seen)).await.unwrap().confirm();
+        let recorded = confirmed.record(&fake, sample::now()).await;
+        assert!(
+            if is_known { recorded.is_ok() } else { matches!(recorded, Err(NotRecorded::Unknown(_))) },
+            "{record:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_refused_record_and_one_that_was_changed_on_its_way_are_told() {
     let seen = seen_of(&sample::approval());
     let recorded = async |record| {
