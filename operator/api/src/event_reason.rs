@@ -39,7 +39,7 @@ pub enum EventReason {
     Reminder,
     /// Approval: more people may decide, until a new deadline.
     Escalated,
-    /// Approval: somebody asked for more people, and there are none.
+    /// Approval: a decision asked for more people, and there are none.
     EscalationExhausted,
     /// Approval: a decision has an invalid payload.
     InvalidDecision,

@@ -12,12 +12,14 @@
 //!         | part                       see PARTS
 //! ```
 //!
-//! Beneath a step: `.start` (the gate before it), `.output` (about its answer), `.error` (about its failure), `.answer` (what
-//! became of its answer), `.ask-2`, `.next` (the edge that was chosen) and turns. Beneath a call: `.check` (why it was refused),
-//! `.gate`, `.error`, gates of policies, and the step of the tool: `handle/.turn-2/.call-1/pay/.start#2`. The other parts
-//! stand at the top. In a plan, which knows no numbers, a turn is `.turn`, and the step of a tool `.call/pay`.
+//! Beneath a step: `.start` (the gate before it), `.output` (about its answer), `.error` (about its failure), `.answer`
+//! (what became of its answer), `.ask-2`, `.next` (the edge that was chosen) and turns. Beneath a call: `.check` (why
+//! it was refused), `.gate`, `.error`, gates of policies, and the step of the tool:
+//! `handle/.turn-2/.call-1/pay/.start#2`. The other parts stand at the top. In a plan, which knows no numbers, a turn
+//! is `.turn`, and the step of a tool `.call/pay`.
 //!
-//! **Invariant:** a path keeps its text. Every text is a path: one with segments of other forms has segments of the kind
+//! **Invariant:** a path keeps its text. Every text is a path: one with segments of other forms has segments of the
+//! kind
 //! [`SegmentKind::Other`], which are neither turns nor calls. Nothing is normalized, and nothing fails.
 
 use std::{fmt, ops::Deref};
@@ -250,8 +252,8 @@ impl<'p> RecordPath<'p> {
         std::iter::successors(Some(self), |path| path.parent())
     }
 
-    /// Whether it is this place, one of its visits, or beneath it. Everything is within an empty place, and what begins with a
-    /// place that ends with `/` is within that.
+    /// Whether it is this place, one of its visits, or beneath it. Everything is within an empty place, and what begins
+    /// with a place that ends with `/` is within that.
     #[must_use]
     pub fn is_within(self, place: &str) -> bool {
         let is_bounded =
@@ -280,7 +282,8 @@ impl<'p> RecordPath<'p> {
         RecordPath(self.0.split_once('#').map_or(self.0, |(place, _)| place))
     }
 
-    /// Returns the path of the visit before this one, or `None` of the first: `review#2` for `review#3`, `review` for `review#2`.
+    /// Returns the path of the visit before this one, or `None` of the first: `review#2` for `review#3`, `review` for
+    /// `review#2`.
     #[must_use]
     pub fn visit_before(self) -> Option<RecordPathBuf> {
         let visit = self.last().visit();
@@ -363,15 +366,15 @@ impl<'p> RecordPath<'p> {
         text.match_indices('/').filter(move |(at, _)| is_turn(*at)).filter_map(|(at, _)| text.get(..at).map(RecordPath))
     }
 
-    /// Returns the place of the step of the innermost tool, and what is beneath it, as the plan has it: `.call/pay/.start` for the
-    /// place `handle/.turn/.call/pay/.start`; `None` outside of tools.
+    /// Returns the place of the step of the innermost tool, and what is beneath it, as the plan has it:
+    /// `.call/pay/.start` for the place `handle/.turn/.call/pay/.start`; `None` outside of tools.
     #[must_use]
     pub fn place_of_tool(self) -> Option<RecordPath<'p>> {
         self.0.rfind(PLANNED_CALLS).and_then(|at| self.0.get(at..)).map(RecordPath)
     }
 
-    /// Returns the step of an agent whose turn or request for another answer this is, also as a plan has it; the same path of
-    /// all others.
+    /// Returns the step of an agent whose turn or request for another answer this is, also as a plan has it; the same
+    /// path of all others.
     #[must_use]
     pub fn step_of_answer(self) -> RecordPath<'p> {
         let is_answer = |path: &RecordPath<'p>| [TURN, ASK].contains(&path.last().unnumbered());

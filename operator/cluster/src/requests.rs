@@ -195,8 +195,8 @@ impl ApiRequests {
             .await
     }
 
-    /// Creates an object of which less is read than written. It waits for no turn: whoever creates a Pod has just asked
-    /// whether its run still stands and whose the Lease is, and that must not grow old.
+    /// Creates an object of which less is read than written. It waits for no turn: the Pod runner has just asked
+    /// whether the run still stands and who holds the Lease, and the answer must not grow old.
     ///
     /// # Errors
     /// As the API server answers.

@@ -41,7 +41,7 @@ pub struct Waited {
     pub approval: Approval,
     /// The number of escalations before the decision was counted, or `None` if it was counted before the wait.
     level_before: Option<i32>,
-    /// Why it could not be watched.
+    /// The reason why it could not be watched.
     pub problem: Option<String>,
 }
 

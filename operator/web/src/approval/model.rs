@@ -62,7 +62,7 @@ pub struct ApprovalPage {
     digest: String,
     /// The version of the object.
     version: String,
-    /// Why this request cannot be decided, or must not: a heading and a sentence.
+    /// The reason why this request cannot or must not be decided: a heading and a sentence.
     broken: Option<(&'static str, String)>,
     warnings: Vec<(String, String)>,
     subject: Option<Text>,

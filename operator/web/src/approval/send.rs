@@ -1,6 +1,6 @@
 //! A decision of the page: made of what was typed, and sent in the way of every decision ([`signoff_review::flow`]).
 //!
-//! It must not send anything by another way.
+//! **Invariant:** nothing is sent in another way.
 
 use http::StatusCode;
 use kube::api::PatchParams;
@@ -146,7 +146,8 @@ impl Sender<'_> {
         }
     }
 
-    /// Waits until the operator has counted the decision, for a moment: the page that follows then says what it came to.
+    /// Waits until the operator has counted the decision, for a moment: the page that follows then says what it came
+    /// to.
     async fn counted_or_late(&self, recorded: Recorded) -> (Entry, Waited) {
         let Recorded { approval, entry } = recorded;
         let (sender, mut events) = mpsc::channel(8);

@@ -265,7 +265,7 @@ async fn a_request_with_any_problem_has_no_form_and_says_which() {
     assert!(has_form(&verified) && !verified.contains("role=\"alert\""), "{verified}");
 }
 
-/// What alice types to approve a request that she has read.
+/// The form in which alice approves a request that she has read.
 fn approves(approval: &Approval) -> Typed {
     let digest = approval.spec.request.digest.to_string();
     let fields = [("verdict", "Approve"), ("digest", digest.as_str())];

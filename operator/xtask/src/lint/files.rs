@@ -18,7 +18,7 @@ pub(super) fn files() -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in listed.split('\0').filter(|path| !path.is_empty()) {
         let file = root().join(path);
-        // A deleted file is listed until the deletion is committed, and a link is somebody else's text.
+        // A deleted file is listed until the deletion is committed, and a link leads to a text of another place.
         if !file.is_file() || file.is_symlink() {
             continue;
         }

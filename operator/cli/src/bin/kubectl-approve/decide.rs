@@ -1,5 +1,5 @@
-//! Deciding, in the way of every decision ([`signoff_review::flow`]): read the request, rehearse the entry, ask the person, record it, and
-//! wait for its effect.
+//! Deciding, in the way of every decision ([`signoff_review::flow`]): read the request, rehearse the entry, ask the
+//! person, record it, and wait for its effect.
 //!
 //! It must not judge whether a decision is allowed: the API server does.
 
@@ -56,7 +56,8 @@ impl Reading {
         Ok(Self { seen, run, me })
     }
 
-    /// Returns the request if everything about it is verified. Of long texts its reader sees the beginnings, and is told so.
+    /// Returns the request if everything about it is verified. Of long texts its reader sees the beginnings, and is
+    /// told so.
     ///
     /// # Errors
     /// It has a problem.
@@ -64,7 +65,8 @@ impl Reading {
         self.checked().map_err(refused)
     }
 
-    /// Refuses a request that has a problem. Who has decided already can still wait for the effect, whatever the run says now.
+    /// Refuses a request that has a problem. Who has decided already can still wait for the effect, whatever the run
+    /// says now.
     ///
     /// # Errors
     /// It has a problem.
@@ -241,8 +243,8 @@ pub enum Prepared {
     Ready(Box<DecisionArgs>, Box<Rehearsed>),
 }
 
-/// Makes the entry of a decision, and rehearses it, so that no user confirms a decision that would be refused. `asks`: the user completes
-/// it.
+/// Makes the entry of a decision, and rehearses it, so that no user confirms a decision that would be refused. `asks`:
+/// the user completes it.
 ///
 /// # Errors
 /// As [`decide`].
@@ -309,7 +311,8 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     }
 }
 
-/// Records a decision that its user has confirmed, and sees that exactly it was stored. Of a dry run it reports the rehearsal.
+/// Records a decision that its user has confirmed, and sees that exactly it was stored. Of a dry run it reports the
+/// rehearsal.
 ///
 /// # Errors
 /// As [`decide`].

@@ -172,7 +172,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
                 return Err(if has_gone_on { self.refused(&why) } else { self.refuse(check, TEMPLATE, &why).await });
             }
         };
-        // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses it when it starts.
+        // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses
+        // it when it starts.
         if !self.has_gone_on()
             && let Some(why) = &proposal.forbidden
         {
