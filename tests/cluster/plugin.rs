@@ -469,6 +469,10 @@ async fn a_decision_that_was_changed_on_its_way_is_called_out() {
     let finished = place.approve("alice", &["reject", &name, "--reason", "no"]).await;
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
     assert!(finished.stderr.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice@example.com:\n  | verdict: sent \"Reject\", stored \"Approve\"\n"), "{finished:?}");
+    assert!(finished.stderr.contains("your decision is not recorded"), "{finished:?}");
+    let get = ["get", "approval", &name, "-n", &place.namespace.name, "-o", "jsonpath={.spec}"];
+    let stored = place.cluster.kubectl(get).run().await.unwrap().ok().unwrap();
+    assert!(stored.contains("quorums") && !stored.contains("\"verdict\""), "the trial showed it: {stored}");
 }
 
 /// What an administrator, or whoever became one, could do.

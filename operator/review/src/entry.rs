@@ -19,6 +19,9 @@ pub const TAMPERED: &str = "WHAT WAS STORED IS NOT WHAT YOU SENT";
 pub const TAMPERED_REMEDY: &str = "Something between you and the API server changes decisions (a webhook or a mutating policy). \
      Tell an administrator of this cluster, and do not rely on this Approval.";
 
+/// The sentence after both, where the decision was only tried.
+pub const NOT_RECORDED: &str = "This was a trial: your decision is not recorded.";
+
 /// A decision and the key it goes under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {

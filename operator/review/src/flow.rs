@@ -73,6 +73,8 @@ pub enum NotRehearsed<E> {
     Refused(Refused<E>, Option<Unusable>),
     /// The operator could not use it.
     Unusable(Unusable),
+    /// Something else would be stored than what was sent, one sentence a field.
+    Tampered(Vec<String>),
     /// It could not be tried.
     Failed(E),
 }
@@ -119,7 +121,6 @@ pub struct Proposed {
 pub struct Rehearsed {
     proposed: Proposed,
     reached: Reached,
-    stored: Seen,
 }
 
 /// A rehearsed decision that its person has confirmed.
@@ -203,7 +204,7 @@ impl Proposed {
     /// Lets the API server check the entry, without storing it.
     ///
     /// # Errors
-    /// It would be refused, the operator could not use it, or it could not be tried.
+    /// It would be refused, the operator could not use it, something else would be stored, or it could not be tried.
     pub async fn rehearse<S: Server>(
         self,
         server: &S,
@@ -219,10 +220,14 @@ impl Proposed {
             }
             Err(error) => return Err(NotRehearsed::Failed(error)),
         };
+        let differences = differences(&self, &stored);
+        if !differences.is_empty() {
+            return Err(NotRehearsed::Tampered(differences));
+        }
         let counted = counted.map_err(NotRehearsed::Unusable)?;
         let with = foreseen::with(&self.seen.approval, &self.entry);
         let reached = foreseen::reached(&with, Some(&counted), &self.entry);
-        Ok(Rehearsed { proposed: self, reached, stored })
+        Ok(Rehearsed { proposed: self, reached })
     }
 
     /// Returns a refusal in words about the gate as it is now: what was shown may have changed meanwhile.
@@ -255,18 +260,6 @@ impl Rehearsed {
     #[must_use]
     pub fn reached(&self) -> &Reached {
         &self.reached
-    }
-
-    /// Returns the Approval as it would be stored.
-    #[must_use]
-    pub fn stored(&self) -> &Seen {
-        &self.stored
-    }
-
-    /// Returns the differences between the entry and what would be stored, one sentence a field.
-    #[must_use]
-    pub fn differences(&self) -> Vec<String> {
-        differences(&self.proposed, &self.stored)
     }
 
     /// Returns the name of the decision: what is recorded has the same name as what was confirmed.

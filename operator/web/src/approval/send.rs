@@ -10,7 +10,7 @@ use signoff_cluster::{
     watch::{WatchEvent, follow_selected},
 };
 use signoff_review::{
-    entry::{Entry, TAMPERED, TAMPERED_REMEDY},
+    entry::{Entry, NOT_RECORDED, TAMPERED, TAMPERED_REMEDY},
     flow::{
         Confirmed, Meaning, NotProposed, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server,
     },
@@ -116,6 +116,9 @@ impl Sender<'_> {
         let problems = match proposed.rehearse(self, &state.counter, read.at).await {
             Ok(rehearsed) => return Ok(Ok(rehearsed)),
             Err(NotRehearsed::Failed(error)) => return Err(error),
+            Err(NotRehearsed::Tampered(differences)) => {
+                return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampered(&differences))));
+            }
             Err(NotRehearsed::Unusable(why)) => placed(&why.to_string()),
             // Of a field that the form has, the same is said there.
             Err(NotRehearsed::Refused(refused, unusable)) => unusable
@@ -139,10 +142,7 @@ impl Sender<'_> {
             Err(NotRecorded::Unknown(why)) => Err(PageError::Unknown(format!(
                 "it is not known whether your decision was recorded ({why}): read the request again before you decide again"
             ))),
-            Err(NotRecorded::Tampered(differences)) => {
-                let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
-                Err(PageError::Changed(format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))))
-            }
+            Err(NotRecorded::Tampered(differences)) => Err(PageError::Changed(tampered(&differences))),
         }
     }
 
@@ -172,6 +172,11 @@ impl Sender<'_> {
         }
         (entry, waited)
     }
+}
+
+fn tampered(differences: &[String]) -> String {
+    let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
+    format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))
 }
 
 /// Returns a refusal in words about the gate, or the policy's own sentence.

@@ -265,6 +265,14 @@ async fn a_request_with_any_problem_has_no_form_and_says_which() {
     assert!(has_form(&verified) && !verified.contains("role=\"alert\""), "{verified}");
 }
 
+/// The Approval as it is stored with an Approve of alice.
+pub(crate) fn approved(approval: &Approval) -> Value {
+    let me = caller("alice@example.com").me;
+    let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
+    let entry = signoff_review::entry::Entry::new(decision, None, approval, &me).unwrap();
+    serde_json::to_value(signoff_review::foreseen::with(approval, &entry)).unwrap()
+}
+
 /// The form in which alice approves a request that she has read.
 fn approves(approval: &Approval) -> Typed {
     let digest = approval.spec.request.digest.to_string();
@@ -336,7 +344,7 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
 async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on() {
     let approval = sample::approval();
     let (mut read, world) = (read_of(&approval), World::new(&[]));
-    let stored = serde_json::to_value(&approval).unwrap();
+    let stored = approved(&approval);
     let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
     let typed = approves(&approval);
     let held = "your decision is enough: the run is suspended, and goes on when it is resumed";

@@ -303,10 +303,14 @@ pub async fn prepare(
 async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) -> Result<Rehearsed, Failure> {
     let counter = Counter::start(1).map_err(|error| Failure::Other(error.to_string()))?;
     let server = OneApproval { session, name: &args.name };
+    let key = proposed.entry().key.clone();
     match proposed.rehearse(&server, &counter, clock::now()).await {
         Ok(rehearsed) => Ok(rehearsed),
         Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, refused).await),
         Err(NotRehearsed::Unusable(why)) => Err(Failure::Refused(why.to_string())),
+        Err(NotRehearsed::Tampered(differences)) => {
+            Err(Failure::Other(format!("{}\n{}", tampered(&key, &differences), entry::NOT_RECORDED)))
+        }
         Err(NotRehearsed::Failed(failure)) => Err(failure),
     }
 }
@@ -318,10 +322,6 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
 /// As [`decide`].
 pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) -> Result<Sent, Failure> {
     if args.common.dry_run == Some(DryRun::Server) {
-        let differences = rehearsed.differences();
-        if !differences.is_empty() {
-            return Err(tampered(&rehearsed.entry().key, &differences));
-        }
         let line = format!("{} (server dry run)", rehearsed.reached().line(rehearsed.entry()));
         return Ok(Sent::Reported(reported(&args, Report { line, failure: None })));
     }
