@@ -10,7 +10,13 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use signoff_api::{Approval, Workflow, journal::FACT_CALLS, names, turn::TurnCalls};
+use signoff_api::{
+    Approval, Workflow,
+    announce::{Announcement, Listener, TypedEvent},
+    journal::FACT_CALLS,
+    names,
+    turn::TurnCalls,
+};
 use signoff_cluster::ServerClock;
 use signoff_controller::{
     AnswerRoom, Caller, Config, Evaluator, GuardMode, LeaseSettings, MemoryLimits, Operator, PodSettings, Probe,
@@ -54,6 +60,8 @@ pub struct Harness {
     pub memory: MemoryLimits,
     /// Of the operator that began last.
     pub probe: Arc<Mutex<Option<Probe>>>,
+    /// The typed events that operators announced.
+    pub announced: Announced,
 }
 
 /// The kind `Workflow`, as a resource.
@@ -84,6 +92,7 @@ impl Harness {
             values: ValueSettings::default(),
             memory: MemoryLimits::default(),
             probe: Arc::default(),
+            announced: Announced::default(),
             evaluator: Evaluator::inline(),
         }
     }
@@ -167,6 +176,7 @@ impl Harness {
             values: self.values,
             memory: self.memory,
             evaluator: self.evaluator.clone(),
+            listeners: vec![Arc::new(self.announced.clone())],
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, clock, caller, &life.to_string())
         };
@@ -258,6 +268,23 @@ impl Harness {
     pub fn operators_writes(&self) -> Vec<Entry> {
         let by_operators = |entry: &Entry| entry.actor.starts_with(OPERATOR) && entry.resource.plural != "leases";
         self.server.writes().into_iter().filter(by_operators).filter(Entry::took_effect).collect()
+    }
+}
+
+/// Keeps the typed events that operators announce.
+#[derive(Clone, Default)]
+pub struct Announced(Arc<Mutex<Vec<TypedEvent>>>);
+
+impl Announced {
+    /// All that were announced, in their order.
+    pub fn all(&self) -> Vec<TypedEvent> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Listener for Announced {
+    fn on_announcement(&self, announcement: &Announcement<'_>) {
+        self.0.lock().unwrap().extend(announcement.event.clone());
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod agent_costs;
 mod agents;
+mod announced;
 mod approval_policies;
 mod calls;
 mod clocks;

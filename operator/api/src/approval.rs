@@ -7,6 +7,7 @@ mod action;
 mod bounds;
 mod decision;
 mod for_gate;
+mod level;
 mod review;
 mod status;
 

@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** no client, no clock and no behaviour of a run; those belong to the engine and the crates to its right.
 
+pub mod announce;
 pub mod approval;
 mod approval_phase;
 pub mod blob;
@@ -15,6 +16,7 @@ pub mod hosts;
 pub mod journal;
 mod json;
 pub mod names;
+pub mod occurrence;
 pub mod pattern;
 pub mod pod;
 pub mod policy;

@@ -174,6 +174,14 @@ impl Moment {
         Self::from(end)
     }
 
+    /// Returns this instant minus a duration, or the earliest possible instant where the difference is out of range.
+    #[must_use]
+    pub fn before(self, length: Duration) -> Self {
+        let length = jiff::SignedDuration::try_from(length).ok();
+        let begin = length.and_then(|length| self.0.checked_sub(length).ok()).unwrap_or(jiff::Timestamp::MIN);
+        Self::from(begin)
+    }
+
     /// Returns the duration from `earlier` until this instant; zero when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

@@ -58,19 +58,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// About an object; `key` tells its transitions apart.
-    #[must_use]
-    pub fn about<K: ReconciledKind>(
-        object: &K,
-        reason: EventReason,
-        note: &str,
-        key: &str,
-        at: jiff::Timestamp,
-    ) -> Self {
-        Self::of_meta::<K>(object.meta(), reason, note, key, at)
-    }
-
-    /// About an object of which only the metadata can be read.
+    /// About the object with this metadata; `key` tells its transitions apart.
     #[must_use]
     pub fn of_meta<K: ReconciledKind>(
         meta: &ObjectMeta,
@@ -94,10 +82,10 @@ impl Report {
         }
     }
 
-    /// Another object that it is about too.
+    /// Adds another object that it is about too.
     #[must_use]
-    pub fn related<K: ReconciledKind>(self, object: &K) -> Self {
-        Self { related: Some(reference::<K>(object.meta())), ..self }
+    pub fn related<K: ReconciledKind>(self, meta: &ObjectMeta) -> Self {
+        Self { related: Some(reference::<K>(meta)), ..self }
     }
 
     fn event(self, instance: &str) -> Event {

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use serde_json::Value;
-use signoff_api::{Approval, Moment, Workflow};
+use signoff_api::{Approval, Moment, Workflow, announce::Listener};
 use signoff_cluster::{
     ServerClock,
     events::Reporter,
@@ -105,6 +105,8 @@ pub(crate) struct Context {
     pub(crate) lease_guard: LeaseGuard,
     pub(crate) starts: mpsc::UnboundedSender<CallStart>,
     pub(crate) reporter: Reporter,
+    /// Further listeners, beside Kubernetes Events and metrics.
+    pub(crate) listeners: Vec<Arc<dyn Listener>>,
     pub(crate) metrics: SharedMetrics,
     /// Whether the operator is stopping: no new call starts.
     pub(crate) draining: AtomicBool,

@@ -21,6 +21,7 @@
 //! * `in_flight`, [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
 //! * [`guard`]: whether the admission policies are in force
 //! * [`protected_addresses`]: the addresses that no call may reach
+//! * `announce`: the listeners that are told what happens
 //! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
 
 pub mod blobs;
@@ -32,6 +33,7 @@ pub mod operator;
 pub mod protected_addresses;
 pub mod secrets;
 
+mod announce;
 mod approval;
 mod caches;
 mod call_slots;

@@ -10,6 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
+use signoff_api::announce::Listener;
 use signoff_cluster::{
     ServerClock,
     lease::{HeldLease, Lease, LeaseGuard, LeaseSettings},
@@ -75,6 +76,8 @@ pub struct Config {
     pub max_reconciles: usize,
     /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,
+    /// Further listeners, beside Kubernetes Events and metrics.
+    pub listeners: Vec<Arc<dyn Listener>>,
     /// Where numbers are counted, by the operator and whatever is beside it.
     pub metrics: SharedMetrics,
 }
@@ -102,6 +105,7 @@ impl Config {
             evaluator: Evaluator::inline(),
             max_reconciles: 128,
             grace: Duration::from_secs(10),
+            listeners: Vec::new(),
             metrics: Arc::default(),
         }
     }

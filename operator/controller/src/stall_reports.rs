@@ -6,14 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{EventReason, Workflow, conditions};
 use signoff_cluster::{
-    events::Report,
-    kinds::{Name, ReconciledKind},
+    kinds::Name,
     store::{Found, Store},
     workqueue::Key,
 };
 use signoff_engine::status::say;
 
-use crate::{context::Context, error::Error, stalls::OverdueStall, workflow::open_records};
+use crate::{announce::AnnouncedKind, context::Context, error::Error, stalls::OverdueStall, workflow::open_records};
 
 /// Records that a reconcile failed, and says so on the object once that is due.
 pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
@@ -38,7 +37,7 @@ pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) 
 }
 
 /// Reports an Event, once a stall.
-async fn report<K: ReconciledKind>(
+async fn report<K: AnnouncedKind>(
     context: &Context,
     store: &Store<K>,
     name: &Name,
@@ -64,8 +63,7 @@ async fn report<K: ReconciledKind>(
         },
     };
     let key = overdue.since.to_string();
-    let report = Report::of_meta::<K>(&meta, EventReason::Stalled, message, &key, context.clock.now());
-    context.reporter.report(report);
+    context.say(K::about(&meta), EventReason::Stalled, message, &key);
 }
 
 /// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes with

@@ -5,8 +5,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, EventReason, Workflow};
 use signoff_cluster::{
-    events::Report,
-    kinds::{DecodedKind, Name, ReconciledKind},
+    kinds::{DecodedKind, Name},
     store::{DeletedObject, Store},
     watch::{WatchEvent, name_of},
     workqueue::Key,
@@ -14,10 +13,10 @@ use signoff_cluster::{
 use signoff_expr::text;
 use tokio::sync::mpsc;
 
-use crate::context::Context;
+use crate::{announce::AnnouncedKind, context::Context};
 
 /// A kind whose watch events are applied here.
-pub(crate) trait Watched: ReconciledKind {
+pub(crate) trait Watched: AnnouncedKind {
     /// Returns the key under which an object is enqueued.
     fn key(name: Name) -> Key;
     /// Whether a key is of this kind.
@@ -183,8 +182,7 @@ fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) 
             "this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object"
         );
         let version = meta.resource_version.as_deref().unwrap_or_default();
-        let report = Report::of_meta::<K>(meta, EventReason::Unreadable, &note, version, context.clock.now());
-        context.reporter.report(report);
+        context.say(K::about(meta), EventReason::Unreadable, &note, version);
     }
 }
 

@@ -10,9 +10,8 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{EventReason, Workflow};
+use signoff_api::{EventReason, Workflow, announce::About};
 use signoff_cluster::{
-    events::Report,
     kinds::{DecodedKind as _, Name, ReconciledKind as _, uid as uid_of},
     store::Found,
 };
@@ -164,8 +163,7 @@ impl Context {
         let note =
             format!("step {}: its call begins when the API server says that the run still stands: {why}", call.path);
         let key = format!("{}/{}/does-not-begin", call.path, call.attempt);
-        let report = Report::of_meta::<Workflow>(&meta, EventReason::Stalled, &note, &key, self.clock.now());
-        self.reporter.report(report);
+        self.say(About::Workflow(&meta), EventReason::Stalled, &note, &key);
     }
 }
 

@@ -3,8 +3,12 @@
 //! It must not change a run but by the decisions it returns.
 
 use async_trait::async_trait;
-use signoff_api::{Approval, ApprovalRequest, Decision, journal::StepRecord};
-use signoff_engine::approval::ApprovalEvent;
+use signoff_api::{
+    Approval, ApprovalRequest, Decision,
+    announce::{Announcement, Listener, Sentence, TypedEvent},
+    journal::StepRecord,
+    occurrence::GateEvent,
+};
 
 /// A question to a handler.
 #[derive(Clone, Debug)]
@@ -87,7 +91,7 @@ pub enum Event<'a> {
     /// A gate asks people.
     Asks(&'a Approval),
     /// Something about an open Approval, such as an escalation.
-    Said(&'a Approval, &'a ApprovalEvent),
+    Said(&'a Approval, &'a Sentence<'a>),
     /// A decision was recorded, and the gate takes more of them.
     VoteCounted {
         /// The Approval with that decision.
@@ -100,6 +104,37 @@ pub enum Event<'a> {
         /// The number of them.
         calls: usize,
     },
+}
+
+/// Hands announcements about one gate to the handler.
+pub(super) struct GateListener<'a> {
+    pub(super) handler: &'a dyn Handler,
+    pub(super) approval: &'a Approval,
+}
+
+impl Listener for GateListener<'_> {
+    fn on_announcement(&self, announcement: &Announcement<'_>) {
+        let event = match &announcement.event {
+            Some(TypedEvent::Gate(gate)) => Some(gate.event),
+            Some(TypedEvent::Run(_)) | None => None,
+        };
+        match event {
+            Some(GateEvent::Asked) => self.handler.happened(&Event::Asks(self.approval)),
+            Some(GateEvent::Taken(_)) => self.handler.resumed(self.approval),
+            Some(
+                GateEvent::Reminded
+                | GateEvent::Escalated
+                | GateEvent::Decided(_)
+                | GateEvent::Superseded
+                | GateEvent::Expired,
+            )
+            | None => {
+                if let Some(sentence) = &announcement.sentence {
+                    self.handler.happened(&Event::Said(self.approval, sentence));
+                }
+            }
+        }
+    }
 }
 
 /// Answers nothing: every gate pauses the run.

@@ -9,10 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use signoff_api::{Approval, Decision, Digest, Moment, approval::Edit};
+use signoff_api::{
+    Approval, Decision, Digest, Moment,
+    announce::{About, Announcement, Listener, announce},
+    approval::Edit,
+};
 use signoff_engine::{
     Blobs, End, Fact, Journal, Now, Plan, Transition,
-    approval::{OwnerState, TallyResult, VoteFilter, tally_filtered},
+    approval::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally_filtered},
     driver::{CallKey, CallsInFlight},
     evaluation::Part,
     gate::parameters,
@@ -23,7 +27,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::{
     Local, admission,
     error::Error,
-    handler::{Event, GateQuestion},
+    handler::{Event, GateListener, GateQuestion},
     session::{Session, Snapshot},
     wait,
 };
@@ -173,11 +177,11 @@ impl Run {
             None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
-        self.tell(&next, &result.events);
+        self.session.put(next.clone())?;
+        self.announce_tally(&next, &result.events);
         if counted != DecisionOutcome::Decided {
             self.local.handler.happened(&Event::VoteCounted { approval: &next, user });
         }
-        self.session.put(next)?;
         Ok(counted)
     }
 
@@ -234,10 +238,18 @@ impl Run {
         text.ok_or_else(|| Error::ValueGone { id: self.session.id.clone(), digest: digest.clone() })
     }
 
-    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::ApprovalEvent]) {
+    /// Announces what a stored tally came to.
+    fn announce_tally(&self, approval: &Approval, notes: &[ApprovalEvent]) {
         for note in notes {
-            self.local.handler.happened(&Event::Said(approval, note));
+            let event = note.gate.clone();
+            self.announce(approval, |gate| gate.gate(event).sentence(note.reason, &note.message, &note.key));
         }
+    }
+
+    /// Announces something about a gate.
+    fn announce<'a>(&self, approval: &'a Approval, say: impl FnOnce(Announcement<'a>) -> Announcement<'a>) {
+        let listener = GateListener { handler: &*self.local.handler, approval };
+        announce([&listener as &dyn Listener], &say(Announcement::about(About::Approval(&approval.metadata))));
     }
 
     /// Returns the question to the handler about a pending Approval.

@@ -53,6 +53,9 @@ pub struct ApprovalStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub level: Option<i32>,
+    /// The time of the last escalation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level_at: Option<Moment>,
     /// The number of reminders that were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]

@@ -82,7 +82,7 @@ pub(super) async fn evaluate(
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
             let mut result = quarantined(result, approval, now, quarantine::reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
-            result.events.push(ApprovalEvent { reason: EventReason::Quarantined, message, key });
+            result.events.push(ApprovalEvent { reason: EventReason::Quarantined, message, key, gate: None });
             Ok(TallyResult { wake_at: earlier(result.wake_at, until), ..result })
         }
     }

@@ -8,8 +8,11 @@ mod observe;
 
 use std::time::Duration;
 
-use signoff_api::{Approval, Moment};
-use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
+use signoff_api::{
+    Approval, Moment,
+    announce::{About, Announcement},
+};
+use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 use tokio::time::Instant;
@@ -88,12 +91,11 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         context.enqueue_workflow(run);
     }
     if after.is_end() {
-        context.metrics.count_finished("Approval", after.name());
         tracing::info!(approval = %name, phase = after.name(), "decided");
     }
     for note in result.events {
-        let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());
-        context.reporter.report(report);
+        let announcement = Announcement::about(About::Approval(&stored.metadata));
+        context.announce(&announcement.gate(note.gate).sentence(note.reason, &note.message, &note.key));
     }
     Ok(result.wake_at)
 }

@@ -96,6 +96,7 @@ impl EventLoop {
             lease_guard,
             starts: to_starts,
             reporter,
+            listeners: config.listeners.clone(),
             metrics: Arc::clone(metrics),
             draining: AtomicBool::new(false),
         });

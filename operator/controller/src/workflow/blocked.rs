@@ -8,13 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
     EventReason, Moment, Workflow, WorkflowStatus,
+    announce::About,
     conditions::{self, ConditionUpdate, reason},
     rules::RULES,
 };
-use signoff_cluster::{
-    events::Report,
-    kinds::{Name, ReconciledKind as _},
-};
+use signoff_cluster::kinds::{Name, ReconciledKind as _};
 use signoff_expr::text;
 
 use super::{
@@ -40,8 +38,7 @@ pub(super) async fn block_on_policy(
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     if news {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
-        let told = Report::about(&*stored, EventReason::Held, &why.message, &key, context.clock.now());
-        context.reporter.report(told);
+        context.say(About::Workflow(&stored.metadata), EventReason::Held, &why.message, &key);
     }
     tracing::warn!(workflow = %seen.name, reason = why.reason, "held: {}", why.message);
     Ok(None)
@@ -62,8 +59,7 @@ pub(super) async fn block_on_rules(
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
-        let told = Report::about(&*stored, EventReason::Held, &why, &key, context.clock.now());
-        context.reporter.report(told);
+        context.say(About::Workflow(&stored.metadata), EventReason::Held, &why, &key);
         tracing::warn!(workflow = %seen.name, reason = reason::OLD_RULES, "held: {why}");
     }
     Ok(due)
@@ -84,8 +80,7 @@ pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> 
     let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
-        let told = Report::about(&*stored, EventReason::Restored, &why, "restored", context.clock.now());
-        context.reporter.report(told);
+        context.say(About::Workflow(&stored.metadata), EventReason::Restored, &why, "restored");
         tracing::warn!(workflow = %seen.name, "restored: {why}");
     }
     Ok(due)
@@ -113,9 +108,8 @@ pub(super) async fn block_on_old_shape(
         return Ok(None);
     }
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    let told =
-        Report::about(&*stored, EventReason::Condition(why.reason), &why.message, "old-shape", context.clock.now());
-    context.reporter.report(told);
+    let reason = EventReason::Condition(why.reason);
+    context.say(About::Workflow(&stored.metadata), reason, &why.message, "old-shape");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "{}", why.message);
     Ok(None)
 }
@@ -141,14 +135,7 @@ pub(super) async fn block_on_administrator(context: &Context, name: &Name, error
     let message = format!("the run is blocked: {error}");
     let Some(meta) = set_condition(context, name, kind, true, reason, &message).await? else { return Ok(()) };
     let key = meta.resource_version.clone().unwrap_or_default();
-    let told = Report::of_meta::<Workflow>(
-        &meta,
-        EventReason::Condition(reason),
-        &error.to_string(),
-        &key,
-        context.clock.now(),
-    );
-    context.reporter.report(told);
+    context.say(About::Workflow(&meta), EventReason::Condition(reason), &error.to_string(), &key);
     Ok(())
 }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use signoff_api::{
     EventReason, Moment, Workflow, WorkflowStatus,
+    announce::{About, Announcement},
     conditions::{self, GUARDED},
+    occurrence::Occurrence,
     workflow::MAX_VALUE_NAMES,
 };
 use signoff_cluster::{
-    events::Report,
     kinds::{Name, uid},
     workqueue::Key,
 };
@@ -22,7 +23,7 @@ use signoff_engine::{
 };
 use signoff_executor::blobs::BlobError;
 
-use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal, status};
+use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal, report, status};
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -88,9 +89,7 @@ pub(super) async fn store(
     }
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.runs.on_committed(&seen.name, &seen.uid, &transition.journal);
-    if let Some(end) = &transition.end {
-        context.metrics.count_finished("Workflow", end.phase().name());
-    }
+    report::announce_committed(context, seen, &stored, transition);
     Ok(stored)
 }
 
@@ -98,10 +97,9 @@ pub(super) async fn store(
 pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    context.metrics.count_finished("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
-    let reason = EventReason::Condition(why.reason);
-    context.reporter.report(Report::about(&*stored, reason, &why.message, "refused", context.clock.now()));
+    let announcement = Announcement::about(About::Workflow(&stored.metadata)).run(Occurrence::ended(&stored));
+    context.announce(&announcement.sentence(EventReason::Condition(why.reason), &why.message, "refused"));
     super::finish::finish_run(
         context,
         &seen.name,
@@ -120,8 +118,7 @@ pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: 
         let tests = open_records(&next);
         let stored = context.write_status(&context.workflows, workflow, next, tests).await?;
         if fresh {
-            let told = Report::about(&*stored, EventReason::Unguarded, why, &key, context.clock.now());
-            context.reporter.report(told);
+            context.say(About::Workflow(&stored.metadata), EventReason::Unguarded, why, &key);
         }
     }
     tracing::debug!(workflow = %Name::of(workflow), uid = uid(workflow), "held: {why}");

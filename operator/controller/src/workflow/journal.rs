@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
-use signoff_api::{EventReason, Moment, Workflow, WorkflowStatus, journal};
-use signoff_cluster::{
-    events::Report,
-    kinds::{Name, uid},
-};
+use signoff_api::{EventReason, Moment, Workflow, WorkflowStatus, announce::About, journal};
+use signoff_cluster::kinds::{Name, uid};
 use signoff_engine::{
     Journal,
     journal::{JournalError, NewSegment, read_segment},
@@ -32,9 +29,8 @@ pub(super) async fn journal(
     if let Err(why) = &read
         && !matches!(why, Error::Blob { source: BlobError::Store { .. }, .. })
     {
-        let told =
-            Report::about(workflow, EventReason::JournalIncomplete, &why.to_string(), "journal", context.clock.now());
-        context.reporter.report(told);
+        let about = About::Workflow(&workflow.metadata);
+        context.say(about, EventReason::JournalIncomplete, &why.to_string(), "journal");
     }
     read
 }
@@ -85,8 +81,7 @@ pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Op
         journal::VERSION
     );
     let key = format!("version-{version}");
-    let told = Report::about(workflow, EventReason::JournalTooNew, &why, &key, context.clock.now());
-    context.reporter.report(told);
+    context.say(About::Workflow(&workflow.metadata), EventReason::JournalTooNew, &why, &key);
     tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
     Some(context.now().after(LOOK_AGAIN))
 }

@@ -5,9 +5,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use signoff_api::{EventReason, Moment, Workflow, WorkflowStatus, conditions, workflow::Quarantine};
+use signoff_api::{EventReason, Moment, Workflow, WorkflowStatus, announce::About, conditions, workflow::Quarantine};
 use signoff_cluster::{
-    events::Report,
     kinds::{Name, ReconciledKind as _},
     workqueue::Key,
 };
@@ -86,8 +85,7 @@ async fn set_aside(
     let message = message(why, &aside, next);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
     let told = format!("quarantined-{generation}-{}", aside.failures);
-    let report = Report::about(&*seen.workflow, EventReason::Quarantined, &message, &told, context.clock.now());
-    context.reporter.report(report);
+    context.say(About::Workflow(&seen.workflow.metadata), EventReason::Quarantined, &message, &told);
     let quarantine =
         Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: next };
     let describe = |status: &mut WorkflowStatus| {

@@ -1,20 +1,39 @@
-//! Reports a transition as Events. Best effort: nothing depends on it.
+//! Announces a transition: what was committed, and sentences about it. Best effort: nothing depends on it.
 
 use std::sync::Arc;
 
 use signoff_api::{
-    Approval, EventReason,
+    Approval, ApprovalStatus, EventReason, Workflow,
+    announce::{About, Announcement},
     approval::ApprovalPhase,
     conditions,
     journal::{StepPhase, StepRecord},
+    occurrence::{GateEvent, Occurrence},
     workflow::WorkflowPhase,
 };
-use signoff_cluster::events::Report;
 use signoff_engine::{Plan, Transition};
 
 use super::observe::ObservedRun;
 use crate::context::Context;
 
+/// Announces the typed events of a transition that is stored.
+pub(super) fn announce_committed(context: &Context, seen: &ObservedRun, stored: &Workflow, transition: &Transition) {
+    let about = About::Workflow(&stored.metadata);
+    if seen.status.spec_digest.is_none() {
+        context.announce(&Announcement::about(about).run(Occurrence::accepted(stored)));
+    }
+    for (path, uid) in &seen.decided {
+        let record = transition.journal.get(path, 1).filter(|record| record.phase.is_end());
+        if let Some(taken) = record.and_then(|record| Occurrence::taken(record, uid)) {
+            context.announce(&Announcement::about(about).gate(Some(taken)));
+        }
+    }
+    if transition.end.is_some() {
+        context.announce(&Announcement::about(about).run(Occurrence::ended(stored)));
+    }
+}
+
+/// Announces sentences about a transition, and the gates that ask.
 pub(super) fn report(
     context: &Context,
     seen: &ObservedRun,
@@ -22,17 +41,19 @@ pub(super) fn report(
     transition: &Transition,
     asked: &[Arc<Approval>],
 ) {
-    let at = context.clock.now();
-    let tell = |reason, note: &str, key: &str| Report::about(&*seen.workflow, reason, note, key, at);
+    let about = About::Workflow(&seen.workflow.metadata);
+    let say = |reason, message: &str, key: &str| context.say(about, reason, message, key);
     if seen.status.spec_digest.is_none() && !plan.warnings().is_empty() {
-        context.reporter.report(tell(EventReason::Warned, &plan.warnings().join("; "), "accepted"));
+        say(EventReason::Warned, &plan.warnings().join("; "), "accepted");
     }
     for approval in asked {
         let request = &approval.spec.request;
         let whom: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
         let name = approval.metadata.name.as_deref().unwrap_or_default();
         let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
-        context.reporter.report(tell(EventReason::ApprovalRequested, &note, name).related(&**approval));
+        let asked = Occurrence::of_approval(GateEvent::Asked, approval, &ApprovalStatus::default());
+        let announcement = Announcement::about(about).gate(asked).sentence(EventReason::ApprovalRequested, &note, name);
+        context.announce(&announcement.related(About::Approval(&approval.metadata)));
     }
     for record in transition.journal.records() {
         let before = seen.journal.get(&record.path, record.attempt).map(|old| old.phase);
@@ -42,29 +63,29 @@ pub(super) fn report(
         if is_superseded(record) && before == Some(StepPhase::Waiting) {
             let why = record.decision.as_ref().and_then(|outcome| outcome.reason.as_deref()).unwrap_or_default();
             let note = format!("gate {}: {why}", record.path);
-            context.reporter.report(tell(EventReason::GateSuperseded, &note, &record.path));
+            say(EventReason::GateSuperseded, &note, &record.path);
         }
         if record.phase == StepPhase::Unknown && before != Some(StepPhase::Unknown) {
             let why = record.error.as_ref().map_or("", |error| &error.message);
             let key = format!("{}#{}", record.path, record.attempt);
             let note = format!("step {}: {why}", record.path);
-            context.reporter.report(tell(EventReason::OutcomeUnknown, &note, &key));
+            say(EventReason::OutcomeUnknown, &note, &key);
         }
     }
     if conditions::fails(&seen.status.conditions, conditions::GUARDED) {
         let key = format!("guarded-{}", seen.status.seq);
         let note = "the admission policies are in force again: decisions count";
-        context.reporter.report(tell(EventReason::Guarded, note, &key));
+        say(EventReason::Guarded, note, &key);
     }
     if let Some(why) = transition.blocked.first()
         && !conditions::holds(&seen.status.conditions, conditions::HELD)
     {
         let key = format!("held-{}", transition.journal.seq());
-        context.reporter.report(tell(EventReason::Held, &why.to_string(), &key));
+        say(EventReason::Held, &why.to_string(), &key);
     }
     let (before, after) = (seen.status.phase, transition.phase);
     if let Some(end) = &transition.end {
-        context.reporter.report(tell(EventReason::RunEnded(end.phase()), end.message(), "end"));
+        say(EventReason::RunEnded(end.phase()), end.message(), "end");
         tracing::info!(workflow = %seen.name, phase = end.phase().name(), "ended");
     } else if before != after && (before == WorkflowPhase::Suspended || after == WorkflowPhase::Suspended) {
         let (reason, note) = if after == WorkflowPhase::Suspended {
@@ -74,6 +95,6 @@ pub(super) fn report(
         };
         // It may happen many times: the generation tells them apart.
         let key = seen.workflow.metadata.generation.unwrap_or_default().to_string();
-        context.reporter.report(tell(reason, note, &key));
+        say(reason, note, &key);
     }
 }

@@ -9,6 +9,7 @@ use signoff_api::{
     approval::{ApprovalPhase, Source},
     conditions::{self, ConditionUpdate, reason},
     gate::{Subject, TimeoutAction},
+    occurrence::GateEvent,
     verdict,
 };
 use signoff_expr::text;
@@ -44,13 +45,6 @@ impl Tally<'_> {
         self.status.level.unwrap_or(0)
     }
 
-    /// Returns the timeout of a level.
-    fn timeout_of_level(&self, level: i32) -> Duration {
-        let timeout = &self.request.timeout;
-        let of_level = usize::try_from(level - 1).ok().and_then(|at| timeout.escalation.get(at)).and_then(|l| l.after);
-        of_level.or(timeout.after).map_or(Duration::from_secs(24 * 3600), Span::duration)
-    }
-
     pub(super) fn on_deadline(&mut self) {
         self.due = Some(self.deadline());
         if self.was_asked_late() {
@@ -76,7 +70,7 @@ impl Tally<'_> {
 
     /// Whether decisions could not be seen in more than half of the time that people had.
     fn was_out_of_reach(&self) -> bool {
-        let (given, until) = (self.timeout_of_level(self.level()), self.deadline());
+        let (given, until) = (self.request.timeout_of_level(self.level()), self.deadline());
         let away = |(from, to): &(Moment, Moment)| {
             // Only what lies within the time of this level.
             let before = until.since(*from).min(given);
@@ -167,7 +161,7 @@ impl Tally<'_> {
     }
 
     fn deadline_of_next_level(&self) -> Moment {
-        self.now.at.after(self.timeout_of_level(self.level() + 1)).ceil_to_second()
+        self.now.at.after(self.request.timeout_of_level(self.level() + 1)).ceil_to_second()
     }
 
     /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
@@ -187,17 +181,15 @@ impl Tally<'_> {
         };
         self.status.approvers = approvers;
         self.status.level = Some(level);
+        self.status.level_at = Some(self.now.at);
         self.status.deadline = Some(deadline);
         self.status.closes_at = closes.then_some(deadline);
         self.status.reminders = None;
         // More people may decide now.
         conditions::remove(&mut self.status.conditions, conditions::UNDECIDABLE);
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
-        self.report(
-            EventReason::Escalated,
-            format!("{why}: {} may decide too, until {deadline}", names.join(", ")),
-            format!("escalated-{level}"),
-        );
+        let message = format!("{why}: {} may decide too, until {deadline}", names.join(", "));
+        self.report_gate(GateEvent::Escalated, message);
     }
 
     pub(super) fn on_undecidable(&mut self, why: &str) {
@@ -223,12 +215,11 @@ impl Tally<'_> {
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
             return (0, None);
         };
-        let (given, most) = (self.timeout_of_level(self.level()), timeout.max_reminders.unwrap_or(3));
-        let left = self.deadline().since(self.now.at);
-        let passed = given.saturating_sub(left);
+        let most = timeout.max_reminders.unwrap_or(3);
+        let passed = self.now.at.since(self.request.level_began(&self.status));
         let due = i32::try_from(passed.as_millis() / every.as_millis().max(1)).unwrap_or(i32::MAX).min(most);
-        let next = every.saturating_mul(u32::try_from(due + 1).unwrap_or(u32::MAX)).saturating_sub(passed);
-        (due, (due < most && next < left).then(|| self.now.at.after(next)))
+        let next = self.request.reminder_at(&self.status, due.saturating_add(1));
+        (due, next.filter(|next| due < most && *next < self.deadline()))
     }
 
     pub(super) fn remind(&mut self) {
@@ -236,7 +227,7 @@ impl Tally<'_> {
         if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {
             self.status.reminders = Some(due);
             let message = format!("still waiting for a decision until {}", self.deadline());
-            self.report(EventReason::Reminder, message, format!("reminder-{}-{due}", self.level()));
+            self.report_gate(GateEvent::Reminded, message);
         }
     }
 

@@ -10,6 +10,7 @@ use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, EventReason, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
     conditions::{self, ConditionUpdate},
+    occurrence::{GateEvent, Occurrence},
 };
 use signoff_expr::text;
 
@@ -55,6 +56,8 @@ pub struct ApprovalEvent {
     pub message: String,
     /// Which transition it was: equal for the same one, so that a repetition can be recognised.
     pub key: String,
+    /// The event of the gate, if it is one.
+    pub gate: Option<Occurrence<GateEvent>>,
 }
 
 /// The bound of an escalation, by people or by timeouts.
@@ -227,11 +230,20 @@ impl Tally<'_> {
         let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
-        self.report(EventReason::GateEnded(phase), message, "decided".to_owned());
+        if let Some(event) = GateEvent::of_end(phase) {
+            self.report_gate(event, message);
+        }
     }
 
     pub(super) fn report(&mut self, reason: EventReason, message: String, key: String) {
-        self.events.push(ApprovalEvent { reason, message, key });
+        self.events.push(ApprovalEvent { reason, message, key, gate: None });
+    }
+
+    /// Reports an event of the gate that the status says already.
+    pub(super) fn report_gate(&mut self, event: GateEvent, message: String) {
+        let Some(reason) = event.reason() else { return };
+        let (key, gate) = (event.key(&self.status), Occurrence::of_approval(event, self.approval, &self.status));
+        self.events.push(ApprovalEvent { reason, message, key, gate });
     }
 }
 

@@ -14,6 +14,7 @@ use signoff_api::{
 use super::*;
 use crate::transition::Now;
 
+mod occurrences;
 mod time;
 mod void;
 

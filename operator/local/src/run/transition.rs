@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
-    Approval, Moment,
+    Approval, ApprovalStatus, Moment,
     approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord},
+    occurrence::{GateEvent, Occurrence},
     workflow::WorkflowPhase,
 };
 use signoff_engine::{
@@ -75,8 +76,8 @@ impl Run {
             let result = self.tally(&approval, now).await?;
             if result.changed {
                 approval.status = Some(result.status);
-                self.tell(&approval, &result.events);
                 self.session.put(approval.clone())?;
+                self.announce_tally(&approval, &result.events);
             }
             self.gates_wake_at = earlier(self.gates_wake_at, result.wake_at);
             if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
@@ -167,7 +168,8 @@ impl Run {
             approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
             approval.metadata.generation = Some(1);
             self.session.put(approval.clone())?;
-            self.local.handler.happened(&Event::Asks(&approval));
+            let asked = Occurrence::of_approval(GateEvent::Asked, &approval, &ApprovalStatus::default());
+            self.announce(&approval, |gate| gate.gate(asked));
             self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
         }
         Ok(())
@@ -200,7 +202,8 @@ impl Run {
             }
             let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
             if let Some(approval) = decided.and_then(|name| self.session.approvals.get(name)) {
-                self.local.handler.resumed(approval);
+                let taken = Occurrence::taken(record, approval.metadata.uid.as_deref().unwrap_or_default());
+                self.announce(approval, |gate| gate.gate(taken));
             }
         }
     }

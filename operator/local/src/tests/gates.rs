@@ -52,6 +52,38 @@ async fn a_handler_answers_at_once_and_is_told_that_the_run_goes_on() {
     assert_eq!(*said.lock().unwrap(), ["asked Go on?", "resumed Approved"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_each_event_of_a_gate_once() {
+    #[derive(Default)]
+    struct Witness(Arc<Mutex<Vec<String>>>);
+    #[async_trait]
+    impl Handler for Witness {
+        async fn answer(&self, _: GateQuestion) -> Option<Decision> {
+            // The gate is asked again at its second level.
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            Some(approve())
+        }
+        fn resumed(&self, approval: &signoff_api::Approval) {
+            let phase = approval.status.as_ref().unwrap().phase;
+            self.0.lock().unwrap().push(format!("resumed {}", phase.name()));
+        }
+        fn happened(&self, event: &Event<'_>) {
+            self.0.lock().unwrap().extend(match event {
+                Event::Asks(approval) => Some(format!("asks {}", approval.spec.request.prompt)),
+                Event::Said(_, sentence) => Some(format!("said {} {}", sentence.reason.name(), sentence.key)),
+                _ => None,
+            });
+        }
+    }
+    let gate = "{name: review, hitl: {prompt: Go on?, approvers: [{kind: User, name: dana}], timeout: {after: 60s, \
+                action: Escalate, escalation: [{after: 300s, to: [{kind: User, name: olga}]}]}}}";
+    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local = local(&folder).clock(paused_clock()).handler(Witness(Arc::clone(&said)));
+    assert_eq!(local.begin(chain(gate)).unwrap().go().await.unwrap(), succeeded("approved"));
+    let told = ["asks Go on?", "said Escalated escalated-1", "said Approved decided", "resumed Approved"];
+    assert_eq!(*said.lock().unwrap(), told);
+}
+
 #[tokio::test]
 async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
     let gate = "{name: ask, hitl: {prompt: Which city?, approvers: [{kind: User, name: dana}], \

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{EventReason, Moment, Workflow, conditions::reason};
+use signoff_api::{EventReason, Moment, announce::About, conditions::reason};
 use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
-    events::Report,
     kinds::Name,
 };
 use signoff_engine::transition::Failure;
@@ -130,8 +129,7 @@ impl PodRun<'_> {
         };
         let key = format!("{}/{since}", self.pod.name);
         let note = format!("{}: {message}", self.display_name());
-        let report = Report::of_meta::<Workflow>(&meta, EventReason::Stalled, &note, &key, context.clock.now());
-        context.reporter.report(report);
+        context.say(About::Workflow(&meta), EventReason::Stalled, &note, &key);
         self.announce(reason::NOT_CREATED, message)
     }
 

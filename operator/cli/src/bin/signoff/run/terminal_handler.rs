@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use signoff_api::{
-    Approval, Decision,
+    Approval, Decision, EventReason,
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_cli::{sanitize::one_line, terminal};
@@ -158,9 +158,9 @@ impl Handler for TerminalHandler {
                 terminal::note(&format!("{gate}: asks {}", one_line(&approval.spec.request.prompt, 200)));
             }
             // What a decision came to is told when the run goes on from it.
-            Event::Said(approval, note) if note.key != "decided" => {
+            Event::Said(approval, sentence) if !matches!(sentence.reason, EventReason::GateEnded(_)) => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
-                terminal::note(&format!("{gate}: {}", one_line(&note.message, 500)));
+                terminal::note(&format!("{gate}: {}", one_line(sentence.message, 500)));
             }
             Event::VoteCounted { approval, user } => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);

@@ -1,0 +1,201 @@
+//! The events of gates and runs that listeners are told: Kubernetes Events, metrics, a terminal.
+//!
+//! **Invariant:** an occurrence is a function of stored objects. One that is derived again, after a crash or by another
+//! process, is equal.
+
+use crate::{
+    Approval, ApprovalStatus, Digest, EventReason, Moment, Workflow, approval::ApprovalPhase, journal::StepRecord,
+    workflow::WorkflowPhase,
+};
+
+/// An event in the life of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateEvent {
+    /// The Approval exists.
+    Asked,
+    /// A reminder is due.
+    Reminded,
+    /// A further level began, so that more people may decide.
+    Escalated,
+    /// An outcome is stored that no timeout gave: by votes, or `Cancelled` with the run.
+    Decided(ApprovalPhase),
+    /// The run has committed the outcome.
+    Taken(ApprovalPhase),
+    /// An outcome is stored that voids all votes; the gate asks again.
+    Superseded,
+    /// An outcome is stored that a timeout gave.
+    Expired,
+}
+
+impl GateEvent {
+    /// Returns the event that the end of an Approval in this phase is; `None` for a phase in which it is open.
+    #[must_use]
+    pub fn of_end(phase: ApprovalPhase) -> Option<Self> {
+        match phase {
+            ApprovalPhase::Pending | ApprovalPhase::Overdue => None,
+            ApprovalPhase::Expired => Some(Self::Expired),
+            ApprovalPhase::Superseded => Some(Self::Superseded),
+            ApprovalPhase::Approved
+            | ApprovalPhase::Rejected
+            | ApprovalPhase::Modified
+            | ApprovalPhase::Responded
+            | ApprovalPhase::Deferred
+            | ApprovalPhase::Skipped
+            | ApprovalPhase::Aborted
+            | ApprovalPhase::Retried
+            | ApprovalPhase::Cancelled => Some(Self::Decided(phase)),
+        }
+    }
+
+    /// Returns the phase in which the Approval ended by this event; `None` for any other event.
+    #[must_use]
+    pub fn stored_end(self) -> Option<ApprovalPhase> {
+        match self {
+            Self::Asked | Self::Reminded | Self::Escalated | Self::Taken(_) => None,
+            Self::Decided(phase) => Some(phase),
+            Self::Superseded => Some(ApprovalPhase::Superseded),
+            Self::Expired => Some(ApprovalPhase::Expired),
+        }
+    }
+
+    /// Returns the reason of the Kubernetes Event about it; `None` where there is no Event.
+    #[must_use]
+    pub fn reason(self) -> Option<EventReason> {
+        match self {
+            Self::Asked => Some(EventReason::ApprovalRequested),
+            Self::Reminded => Some(EventReason::Reminder),
+            Self::Escalated => Some(EventReason::Escalated),
+            Self::Decided(_) | Self::Superseded | Self::Expired => self.stored_end().map(EventReason::GateEnded),
+            Self::Taken(ApprovalPhase::Superseded) => Some(EventReason::GateSuperseded),
+            Self::Taken(_) => None,
+        }
+    }
+
+    /// Returns which transition of the Approval this is: equal for the same one, so that a repetition is recognised.
+    #[must_use]
+    pub fn key(self, status: &ApprovalStatus) -> String {
+        let level = status.level.unwrap_or(0);
+        match self {
+            Self::Asked => "asked".to_owned(),
+            Self::Reminded => format!("reminder-{level}-{}", status.reminders.unwrap_or(0)),
+            Self::Escalated => format!("escalated-{level}"),
+            Self::Decided(_) | Self::Superseded | Self::Expired => "decided".to_owned(),
+            Self::Taken(_) => "taken".to_owned(),
+        }
+    }
+}
+
+/// An event in the life of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEvent {
+    /// The spec was frozen, and the run began.
+    Accepted,
+    /// The run has ended in this phase.
+    Ended(WorkflowPhase),
+}
+
+/// One event of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence<E> {
+    /// The event.
+    pub event: E,
+    /// The name of the Approval or Workflow.
+    pub name: String,
+    /// Its uid. Empty for the Approvals of local runs, which have none.
+    pub uid: String,
+    /// The digest of the request of a gate, or of the frozen spec of a run; `None` where the spec was never accepted.
+    pub digest: Option<Digest>,
+    /// The transition of the object: equal for the same one.
+    pub key: String,
+    /// The number of the reminder in its level, or of the level; the visit of the gate for what happens once to an
+    /// Approval; the number in the journal for `Taken` and events of runs.
+    pub number: i64,
+    /// The time, as an object stores it.
+    pub at: Moment,
+}
+
+impl Occurrence<GateEvent> {
+    /// Returns the latest event of this kind that an Approval with this status has had; `None` where it has had none,
+    /// or where an operator of an earlier version did not store its time.
+    #[must_use]
+    pub fn of_approval(event: GateEvent, approval: &Approval, status: &ApprovalStatus) -> Option<Self> {
+        let request = &approval.spec.request;
+        let visit = i64::from(request.gate.visit);
+        let (number, at) = match event {
+            GateEvent::Asked => (visit, approval.metadata.creation_timestamp.as_ref().map(|at| at.0.into())?),
+            GateEvent::Reminded => {
+                let number = status.reminders.filter(|number| *number > 0)?;
+                (number.into(), request.reminder_at(status, number)?)
+            }
+            GateEvent::Escalated => (status.level.filter(|level| *level > 0)?.into(), status.level_at?),
+            GateEvent::Decided(_) | GateEvent::Superseded | GateEvent::Expired => {
+                let outcome = status.outcome.as_ref().filter(|end| GateEvent::of_end(end.phase) == Some(event))?;
+                (visit, outcome.decided_at?)
+            }
+            // Only the run knows: see `taken`.
+            GateEvent::Taken(_) => return None,
+        };
+        Some(Self {
+            event,
+            name: approval.metadata.name.clone().unwrap_or_default(),
+            uid: approval.metadata.uid.clone().unwrap_or_default(),
+            digest: Some(request.digest.clone()),
+            key: event.key(status),
+            number,
+            at,
+        })
+    }
+
+    /// Returns every event that a stored Approval tells, in the order in which they happened. Of levels and reminders
+    /// it tells the latest.
+    #[must_use]
+    pub fn all_of(approval: &Approval) -> Vec<Self> {
+        let status = approval.status.clone().unwrap_or_default();
+        let end = status.outcome.as_ref().and_then(|outcome| GateEvent::of_end(outcome.phase));
+        let events = [Some(GateEvent::Asked), Some(GateEvent::Escalated), Some(GateEvent::Reminded), end];
+        events.into_iter().flatten().filter_map(|event| Self::of_approval(event, approval, &status)).collect()
+    }
+
+    /// Returns the event that the committed record of a gate is, whose Approval has this uid; `None` where the record
+    /// has no outcome.
+    #[must_use]
+    pub fn taken(record: &StepRecord, uid: &str) -> Option<Self> {
+        let event = GateEvent::Taken(record.decision.as_ref()?.phase);
+        Some(Self {
+            event,
+            name: record.object.clone()?,
+            uid: uid.to_owned(),
+            digest: record.request.as_ref().map(|facts| facts.digest.clone()),
+            key: event.key(&ApprovalStatus::default()),
+            number: record.done?.number(),
+            at: record.finished_at?,
+        })
+    }
+}
+
+impl Occurrence<RunEvent> {
+    /// Returns when a run was accepted; `None` where it was not.
+    #[must_use]
+    pub fn accepted(workflow: &Workflow) -> Option<Self> {
+        let status = workflow.status.as_ref()?;
+        let digest = status.spec_digest.clone()?;
+        Some(Self::new(workflow, RunEvent::Accepted, Some(digest), "accepted", 0, status.started_at?))
+    }
+
+    /// Returns the end of a run; `None` where it has not ended.
+    #[must_use]
+    pub fn ended(workflow: &Workflow) -> Option<Self> {
+        let status = workflow.status.as_ref().filter(|status| status.phase.is_end())?;
+        let (event, digest) = (RunEvent::Ended(status.phase), status.spec_digest.clone());
+        Some(Self::new(workflow, event, digest, "end", status.seq.number(), status.finished_at?))
+    }
+
+    fn new(workflow: &Workflow, event: RunEvent, digest: Option<Digest>, key: &str, number: i64, at: Moment) -> Self {
+        let name = workflow.metadata.name.clone().unwrap_or_default();
+        let uid = workflow.metadata.uid.clone().unwrap_or_default();
+        Self { event, name, uid, digest, key: key.to_owned(), number, at }
+    }
+}
+
+#[cfg(test)]
+mod tests;

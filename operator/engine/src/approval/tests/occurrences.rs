@@ -1,0 +1,97 @@
+//! Typed events of a tally: equal to those that are derived again from the Approval that was stored.
+
+use signoff_api::occurrence::{GateEvent, Occurrence};
+
+use super::*;
+
+/// The typed events of the next tally, which the stored Approval tells too.
+fn told(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<GateEvent>> {
+    let result = tally(open, owner, now);
+    open.status = Some(result.status);
+    let stored: Approval = serde_json::from_value(json!(open)).unwrap();
+    let told: Vec<_> = result.events.into_iter().filter_map(|event| event.gate).collect();
+    for event in &told {
+        assert!(Occurrence::all_of(&stored).contains(event), "{event:?}: {:?}", Occurrence::all_of(&stored));
+    }
+    told
+}
+
+/// Each event with its number and its time, in seconds from the start.
+fn rows(told: &[Occurrence<GateEvent>]) -> Vec<(GateEvent, i64, u64)> {
+    told.iter().map(|told| (told.event, told.number, told.at.since(start()).as_secs())).collect()
+}
+
+fn escalating() -> Approval {
+    let chain = json!([{"after": "60s", "to": users(&["olga"])}]);
+    approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": chain, "reminderInterval": "20s"}}))
+}
+
+#[test]
+fn a_typical_history_is_told_event_by_event() {
+    let mut open = escalating();
+    let mut history = Vec::new();
+    for second in [1, 25, 26, 61, 90, 95] {
+        history.extend(told(&mut open, &at(second), OwnerState::Live));
+    }
+    says(&mut open, "olga", "Approve");
+    history.extend(told(&mut open, &at(100), OwnerState::Live));
+    history.extend(told(&mut open, &at(101), OwnerState::Live));
+    let expected = [
+        (GateEvent::Reminded, 1, 20),
+        (GateEvent::Escalated, 1, 61),
+        (GateEvent::Reminded, 1, 81),
+        (GateEvent::Decided(ApprovalPhase::Approved), 1, 100),
+    ];
+    assert_eq!(rows(&history), expected);
+    let mut keys: Vec<_> = history.iter().map(|event| event.key.clone()).collect();
+    keys.dedup();
+    assert_eq!(keys, ["reminder-0-1", "escalated-1", "reminder-1-1", "decided"]);
+}
+
+#[test]
+fn an_end_without_a_decision_is_told_as_what_it_is() {
+    let mut expired = approval(json!({"timeout": {"after": "60s", "action": "Reject"}}));
+    assert_eq!(rows(&told(&mut expired, &at(60), OwnerState::Live)), [(GateEvent::Expired, 1, 60)]);
+    let mut cancelled = approval(json!({}));
+    let cancel = GateEvent::Decided(ApprovalPhase::Cancelled);
+    assert_eq!(rows(&told(&mut cancelled, &at(5), OwnerState::Finished)), [(cancel, 1, 5)]);
+    let mut void = approval(json!({"threshold": 2}));
+    says(&mut void, "alice", "Approve");
+    let other = Now::new(at(5).at, "e2");
+    assert_eq!(rows(&told(&mut void, &other, OwnerState::Live)), [(GateEvent::Superseded, 1, 5)]);
+    let mut overdue = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    assert_eq!(told(&mut overdue, &at(60), OwnerState::Live), [], "it stays open");
+}
+
+#[test]
+fn an_invalid_decision_is_no_event_of_the_gate() {
+    let mut open = approval(json!({}));
+    vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
+    let result = count(&mut open, 1);
+    let reasons: Vec<_> = result.events.iter().map(|event| (event.reason.name(), event.gate.is_some())).collect();
+    assert_eq!(reasons, [("InvalidDecision", false)]);
+}
+
+#[test]
+fn the_time_of_a_level_is_that_of_its_escalation_until_the_next() {
+    let mut open = escalating();
+    assert_eq!(count(&mut open, 25).status.level_at, None);
+    assert_eq!(count(&mut open, 60).status.level_at, Some(at(60).at));
+    says(&mut open, "alice", "Approve");
+    assert_eq!(count(&mut open, 70).status.level_at, Some(at(60).at), "also at its end");
+}
+
+#[test]
+fn reminders_of_a_level_come_in_their_time_where_its_deadline_is_cut() {
+    let chain = json!([{"after": "24h", "to": users(&["olga"])}]);
+    let mut open = approval(
+        json!({"timeout": {"after": "60s", "action": "Reject", "escalation": chain, "reminderInterval": "20s"}}),
+    );
+    open.metadata.creation_timestamp = serde_json::from_value(json!(start())).unwrap();
+    says(&mut open, "alice", "Escalate");
+    let longest = |seconds| Now { max_gate_timeout: Duration::from_secs(3600), ..at(seconds) };
+    assert_eq!(rows(&told(&mut open, &longest(10), OwnerState::Live)), [(GateEvent::Escalated, 1, 10)]);
+    assert_eq!(open.status.as_ref().unwrap().deadline, Some(at(3600).at));
+    assert_eq!(told(&mut open, &longest(11), OwnerState::Live), [], "none is due a second after it was asked");
+    assert_eq!(rows(&told(&mut open, &longest(30), OwnerState::Live)), [(GateEvent::Reminded, 1, 30)]);
+}
