@@ -189,7 +189,7 @@ async fn votes_against_the_clock_have_one_outcome() {
             race.runs.request(&name, json!({"approvers": crowd, "timeout": {"after": "8s", "action": "Abort"}})).await;
             let approval = race.runs.asked(&name).await;
             let left = approval.spec.request.deadline.timestamp().duration_since(jiff::Timestamp::now());
-            // The gates expire while the votes are on their way: they begin half a second before to half a second after.
+            // The gates expire while the votes are on their way, which begin at most half a second before or after.
             let around = left + jiff::SignedDuration::from_millis(20 * (n as i64 - GATES as i64));
             tokio::time::sleep(Duration::try_from(around).unwrap_or_default()).await;
             let answers = race.all_vote(&approval.name_any()).await;
