@@ -11,6 +11,7 @@ pub mod conditions;
 pub mod crds;
 pub mod digest;
 pub mod event_reason;
+pub mod failure_class;
 pub mod gate;
 pub mod hosts;
 pub mod journal;
@@ -36,6 +37,7 @@ pub use approval::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Deci
 pub use blob::{Blob, BlobSpec};
 pub use digest::Digest;
 pub use event_reason::EventReason;
+pub use failure_class::FailureClass;
 pub use json::json_bytes;
 pub use policy::{ApprovalPolicy, ClusterApprovalPolicy};
 pub use record_path::RecordPath;

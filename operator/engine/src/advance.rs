@@ -14,7 +14,7 @@ use std::{
 };
 
 use signoff_api::{
-    Moment, Span, WorkflowSpec,
+    FailureClass, Moment, Span, WorkflowSpec,
     journal::{StepError, StepKind, StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
@@ -28,14 +28,14 @@ use crate::{
     patterns,
     plan::{Plan, PlannedStep},
     replay::{
-        activity::{CANCELLED, RUN_ENDED, error, superseded},
+        activity::{RUN_ENDED, error, superseded},
         run::{Control, Run},
         scope,
         transition_state::TransitionState,
     },
     status,
     steps::EarlyEnd,
-    transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
+    transition::{Blobs, End, Fact, Now, Transition},
 };
 
 /// Computes the transition that follows from a journal and new facts.
@@ -130,7 +130,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
                 let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
                 let is_known = record.phase != StepPhase::Started || repeatable;
                 record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
-                record.error = Some(error(TOO_COSTLY, &why));
+                record.error = Some(error(FailureClass::TooCostly, &why));
             }
             Fact::ApprovalDecided { outcome, .. } => record_decision(run.plan, &mut state, &mut record, *outcome),
         }
@@ -158,10 +158,10 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
                     "its response has {} bytes; the maximum is {MAX_VALUE}: let the step answer less, or with a reference",
                     response.len()
                 );
-                record.error = Some(error(TOO_LARGE, &why));
+                record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
             } else if let Err(why) = state.has_room_for(&response) {
-                record.error = Some(error(TOO_LARGE, &why));
+                record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
             } else {
                 (record.response, record.response_ref) = state.store_value(&response);
@@ -182,7 +182,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
         }
         Fact::CallLost { .. } => {
             let why = "the process that made the call stopped before its result was recorded: the call may or may not have happened, and it must not be repeated";
-            record.error = Some(error("OutcomeUnknown", why));
+            record.error = Some(error(FailureClass::OutcomeUnknown, why));
             record.phase = StepPhase::Unknown;
         }
         Fact::ApprovalDecided { .. } | Fact::ApprovalMissing { .. } | Fact::TooCostly { .. } => {}
@@ -261,7 +261,7 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
                 decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
             }
         } else {
-            record.error = Some(error(CANCELLED, "the run ended while the call was in flight"));
+            record.error = Some(error(FailureClass::Cancelled, "the run ended while the call was in flight"));
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(now);

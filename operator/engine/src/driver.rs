@@ -13,7 +13,7 @@ use std::{
 };
 
 use signoff_api::{
-    Digest, Moment, RecordPath,
+    Digest, FailureClass, Moment, RecordPath,
     journal::{StepKind, StepPhase, StepRecord},
 };
 
@@ -23,7 +23,7 @@ use crate::{
     journal::Journal,
     plan::{Plan, PlannedStep},
     replay::run::Control,
-    transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, NOT_ALLOWED, Now, Transition},
+    transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, Now, Transition},
 };
 
 /// The most rounds of one transition: after these the engine asks for the same value again and again.
@@ -339,7 +339,7 @@ impl TransitionLoop {
             return None;
         }
         let failure = Failure {
-            class: NOT_ALLOWED.to_owned(),
+            class: FailureClass::NotAllowed.name().to_owned(),
             message: self.plan.refuses(call)?,
             retryable: false,
             unknown: false,

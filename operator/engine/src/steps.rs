@@ -25,6 +25,5 @@ mod turn;
 
 pub(crate) use flow::{EarlyEnd, StepFlow, StepResult};
 pub(crate) use gate::{DecidedGate, decide, pass, verdict_or_end};
-pub(crate) use opening::CONDITION;
 pub(crate) use output::{AnswerParser, parse_again};
 pub(crate) use perform::{perform, step};

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest, Digest, Moment, Outcome,
+    ApprovalRequest, Digest, FailureClass, Moment, Outcome,
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
@@ -18,19 +18,10 @@ use signoff_api::{
 
 use crate::{field_error::FieldError, journal::Journal};
 
-/// The error class of a call that the policies do not allow.
-pub const NOT_ALLOWED: &str = "NotAllowed";
-
-/// The class of the failure of a step whose input or answer costs too much to evaluate.
-pub const TOO_COSTLY: &str = "TooCostly";
-
-/// The class of the failure of a step whose response is too large, by itself or with the run's other values.
-pub const TOO_LARGE: &str = "TooLarge";
-
 /// Whether an attempt is a turn of a model for whose answer there was no memory: it is made again by itself, and is not counted.
 #[must_use]
 pub fn had_no_room(attempt: &StepRecord) -> bool {
-    let is_meant = |error: &StepError| error.class == TOO_LARGE && error.retryable;
+    let is_meant = |error: &StepError| error.is(FailureClass::TooLarge) && error.retryable;
     attempt.kind == StepKind::Agent
         && attempt.phase == StepPhase::Failed
         && attempt.error.as_ref().is_some_and(is_meant)
@@ -136,7 +127,7 @@ pub struct Reply {
 /// The failure of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// A CamelCase word: `Timeout`, `Unreachable`, `Status`, …
+    /// The name of a [`FailureClass`]; of a container also the reason of the kubelet or scheduler.
     pub class: String,
     /// One sentence for people.
     pub message: String,

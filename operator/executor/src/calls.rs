@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use serde_json::json;
 use signoff_api::{
-    Moment,
+    FailureClass, Moment,
     journal::{FACT_CALLS, FACT_UNKNOWN},
     turn::TurnCalls,
     workflow::Provider,
@@ -54,16 +54,18 @@ pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call, room: &dyn Answ
     let made = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
     match timeout(limit + LENIENCE, made).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => {
-            Err(given_up("Panic", "internal error during the call; report this as a bug".to_owned(), idempotent))
-        }
-        Err(_) => Err(given_up("Timeout", format!("no answer within {limit:?}"), idempotent)),
+        Ok(Err(_)) => Err(given_up(
+            FailureClass::Panic,
+            "internal error during the call; report this as a bug".to_owned(),
+            idempotent,
+        )),
+        Err(_) => Err(given_up(FailureClass::Timeout, format!("no answer within {limit:?}"), idempotent)),
     }
 }
 
-fn given_up(class: &str, message: String, idempotent: bool) -> Failure {
+fn given_up(class: FailureClass, message: String, idempotent: bool) -> Failure {
     Failure {
-        class: class.to_owned(),
+        class: class.name().to_owned(),
         message,
         retryable: idempotent,
         unknown: !idempotent,
@@ -222,20 +224,20 @@ impl From<TurnReply> for Reply {
 fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
     let is_known = error.outcome_known();
     let (class, status) = match error.class {
-        ErrorClass::Invalid => ("Invalid", None),
-        ErrorClass::Refused => ("Refused", None),
-        ErrorClass::Unreachable => ("Unreachable", None),
-        ErrorClass::Timeout => ("Timeout", None),
-        ErrorClass::TooLarge | ErrorClass::NoRoom => ("TooLarge", None),
-        ErrorClass::Auth => ("Auth", None),
-        ErrorClass::RateLimited => ("RateLimited", Some(429)),
-        ErrorClass::Status(status) => ("Status", Some(status)),
-        ErrorClass::Protocol => ("Protocol", None),
+        ErrorClass::Invalid => (FailureClass::Invalid, None),
+        ErrorClass::Refused => (FailureClass::Refused, None),
+        ErrorClass::Unreachable => (FailureClass::Unreachable, None),
+        ErrorClass::Timeout => (FailureClass::Timeout, None),
+        ErrorClass::TooLarge | ErrorClass::NoRoom => (FailureClass::TooLarge, None),
+        ErrorClass::Auth => (FailureClass::Auth, None),
+        ErrorClass::RateLimited => (FailureClass::RateLimited, Some(429)),
+        ErrorClass::Status(status) => (FailureClass::Status, Some(status)),
+        ErrorClass::Protocol => (FailureClass::Protocol, None),
     };
     let unknown = (!is_known).then(|| (FACT_UNKNOWN.to_owned(), "true".to_owned()));
     let status = status.map(|status: u16| ("statusCode".to_owned(), status.to_string()));
     Failure {
-        class: class.to_owned(),
+        class: class.name().to_owned(),
         retryable: error.retryable(idempotent),
         unknown: !idempotent && !is_known,
         not_before: error.retry_after.map(|pause| now.after(pause)),

@@ -1,7 +1,6 @@
 //! The stopped evaluations of a run: how many there were.
 
-use signoff_api::{journal::StepRecord, workflow::Quarantine};
-use signoff_engine::transition::TOO_COSTLY;
+use signoff_api::{FailureClass, journal::StepRecord, workflow::Quarantine};
 use signoff_executor::Stopped;
 
 use super::observe::ObservedRun;
@@ -9,7 +8,7 @@ use crate::{context::Context, quarantine::VERSION};
 
 /// Records a stopped evaluation of a run, for this reason. Returns how many there were, as far as this process, the status and the journal tell.
 pub(super) fn record_stop(context: &Context, seen: &ObservedRun, why: &Stopped) -> i32 {
-    let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == TOO_COSTLY);
+    let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::TooCostly));
     let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);
     let known = same_version(seen).map_or(steps, |quarantine| quarantine.failures.max(steps));
     context.quarantines.record_stop_of_run(&seen.name, &seen.uid, known, why, seen.now)

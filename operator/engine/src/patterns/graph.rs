@@ -1,7 +1,7 @@
 //! `graph`: a node, then the first edge that matches, until none does.
 
 use signoff_api::{
-    RecordPath, Seq,
+    FailureClass, RecordPath, Seq,
     journal::{StepKind, StepPhase},
 };
 use signoff_expr::Condition;
@@ -15,7 +15,7 @@ use crate::{
         run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
-    steps::{self, CONDITION, EarlyEnd, StepFlow},
+    steps::{self, EarlyEnd, StepFlow},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, EarlyEnd> {
@@ -68,7 +68,7 @@ async fn next<'a>(
                 let record = run.activity(step_scope, key, open).await;
                 if record.phase != StepPhase::Succeeded {
                     return Err(EarlyEnd::Failed(match record.error {
-                        Some(error) if error.class == CONDITION => error.message,
+                        Some(error) if error.is(FailureClass::Condition) => error.message,
                         error => format!("edge from {}: {}", node.name, error.map_or_else(String::new, |e| e.message)),
                     }));
                 }
@@ -100,7 +100,12 @@ fn chosen<'a>(
             _ if when.is_else() => return Ok(Start::Immediate(target)),
             Ok(true) => return Ok(Start::Immediate(target)),
             Ok(false) => {}
-            Err(why) => return Ok(Start::Failed(error(CONDITION, &format!("edge from {from} to {target}: {why}")))),
+            Err(why) => {
+                return Ok(Start::Failed(error(
+                    FailureClass::Condition,
+                    &format!("edge from {from} to {target}: {why}"),
+                )));
+            }
         }
     }
     Ok(Start::Immediate(String::new()))

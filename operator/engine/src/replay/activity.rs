@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
 use signoff_api::{
-    Digest, Moment, Outcome, RecordPath, Seq,
+    Digest, FailureClass, Moment, Outcome, RecordPath, Seq,
     journal::{FACT_GIVEN, StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -20,7 +20,7 @@ use crate::{
     evaluation::{Part, within},
     field_error::FieldError,
     journal::values,
-    transition::{Ask, Call, CallContent, Command, NOT_ALLOWED, TOO_COSTLY, TOO_LARGE},
+    transition::{Ask, Call, CallContent, Command},
 };
 
 /// The start of an activity.
@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
         let seq = self.state.borrow().journal.seq().next();
         let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
         let opening = match costly {
-            Some(why) => Ok(Start::Failed(error(TOO_COSTLY, &why))),
+            Some(why) => Ok(Start::Failed(error(FailureClass::TooCostly, &why))),
             None => within(|| key.part(), || open(seq)),
         };
         let mut state = self.state.borrow_mut();
@@ -143,13 +143,13 @@ impl<'a> Run<'a> {
         );
         match opening {
             Ok(Start::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
-                self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
+                self.fail(&mut state, &mut record, FailureClass::NotAllowed, &why);
             }
             Ok(Start::Immediate(_)) if let Some(why) = self.plan.refuses_text(&key.path) => {
-                self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
+                self.fail(&mut state, &mut record, FailureClass::NotAllowed, &why);
             }
             Ok(Start::Immediate(response)) if let Err(why) = state.has_room_for(&response) => {
-                self.fail(&mut state, &mut record, TOO_LARGE, &why);
+                self.fail(&mut state, &mut record, FailureClass::TooLarge, &why);
             }
             Ok(Start::Immediate(response)) => {
                 (record.response, record.response_ref) = state.store_value(&response);
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
                     state.requested.insert((record.path.clone(), record.attempt));
                     state.commands.push(Command::Call(Box::new(call)));
                 }
-                Err(why) => self.fail(&mut state, &mut record, "Input", &why),
+                Err(why) => self.fail(&mut state, &mut record, FailureClass::Input, &why),
             },
             Ok(Start::Gate(ask)) => {
                 let request = &ask.request;
@@ -186,8 +186,10 @@ impl<'a> Run<'a> {
                 });
                 state.commands.push(Command::Ask(ask));
             }
-            Err(RenderError::Language(why)) => self.fail(&mut state, &mut record, "Template", &why.to_string()),
-            Err(RenderError::Invalid(why)) => self.fail(&mut state, &mut record, "Input", &why),
+            Err(RenderError::Language(why)) => {
+                self.fail(&mut state, &mut record, FailureClass::Template, &why.to_string())
+            }
+            Err(RenderError::Invalid(why)) => self.fail(&mut state, &mut record, FailureClass::Input, &why),
             Err(RenderError::Missing) | Ok(Start::Blocked(_)) => {}
         }
         drop(state);
@@ -233,7 +235,7 @@ impl<'a> Run<'a> {
             _ => {
                 let why =
                     "what this step was given can no longer be rendered as it was: the journal and the spec differ";
-                self.fail(&mut state, &mut record, "Journal", why);
+                self.fail(&mut state, &mut record, FailureClass::Journal, why);
                 state.journal.put(record);
             }
         }
@@ -270,7 +272,7 @@ impl<'a> Run<'a> {
         record.finished_at = Some(self.now.at);
     }
 
-    fn fail(&self, state: &mut TransitionState, record: &mut StepRecord, class: &str, why: &str) {
+    fn fail(&self, state: &mut TransitionState, record: &mut StepRecord, class: FailureClass, why: &str) {
         record.error = Some(error(class, why));
         self.finish(state, record, StepPhase::Failed);
     }
@@ -278,15 +280,13 @@ impl<'a> Run<'a> {
 
 /// The reason of records that were open when their run ended.
 pub(crate) const RUN_ENDED: &str = "the run ended";
-/// The class of the error of a call that was under way when a run ended.
-pub(crate) const CANCELLED: &str = "Cancelled";
 
 /// Whether a record was closed because the run ended.
 fn was_closed_with_run(record: &StepRecord) -> bool {
     // A person's decision has a verdict, whatever its reason says.
     let nobodys = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
     let reason = nobodys.and_then(|decision| decision.reason.as_deref());
-    record.error.as_ref().is_some_and(|error| error.class == CANCELLED) || reason == Some(RUN_ENDED)
+    record.error.as_ref().is_some_and(|error| error.is(FailureClass::Cancelled)) || reason == Some(RUN_ENDED)
 }
 
 /// The end of a gate that has to be asked again.
@@ -301,8 +301,8 @@ pub(crate) fn superseded(why: &str, at: Moment) -> Outcome {
 }
 
 /// An error that no further attempt will mend.
-pub(crate) fn error(class: &str, why: &str) -> StepError {
-    StepError { class: class.to_owned(), message: text::display(why, 1000), retryable: false, not_before: None }
+pub(crate) fn error(class: FailureClass, why: &str) -> StepError {
+    StepError { class: class.name().to_owned(), message: text::display(why, 1000), retryable: false, not_before: None }
 }
 
 /// The digest of what a call is given.

@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use signoff_api::{
-    Digest, Moment,
+    Digest, FailureClass, Moment,
     journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
 };
 
@@ -115,8 +115,9 @@ fn is_failure_certain(record: &StepRecord) -> bool {
 /// error.
 pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
     let was_sent = || {
-        let class = record.error.as_ref().map_or("", |error| error.class.as_str());
-        record.input_digest.is_some() && !matches!(class, "Invalid" | "Refused" | "Unreachable")
+        let not_sent = [FailureClass::Invalid, FailureClass::Refused, FailureClass::Unreachable];
+        let is_of = |class| record.error.as_ref().is_some_and(|error| error.is(class));
+        record.input_digest.is_some() && !not_sent.into_iter().any(is_of)
     };
     match record.phase {
         StepPhase::Succeeded | StepPhase::Unknown => true,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::json;
 use signoff_api::{
-    Outcome, RecordPath, Verdict,
+    FailureClass, Outcome, RecordPath, Verdict,
     gate::TimeoutAction,
     journal::{StepError, StepPhase},
     step::OnError,
@@ -16,7 +16,6 @@ use super::{
     attempts::is_repeated_by_people_only,
     flow::EarlyEnd,
     gate::{self, verdict_or_end},
-    opening::CONDITION,
 };
 use crate::{
     plan::{Action, PlannedStep},
@@ -107,7 +106,7 @@ pub(super) async fn decide<'a>(
         false if record.as_ref().is_some_and(|record| is_repeated_by_people_only(step, record)) => &ASKS_AGAIN,
         false => &[],
     };
-    let is_undecided = error.class == CONDITION;
+    let is_undecided = error.is(FailureClass::Condition);
     let asked = if is_undecided { Cow::Owned(without_running(asked)) } else { Cow::Borrowed(&**asked) };
     let decided = gate::decide_after(run, &step_scope, &asked, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     // The gate's condition did not hold, so it was not asked.

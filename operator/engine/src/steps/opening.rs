@@ -1,6 +1,6 @@
 //! The start of an attempt: its conditions, its rendered input, and the comparison of that with what people approved.
 
-use signoff_api::{Digest, Seq, journal::StepKind};
+use signoff_api::{Digest, FailureClass, Seq, journal::StepKind};
 
 use super::{conversation, http, pod};
 use crate::{
@@ -12,9 +12,6 @@ use crate::{
         step_invocation::StepInvocation,
     },
 };
-
-/// The class of the error of a step whose conditions cannot be evaluated.
-pub(crate) const CONDITION: &str = "Condition";
 
 /// The result of the conditions of a step.
 enum Conditions {
@@ -50,7 +47,7 @@ pub(super) fn open_attempt<'a>(
     match conditions(run, &invocation.step_scope, invocation.step, seen)? {
         Conditions::Hold => open(),
         Conditions::Skip => Ok(Start::Skipped),
-        Conditions::Undecided(why) => Ok(Start::Failed(error(CONDITION, &why))),
+        Conditions::Undecided(why) => Ok(Start::Failed(error(FailureClass::Condition, &why))),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, JsonObject, RecordPath, Seq, Verdict,
+    Digest, FailureClass, JsonObject, RecordPath, Seq, Verdict,
     journal::{StepError, StepKind, StepPhase, StepRecord},
 };
 use signoff_expr::{endless, text};
@@ -32,7 +32,6 @@ use crate::{
     },
     schema::Schema,
     steps::{excerpt::Fields, request::ReviewSubject, sent},
-    transition::TOO_COSTLY,
 };
 
 /// The further requests of an agent's answer that does not match its schema.
@@ -127,10 +126,10 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
         return None;
     }
     if let Some(recorded) = state.journal.get(&run.next_visit(&RecordPath::new(base).answer()), 1) {
-        return recorded.error.clone().filter(|error| error.class == TOO_COSTLY);
+        return recorded.error.clone().filter(|error| error.is(FailureClass::TooCostly));
     }
     let why = state.costly.get(&(path.clone(), attempt))?;
-    (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(TOO_COSTLY, why))
+    (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(FailureClass::TooCostly, why))
 }
 
 /// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again, the last of these
@@ -200,7 +199,7 @@ async fn validate_answer<'a>(
         }
         let (record, _) = run_attempts(run, &invocation, &key, retries).await;
         if record.phase != StepPhase::Succeeded {
-            let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
+            let failed = record.error.unwrap_or_else(|| error(FailureClass::Failed, "it failed"));
             return Ok(AnswerResult::Refused(failed));
         }
         answer = self::answer(run, &key.path, record.attempt).await?;
@@ -263,7 +262,7 @@ async fn ask_about_answer<'a>(
         return Ok(malformed(&problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
-        return Ok(AnswerResult::Rejected(error("Rejected", &decided.describe(""))));
+        return Ok(AnswerResult::Rejected(error(FailureClass::Rejected, &decided.describe(""))));
     }
     match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
@@ -280,7 +279,7 @@ async fn ask_about_answer<'a>(
 }
 
 fn malformed(why: &str) -> AnswerResult {
-    AnswerResult::Refused(error("Malformed", &format!("its answer is not as it should be: {why}")))
+    AnswerResult::Refused(error(FailureClass::Malformed, &format!("its answer is not as it should be: {why}")))
 }
 
 /// Returns the answer that a person gave instead; JSON as its text.

@@ -5,7 +5,10 @@
 
 use std::rc::Rc;
 
-use signoff_api::journal::{StepPhase, StepRecord};
+use signoff_api::{
+    FailureClass,
+    journal::{StepPhase, StepRecord},
+};
 
 use super::{
     agent::{self, ClearedCall},
@@ -110,7 +113,10 @@ impl StepState<'_> {
             StepPhase::Skipped => Self::Ended(Performed::Ended(StepResult::Skipped)),
             StepPhase::Succeeded if last.calls_tools() => Self::CallsTools(last),
             StepPhase::Succeeded => Self::Answered(attempt),
-            _ => Self::Failed(attempt, StepFailure::of(last.error.unwrap_or_else(|| error("Failed", "it failed")))),
+            _ => Self::Failed(
+                attempt,
+                StepFailure::of(last.error.unwrap_or_else(|| error(FailureClass::Failed, "it failed"))),
+            ),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     journal::values::*,
     status::after,
     tests::test_run::{TestRun, chain_of, decided, gate, workflow},
-    transition::{End, TOO_LARGE},
+    transition::End,
 };
 
 fn set(name: &str, value: &str) -> Value {
@@ -40,7 +40,7 @@ fn a_value_for_which_there_is_no_room_fails_its_step_and_says_what_to_do() {
     let run = within(6000, json!([set("one", &"x".repeat(5000)), set("two", &"y".repeat(5000)), set("last", "z")]));
     let record = run.record("two");
     let error = record.error.as_ref().unwrap();
-    assert_eq!((record.phase, error.class.as_str()), (StepPhase::Failed, TOO_LARGE));
+    assert_eq!((record.phase, error.class.as_str()), (StepPhase::Failed, "TooLarge"));
     for words in ["10000 bytes", "the maximum is 6000", "--max-value-bytes-per-workflow"] {
         assert!(error.message.contains(words), "{words} in {}", error.message);
     }

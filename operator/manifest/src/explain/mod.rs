@@ -10,7 +10,7 @@ pub use terms::{TERMS, Term};
 
 use signoff_expr::nearest;
 
-use classes::CLASSES;
+use classes::classes;
 
 /// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
 /// (`Superseded`) means.
@@ -35,8 +35,8 @@ pub fn explain(name: &str) -> Result<String, String> {
 }
 
 /// Returns every term.
-fn all() -> impl Iterator<Item = &'static Term> {
-    TERMS.iter().chain(CLASSES)
+fn all() -> impl Iterator<Item = Term> {
+    TERMS.iter().copied().chain(classes())
 }
 
 /// Returns the meanings of a term, or `None` if it is none.

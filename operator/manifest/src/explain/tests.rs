@@ -1,7 +1,9 @@
 //! What is explained, and that nothing people can meet is left out.
 #![allow(clippy::unwrap_used)]
 
-use signoff_api::{Verdict, approval::ApprovalPhase, conditions, gate::TimeoutAction, workflow::WorkflowPhase};
+use signoff_api::{
+    FailureClass, Verdict, approval::ApprovalPhase, conditions, gate::TimeoutAction, workflow::WorkflowPhase,
+};
 
 use super::*;
 
@@ -160,35 +162,10 @@ fn every_reason_of_a_condition_is_explained() {
 
 #[test]
 fn every_class_of_an_error_is_explained() {
-    let sources = [
-        include_str!("../../../engine/src/advance.rs"),
-        include_str!("../../../engine/src/transition.rs"),
-        include_str!("../../../engine/src/steps/opening.rs"),
-        include_str!("../../../engine/src/steps/output.rs"),
-        include_str!("../../../engine/src/steps/perform.rs"),
-        include_str!("../../../engine/src/steps/agent/calls.rs"),
-        include_str!("../../../engine/src/steps/agent/refusal.rs"),
-        include_str!("../../../engine/src/replay/activity.rs"),
-        include_str!("../../../executor/src/calls.rs"),
-    ];
-    let classes: Vec<&str> = sources.into_iter().flat_map(classes).collect();
-    assert!(classes.len() > 25, "{classes:?}");
-    for class in ["Condition", "Status", "Limit", "TooCostly", "Template"] {
-        assert!(classes.contains(&class), "{class}: {classes:?}");
-    }
-    for class in classes {
-        assert!(has("class of an error", class), "{class}");
+    for class in FailureClass::ALL {
+        assert!(has("class of an error", class.name()), "{class:?}");
     }
     assert!(explain("Condition").unwrap().starts_with("Condition (class of an error)"));
-}
-
-/// The classes in a source: those of constants, and those that are written where an error is made.
-fn classes(source: &str) -> Vec<&str> {
-    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
-    let is_class = |word: &&str| word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphabetic);
-    let calls = [": &str = \"", "error(\"", "failure(\"", "&mut record, \"", "&check, \"", "=> (\""];
-    let words = calls.iter().flat_map(|call| source.split(call).skip(1).filter_map(|rest| rest.split('"').next()));
-    words.filter(is_class).collect()
 }
 
 #[test]

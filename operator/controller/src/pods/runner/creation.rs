@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{EventReason, Moment, announce::About, conditions::reason};
+use signoff_api::{EventReason, FailureClass, Moment, announce::About, conditions::reason};
 use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
     kinds::Name,
@@ -99,7 +99,7 @@ impl PodRun<'_> {
                 // A quota may have room later.
                 let retryable = status_code(&error) == Some(403);
                 return Err(failure(
-                    "Refused",
+                    FailureClass::Refused.name(),
                     format!("the API server refuses {}: {why}", self.display_name()),
                     retryable,
                 ));
@@ -109,7 +109,7 @@ impl PodRun<'_> {
             }
             if !backoff.wait(self.now(), latest).await {
                 return Err(failure(
-                    "Refused",
+                    FailureClass::Refused.name(),
                     format!("{} could not be created in time: {why}", self.display_name()),
                     true,
                 ));

@@ -9,7 +9,7 @@ mod outcome;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use signoff_api::{Digest, Moment};
+use signoff_api::{Digest, FailureClass, Moment};
 use signoff_cluster::ServerClock;
 use signoff_cluster::{kinds::Name, requests::ApiRequests};
 use signoff_engine::transition::{Call, Failure, PodCall, Reply};
@@ -70,7 +70,7 @@ impl PodRunner {
     ) -> Result<Reply, Failure> {
         let digest = match Digest::of(&pod.spec) {
             Ok(digest) => digest,
-            Err(why) => return Err(failure("Invalid", why.to_string(), false)),
+            Err(why) => return Err(failure(FailureClass::Invalid.name(), why.to_string(), false)),
         };
         let name = Name::new(&run.namespace, &pod.name);
         let pod_run = PodRun {

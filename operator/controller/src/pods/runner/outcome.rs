@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use signoff_api::pod::OutputFrom;
+use signoff_api::{FailureClass, pod::OutputFrom};
 use signoff_engine::transition::{Failure, Reply};
 
 use super::PodRun;
@@ -30,7 +30,7 @@ impl PodRun<'_> {
             ..failure(class, message, retryable)
         };
         if let Some(PodProblem { reason, message }) = self.problem(pod, end) {
-            if reason == "OutcomeUnknown" {
+            if reason == FailureClass::OutcomeUnknown.name() {
                 return Err(Failure { facts, ..self.lost_result(&message) });
             }
             return Err(fail(&reason, message, true));
@@ -41,7 +41,7 @@ impl PodRun<'_> {
                     "its termination message has reached {} bytes, where a kubelet cuts it: write less, or set outputFrom to log",
                     pod.max_message_bytes()
                 );
-                return Err(fail("TooLarge", why, false));
+                return Err(fail(FailureClass::TooLarge.name(), why, false));
             }
             (OutputFrom::Termination, _) => end.message.clone(),
             (OutputFrom::Log, Err(why)) => {
@@ -49,7 +49,7 @@ impl PodRun<'_> {
             }
             (OutputFrom::Log, Ok(log)) if log.is_cut => {
                 let why = format!("its log has more than {} KiB: write less, or set tailLines", log::MOST / 1024);
-                return Err(fail("TooLarge", why, false));
+                return Err(fail(FailureClass::TooLarge.name(), why, false));
             }
             (OutputFrom::Log, Ok(log)) => log.text.clone(),
         };
@@ -76,7 +76,7 @@ impl PodRun<'_> {
         let (reason, message) = match end.reason.as_str() {
             "OOMKilled" if code != 0 => ("OOMKilled", "it used more memory than its limit".to_owned()),
             "ContainerStatusUnknown" => {
-                ("OutcomeUnknown", "its kubelet does not know how its container ended".to_owned())
+                (FailureClass::OutcomeUnknown.name(), "its kubelet does not know how its container ended".to_owned())
             }
             "" | "Error" | "Completed" | "OOMKilled" if pod.deletion_requested_before_exit(end) => {
                 let (reason, why) = match pod.disrupted() {
@@ -131,7 +131,7 @@ fn facts(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
 }
 
 pub(super) fn failure(class: &str, message: String, retryable: bool) -> Failure {
-    let class = if is_failure_class(class) { class } else { "Failed" };
+    let class = if is_failure_class(class) { class } else { FailureClass::Failed.name() };
     Failure {
         class: class.to_owned(),
         message,
@@ -149,5 +149,5 @@ fn is_failure_class(reason: &str) -> bool {
 }
 
 pub(super) fn unknown_outcome(idempotent: bool, message: String) -> Failure {
-    Failure { unknown: !idempotent, ..failure("OutcomeUnknown", message, idempotent) }
+    Failure { unknown: !idempotent, ..failure(FailureClass::OutcomeUnknown.name(), message, idempotent) }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use serde_json::json;
 use signoff_api::{
-    RecordPath,
+    FailureClass, RecordPath,
     approval::SiblingCall,
     journal::StepRecord,
     turn::{RequestedArguments, RequestedCall, TurnCalls},
@@ -18,7 +18,7 @@ use super::{
     ask::ask_people,
     limits::{beyond_limits, limits},
     ongoing_call::{OngoingCall, PerformCall},
-    refusal::{ARGUMENTS_INVALID, LIMIT, NO_TOOL, REFUSED, refuse_call},
+    refusal::refuse_call,
     site::{Answered, TurnSite, cut, cut_at},
 };
 use crate::{
@@ -57,7 +57,9 @@ pub(crate) async fn perform_turn<'a>(
     turn: &Turn,
     perform: PerformCall<'a>,
 ) -> Result<Result<Rc<ToolTurn>, StepFailure>, EarlyEnd> {
-    let Action::Agent(planned) = &invocation.step.action else { return Ok(Err(failure("Internal", "it is no agent"))) };
+    let Action::Agent(planned) = &invocation.step.action else {
+        return Ok(Err(failure(FailureClass::Internal, "it is no agent")));
+    };
     let agent = planned.agent.as_str();
     let limit = run.plan.agents.get(agent).and_then(|agent| agent.spec.limits).and_then(|limits| limits.turns);
     let limit = limit.unwrap_or(TURNS);
@@ -66,12 +68,12 @@ pub(crate) async fn perform_turn<'a>(
             "agent {agent} still calls tools in turn {}, and its limit is {limit} turns: raise limits.turns of the agent, or change its instructions",
             turn.number
         );
-        return Ok(Err(failure("TurnLimit", &why)));
+        return Ok(Err(failure(FailureClass::TurnLimit, &why)));
     }
     let text = run.render(|| run.text_of(record.response.as_ref(), record.response_ref.as_ref())).await;
     let text = text.map_err(EarlyEnd::Failed)?.unwrap_or_default();
     let Ok(reply) = serde_json::from_str::<TurnCalls>(&text) else {
-        return Ok(Err(failure("Malformed", "the recorded calls of its turn cannot be read")));
+        return Ok(Err(failure(FailureClass::Malformed, "the recorded calls of its turn cannot be read")));
     };
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
@@ -145,7 +147,7 @@ fn within_budget(results: Vec<String>, most: usize) -> Vec<String> {
     results.into_iter().map(|result| cut_at(&result, each)).collect()
 }
 
-fn failure(class: &str, why: &str) -> StepFailure {
+fn failure(class: FailureClass, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
@@ -221,7 +223,7 @@ async fn answer_equal<'a>(
                 count => format!(", and the same holds for {} more equal calls", count - 1),
             };
             let why = format!("it is equal to call {} of this turn, which was not made{more}", at + 1);
-            refuse_call(run, site, *first, REFUSED, &why).await;
+            refuse_call(run, site, *first, FailureClass::Refused, &why).await;
         }
         results.extend(rest.by_ref().map(|at| (*at, of_all.clone())));
     }
@@ -262,7 +264,7 @@ async fn answer<'a>(
                 0 => why.clone(),
                 more => format!("{why} ({more} more calls after it are not made)"),
             };
-            refuse_call(run, site, at, LIMIT, &told).await;
+            refuse_call(run, site, at, FailureClass::Limit, &told).await;
         }
         return error(why);
     }
@@ -271,13 +273,13 @@ async fn answer<'a>(
         let all = own.iter().map(|name| names::wire(name)).collect::<Vec<_>>().join(", ");
         let all = if all.is_empty() { "none".to_owned() } else { all };
         let why = format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64));
-        return error(refuse_call(run, site, at, NO_TOOL, &why).await);
+        return error(refuse_call(run, site, at, FailureClass::NoTool, &why).await);
     };
     let arguments = match &call.arguments {
         Ok(arguments) => arguments,
         Err(why) => {
             let why = format!("the arguments cannot be used: {why}");
-            return error(refuse_call(run, site, at, ARGUMENTS_INVALID, &why).await);
+            return error(refuse_call(run, site, at, FailureClass::Arguments, &why).await);
         }
     };
     let path = RecordPath::new(&site.path).call_at(at).into_string();

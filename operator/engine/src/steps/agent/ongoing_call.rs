@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Outcome, Seq,
+    FailureClass, Outcome, Seq,
     journal::{StepPhase, StepRecord},
 };
 use signoff_expr::text;
@@ -18,10 +18,7 @@ use super::{
     gating::{Cleared, Gating},
     limits::agents_around,
     proposal::{propose, step_path},
-    refusal::{
-        ARGUMENTS_INVALID, REFUSED, TEMPLATE, check_of, next_seq, not_made_again, refuse, refused, refused_at_check,
-        was_checked,
-    },
+    refusal::{check_of, next_seq, not_made_again, refuse, refused, refused_at_check, was_checked},
     rejected::{escalate, refused_before},
     shown,
     site::{Answered, CallOfTurn, Proposal, ToolCallSite, TurnSite, cut},
@@ -41,7 +38,6 @@ use crate::{
         join::Member,
     },
     tools::arguments::Arguments,
-    transition::NOT_ALLOWED,
 };
 
 /// A call that may run.
@@ -152,10 +148,10 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
         if let Some(why) = self.problem(check) {
             let why = format!("the arguments do not fit the tool {}: {why}", self.tool.name);
-            return Err(self.refuse(check, ARGUMENTS_INVALID, &why).await);
+            return Err(self.refuse(check, FailureClass::Arguments, &why).await);
         }
         if let Some(why) = refused_before(self.run, self.turn.seen, &self.tool.name, &self.arguments) {
-            refuse(self.run, self.turn, check, REFUSED, &why).await;
+            refuse(self.run, self.turn, check, FailureClass::Refused, &why).await;
             return Err(CallEnd::result(why));
         }
         Ok(())
@@ -169,7 +165,11 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
             Err(why) => {
                 let why = format!("{} cannot be called with these arguments: {why}", self.tool.name);
                 let has_gone_on = self.has_gone_on();
-                return Err(if has_gone_on { self.refused(&why) } else { self.refuse(check, TEMPLATE, &why).await });
+                return Err(if has_gone_on {
+                    self.refused(&why)
+                } else {
+                    self.refuse(check, FailureClass::Template, &why).await
+                });
             }
         };
         // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses
@@ -177,7 +177,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         if !self.has_gone_on()
             && let Some(why) = &proposal.forbidden
         {
-            return Err(self.refuse(check, NOT_ALLOWED, why).await);
+            return Err(self.refuse(check, FailureClass::NotAllowed, why).await);
         }
         proposal.equal = EqualCalls::of(self.run, self.turn, self.tool, &self.path, &proposal);
         Ok(proposal)
@@ -242,7 +242,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     }
 
     /// Records that the call is refused, and returns its end.
-    async fn refuse(&self, check: &str, class: &str, why: &str) -> CallEnd {
+    async fn refuse(&self, check: &str, class: FailureClass, why: &str) -> CallEnd {
         let why = refuse(self.run, self.turn, check, class, why).await;
         self.refused(&why)
     }

@@ -1,8 +1,8 @@
 //! Calls that are not made without people being asked: what they are told, and the record that says why.
 
 use signoff_api::{
-    RecordPath, Seq,
-    journal::{StepKind, StepRecord},
+    FailureClass, RecordPath, Seq,
+    journal::{StepError, StepKind, StepRecord},
 };
 
 use super::{
@@ -19,21 +19,7 @@ use crate::{
         run::Run,
     },
     steps::{attempts::Attempts, flow::EarlyEnd, gate_before},
-    transition::TOO_COSTLY,
 };
-
-/// The class of the record of a call that is equal to one that was not made.
-pub(super) const REFUSED: &str = "Refused";
-/// The class of the record of a call that is not made again.
-pub(super) const REPEATED: &str = "Repeated";
-/// The class of the record of a call that is beyond a limit.
-pub(super) const LIMIT: &str = "Limit";
-/// The class of the record of a call of a tool that the agent does not have.
-pub(super) const NO_TOOL: &str = "NoTool";
-/// The class of the record of a call whose arguments cannot be used.
-pub(super) const ARGUMENTS_INVALID: &str = "Arguments";
-/// The class of the record of a call that cannot be rendered with its arguments.
-pub(super) const TEMPLATE: &str = "Template";
 
 /// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`. It waits until no
 /// equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
@@ -48,7 +34,8 @@ pub(super) async fn not_made_again<'a>(
     let Some(any) = EqualCalls::whatever_is_declared(run, turn, site.tool, &site.path, proposal) else {
         return Ok(None);
     };
-    let is_repeated = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.class == REPEATED);
+    let is_repeated =
+        |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::Repeated));
     let recorded = run.state.borrow().journal.get(check, 1).filter(is_repeated).cloned();
     if let Some(recorded) = recorded {
         // The model was told so, whatever policies say now.
@@ -68,7 +55,7 @@ pub(super) async fn not_made_again<'a>(
     }
     let Some(earlier) = equal.made_before(run, next_seq(run)) else { return Ok(None) };
     let why = format!("an equal call was made before, at {}, and no gate asks whether it is made again", earlier.path);
-    refuse(run, turn, check, REPEATED, &why).await;
+    refuse(run, turn, check, FailureClass::Repeated, &why).await;
     not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
 }
 
@@ -87,7 +74,7 @@ pub(super) async fn refuse_call<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     at: usize,
-    class: &str,
+    class: FailureClass,
     why: &str,
 ) -> String {
     let (check, _) = run.visit(&check_of(&RecordPath::new(&turn.path).call_at(at)));
@@ -125,24 +112,29 @@ pub(super) async fn refused_at_check<'a>(
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
         // What these two classes say is found again from what people decided and what was made before.
-        let class = |record: &StepRecord| record.error.as_ref().map(|error| error.class.clone());
-        let recorded =
-            state.journal.get(check, 1).filter(|record| !matches!(class(record).as_deref(), Some(REPEATED | REFUSED)));
+        let is_found_again = |error: &StepError| error.is(FailureClass::Repeated) || error.is(FailureClass::Refused);
+        let recorded = state.journal.get(check, 1).filter(|record| !record.error.as_ref().is_some_and(is_found_again));
         (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
     if is_recorded || (is_stopped && !was_checked()) {
-        return Some(refuse(run, turn, check, TOO_COSTLY, "they were stopped").await);
+        return Some(refuse(run, turn, check, FailureClass::TooCostly, "they were stopped").await);
     }
     None
 }
 
 /// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change later.
-pub(super) async fn refuse<'a>(run: &Run<'a>, turn: &TurnSite<'_, 'a>, check: &str, class: &str, why: &str) -> String {
+pub(super) async fn refuse<'a>(
+    run: &Run<'a>,
+    turn: &TurnSite<'_, 'a>,
+    check: &str,
+    class: FailureClass,
+    why: &str,
+) -> String {
     let key = ActivityKey { path: check.to_owned(), attempt: 1, kind: StepKind::Condition };
     let opened = |_| Ok(Start::Failed(error(class, why)));
     let record = run.activity(&turn.invocation.step_scope, key, opened).await;
     match record.error {
-        Some(error) if error.class == TOO_COSTLY => {
+        Some(error) if error.is(FailureClass::TooCostly) => {
             format!("the arguments cost too much to check: {}", error.message)
         }
         Some(error) => error.message,

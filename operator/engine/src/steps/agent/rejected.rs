@@ -2,7 +2,7 @@
 //! often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
-    Digest, RecordPath, Seq, Verdict,
+    Digest, FailureClass, RecordPath, Seq, Verdict,
     approval::{AskingGate, Source},
     gate::GateType,
     journal::StepRecord,
@@ -14,7 +14,7 @@ use super::{
     ask::{answered, decide_once, deferred, gate_of, reason, skipped},
     merge,
     proposal::step_path,
-    refusal::{REFUSED, refuse},
+    refusal::refuse,
     shown,
     site::{Answered, FACT_ARGUMENTS, FACT_INPUT, Proposal, ToolCallSite, TurnSite},
 };
@@ -126,7 +126,7 @@ pub(super) async fn escalate<'a>(
     }
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
-        refuse(run, turn, check, REFUSED, &refused).await;
+        refuse(run, turn, check, FailureClass::Refused, &refused).await;
         return result(format!("Refused: {refused}; do not call it again"));
     };
     let facts = tool.facts();
@@ -149,8 +149,7 @@ pub(super) async fn escalate<'a>(
         fits.clone().map_err(RenderError::Invalid)?;
         Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone(), seq)?))
     };
-    let error =
-        serde_json::json!({"class": "Rejected", "message": refused, "attempt": 1, "exitCode": null, "log": null});
+    let error = serde_json::json!({"class": FailureClass::Rejected.name(), "message": refused, "attempt": 1, "exitCode": null, "log": null});
     let scope = site.scope.with_vars(move |_, _, _, scope| {
         scope.set("error", error.clone());
         Ok(())
