@@ -51,8 +51,9 @@ async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its
 async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
     let harness = Harness::open("memory").await;
     let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
-    // One line without an end, which `tail` keeps as a whole.
-    harness.pod("greedy", "exec tail -n 1 /dev/zero", few).await;
+    // One line without an end, which `tail` keeps as a whole. The container runtime hears of the kernel's kill and of
+    // the exit from two sources: the shell lets the kill be heard first.
+    harness.pod("greedy", "tail -n 1 /dev/zero || { sleep 1; exit 137; }", few).await;
     let pod = harness.pod_ended("greedy").await;
     let ended = state(&pod).terminated.unwrap();
     assert_eq!((ended.reason.as_deref(), ended.exit_code), (Some("OOMKilled"), 137));
