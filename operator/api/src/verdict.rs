@@ -1,4 +1,5 @@
-//! Verdicts, and the words that users type for them. What holds of each verdict is in its row of the table in `rules`.
+//! Verdicts, and the words that users type for them. What holds of each verdict is in its row of the table in `rules`;
+//! which gates take it, in `GateSubject` of the engine (`gate/subject.rs`).
 //!
 //! **Invariant:** a word counts only if it is the whole text; a verdict is never searched for inside a sentence.
 

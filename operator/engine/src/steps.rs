@@ -1,8 +1,8 @@
 //! One step, whatever it does and wherever it stands: gates before it, attempts, what is done about its answer, and
 //! what a failure means for the run.
 //!
-//! It declares modules and nothing else, so that no module below it imports from it. Arrows: `flow` <- `opening` <- `attempts`, `gate`
-//! <- `output`, `failure` <- `agent` <- `perform`.
+//! It declares modules and nothing else, so that no module below it imports from it. Arrows: `flow`, `kinds` <-
+//! `opening` <- `attempts`, `gate` <- `output`, `failure` <- `agent` <- `perform`.
 
 mod agent;
 mod attempts;
@@ -15,6 +15,7 @@ mod gate;
 mod gate_before;
 mod http;
 pub(crate) mod join;
+mod kinds;
 mod opening;
 mod output;
 mod perform;

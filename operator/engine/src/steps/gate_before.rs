@@ -11,7 +11,8 @@ use signoff_api::{RecordPath, Seq, Verdict};
 use super::{
     flow::EarlyEnd,
     gate::{self, verdict_or_end},
-    opening::{open_attempt, render_input},
+    kinds::render_input,
+    opening::open_attempt,
 };
 use crate::{
     plan::{Action, PlannedStep},

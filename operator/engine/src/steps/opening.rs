@@ -1,10 +1,10 @@
 //! The start of an attempt: its conditions, its rendered input, and the comparison of that with what people approved.
 
-use signoff_api::{Digest, FailureClass, Seq, journal::StepKind};
+use signoff_api::{Digest, FailureClass, Seq};
 
-use super::{conversation, http, pod};
+use super::kinds::render_input;
 use crate::{
-    plan::{Action, PlannedStep},
+    plan::PlannedStep,
     replay::{
         activity::{ActivityKey, Start, error, input_digest},
         run::{RenderError, Run},
@@ -19,16 +19,6 @@ enum Conditions {
     Skip,
     /// A condition has no value, for this reason.
     Undecided(String),
-}
-
-pub(super) fn kind(step: &PlannedStep) -> StepKind {
-    match step.action {
-        Action::Agent(_) => StepKind::Agent,
-        Action::Pod(_) => StepKind::Pod,
-        Action::Http(_) => StepKind::Http,
-        Action::Set(_) => StepKind::Set,
-        Action::Gate(_) => StepKind::Hitl,
-    }
 }
 
 /// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when it begins, with the
@@ -94,28 +84,6 @@ pub(super) fn open<'a>(
         None => invocation.step.policy_gates.is_empty(),
     };
     if approved && is_permitted(input.as_ref()) { Ok(opening) } else { Err(changed()) }
-}
-
-/// Returns the input of an attempt, rendered from the values as of `seq`.
-pub(super) fn render_input<'a>(
-    run: &Run<'a>,
-    invocation: &StepInvocation<'a>,
-    seq: Seq,
-    key: &ActivityKey,
-) -> Result<Start, RenderError> {
-    run.origins.note_edits(&invocation.overrides.edits);
-    match &invocation.step.action {
-        Action::Agent(agent) => conversation::call(run, invocation, agent, seq, key),
-        Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
-        Action::Http(http) => http::call(run, invocation, http, seq, key),
-        Action::Set(template) => match invocation.overrides.parameters.get("value") {
-            Some(value) => Ok(Start::Immediate(value.clone())),
-            None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
-        },
-        Action::Gate(_) => {
-            Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned()))
-        }
-    }
 }
 
 /// Evaluates the conditions of a step with the values that were known at `seq`.

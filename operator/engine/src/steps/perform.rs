@@ -18,7 +18,7 @@ use super::{
     gate::{self, decide},
     gate_before::{self, GateBefore},
     join::Member,
-    opening::kind,
+    kinds::kind,
     output::{self, AnswerParser, AnswerResult},
     turn::Turn,
 };

@@ -7,7 +7,7 @@ use signoff_api::{Digest, journal::StepKind};
 
 use super::{
     excerpt::Fields,
-    opening::{kind, render_input},
+    kinds::{kind, render_input},
 };
 use crate::{
     evaluation::{Part, within},

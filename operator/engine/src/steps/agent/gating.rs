@@ -1,4 +1,5 @@
-//! Whether people are asked about a call of a tool, and the only way to a call that may run.
+//! Whether people are asked about a call of a tool, and the only way to a call that may run. Which calls a gate asks
+//! about is in its rule (`tools/rule.rs`).
 //!
 //! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of exactly this
 //! call at every gate that does. An error while it is decided whether a gate asks means that it asks.

@@ -15,7 +15,7 @@ use crate::{
     },
     steps::{
         excerpt::Fields,
-        opening::{kind, render_input},
+        kinds::{kind, render_input},
         sent,
     },
     tools::arguments::Arguments,

@@ -1,0 +1,46 @@
+//! The kinds of steps, with an arm for each: the kind of its record, and the input of an attempt.
+
+use signoff_api::{Seq, journal::StepKind};
+
+use super::{conversation, http, pod};
+use crate::{
+    plan::{Action, PlannedStep},
+    replay::{
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
+        step_invocation::StepInvocation,
+    },
+};
+
+/// Returns the kind of the records of a step.
+pub(super) fn kind(step: &PlannedStep) -> StepKind {
+    match step.action {
+        Action::Agent(_) => StepKind::Agent,
+        Action::Pod(_) => StepKind::Pod,
+        Action::Http(_) => StepKind::Http,
+        Action::Set(_) => StepKind::Set,
+        Action::Gate(_) => StepKind::Hitl,
+    }
+}
+
+/// Returns the input of an attempt, rendered from the values as of `seq`.
+pub(super) fn render_input<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: Seq,
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
+    run.origins.note_edits(&invocation.overrides.edits);
+    match &invocation.step.action {
+        Action::Agent(agent) => conversation::call(run, invocation, agent, seq, key),
+        Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
+        Action::Http(http) => http::call(run, invocation, http, seq, key),
+        Action::Set(template) => match invocation.overrides.parameters.get("value") {
+            Some(value) => Ok(Start::Immediate(value.clone())),
+            None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
+        },
+        Action::Gate(_) => {
+            Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned()))
+        }
+    }
+}
