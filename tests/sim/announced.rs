@@ -134,6 +134,55 @@ async fn a_timeout_is_told_as_expired_and_a_refused_run_has_no_digest() {
     assert_eq!(Occurrence::accepted(&refused), None);
 }
 
+/// Runs one Workflow while `people` act, and returns what was announced. All that the stored objects tell is in it.
+async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness)) -> Vec<String> {
+    let harness = Harness::new();
+    harness.apply(RUN, spec);
+    let _life = harness.begin(OPERATOR);
+    harness.pass(after).await;
+    act(&harness).await;
+    harness.ended(RUN).await;
+    harness.pass(10).await;
+    let announced = harness.announced.all();
+    for event in derived(&harness) {
+        let count = announced.iter().filter(|other| identity(other) == identity(&event)).count();
+        assert!(announced.contains(&event) && count == 1, "{event:?}: {announced:#?}");
+    }
+    kinds(&announced)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_is_closed_with_its_run_is_told_however_the_run_ends() {
+    let waits = chain(json!([gate("review", json!({})), set("send", "sent")]));
+    let cancelled = announced_of(&waits, 5, async |harness| harness.people().sets(RUN, "cancel", true)).await;
+    let mut sorted = cancelled.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["Accepted", "Asked", "Decided(Cancelled)", "Ended(Cancelled)", "Taken(Cancelled)"]);
+
+    // A branch fails while the gate of the other one waits.
+    let mut branches = chain(json!([
+        gate("review", json!({})),
+        gate("late", json!({"timeout": {"after": "30s", "action": "Abort"}})),
+    ]));
+    branches["pattern"] = json!({"parallel": {}});
+    for (at, step) in branches["steps"].as_array_mut().unwrap().iter_mut().enumerate() {
+        step["branch"] = json!(format!("b{at}"));
+    }
+    let mut failed = announced_of(&branches, 60, async |_| {}).await;
+    failed.sort_unstable();
+    let expected = [
+        "Accepted",
+        "Asked",
+        "Asked",
+        "Decided(Cancelled)",
+        "Ended(Aborted)",
+        "Expired",
+        "Taken(Cancelled)",
+        "Taken(Expired)",
+    ];
+    assert_eq!(failed, expected);
+}
+
 /// Kills the operator at its `nth` write; returns whether there was one.
 async fn killed_at(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static, ()>, nth: u64, crash: Crash) -> bool {
     let harness = Harness::new();

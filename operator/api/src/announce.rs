@@ -91,8 +91,11 @@ pub trait Listener: Send + Sync {
     fn on_announcement(&self, announcement: &Announcement<'_>);
 }
 
-/// Tells every listener.
+/// Tells every listener, unless the announcement says nothing.
 pub fn announce<'l>(listeners: impl IntoIterator<Item = &'l dyn Listener>, announcement: &Announcement<'_>) {
+    if announcement.event.is_none() && announcement.sentence.is_none() {
+        return;
+    }
     for listener in listeners {
         listener.on_announcement(announcement);
     }

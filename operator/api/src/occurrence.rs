@@ -19,7 +19,7 @@ pub enum GateEvent {
     Escalated,
     /// An outcome is stored that no timeout gave: by votes, or `Cancelled` with the run.
     Decided(ApprovalPhase),
-    /// The run has committed the outcome.
+    /// The run has closed the gate with this outcome: that of the Approval, or another one that it honours instead.
     Taken(ApprovalPhase),
     /// An outcome is stored that voids all votes; the gate asks again.
     Superseded,
@@ -101,7 +101,7 @@ pub struct Occurrence<E> {
     pub event: E,
     /// The name of the Approval or Workflow.
     pub name: String,
-    /// Its uid. Empty for the Approvals of local runs, which have none.
+    /// Its uid. Empty for the Approvals of local runs, which have none and are told apart by their names.
     pub uid: String,
     /// The digest of the request of a gate, or of the frozen spec of a run; `None` where the spec was never accepted.
     pub digest: Option<Digest>,
@@ -115,11 +115,12 @@ pub struct Occurrence<E> {
 }
 
 impl Occurrence<GateEvent> {
-    /// Returns the latest event of this kind that an Approval with this status has had; `None` where it has had none,
-    /// or where an operator of an earlier version did not store its time.
+    /// Returns the latest event of this kind that a stored Approval has had; `None` where it has had none, or where an
+    /// operator of an earlier version did not store its time.
     #[must_use]
-    pub fn of_approval(event: GateEvent, approval: &Approval, status: &ApprovalStatus) -> Option<Self> {
-        let request = &approval.spec.request;
+    pub fn stored(event: GateEvent, approval: &Approval) -> Option<Self> {
+        let fresh = ApprovalStatus::default();
+        let (request, status) = (&approval.spec.request, approval.status.as_ref().unwrap_or(&fresh));
         let visit = i64::from(request.gate.visit);
         let (number, at) = match event {
             GateEvent::Asked => (visit, approval.metadata.creation_timestamp.as_ref().map(|at| at.0.into())?),
@@ -147,13 +148,17 @@ impl Occurrence<GateEvent> {
     }
 
     /// Returns every event that a stored Approval tells, in the order in which they happened. Of levels and reminders
-    /// it tells the latest.
+    /// it tells the latest. An Approval whose request was changed tells nothing. Whether the run honours an outcome is
+    /// told by `Taken` alone.
     #[must_use]
     pub fn all_of(approval: &Approval) -> Vec<Self> {
-        let status = approval.status.clone().unwrap_or_default();
-        let end = status.outcome.as_ref().and_then(|outcome| GateEvent::of_end(outcome.phase));
+        if approval.spec.request.is_changed() {
+            return Vec::new();
+        }
+        let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
+        let end = outcome.and_then(|outcome| GateEvent::of_end(outcome.phase));
         let events = [Some(GateEvent::Asked), Some(GateEvent::Escalated), Some(GateEvent::Reminded), end];
-        events.into_iter().flatten().filter_map(|event| Self::of_approval(event, approval, &status)).collect()
+        events.into_iter().flatten().filter_map(|event| Self::stored(event, approval)).collect()
     }
 
     /// Returns the event that the committed record of a gate is, whose Approval has this uid; `None` where the record
@@ -174,20 +179,21 @@ impl Occurrence<GateEvent> {
 }
 
 impl Occurrence<RunEvent> {
-    /// Returns when a run was accepted; `None` where it was not.
+    /// Returns when a run was accepted; `None` where it was not, or where the object is a copy of a run.
     #[must_use]
     pub fn accepted(workflow: &Workflow) -> Option<Self> {
-        let status = workflow.status.as_ref()?;
+        let status = workflow.status.as_ref().filter(|_| !workflow.is_restored())?;
         let digest = status.spec_digest.clone()?;
         Some(Self::new(workflow, RunEvent::Accepted, Some(digest), "accepted", 0, status.started_at?))
     }
 
-    /// Returns the end of a run; `None` where it has not ended.
+    /// Returns the end of a run; `None` where it has not ended, or where the object is a copy of a run that had ended.
     #[must_use]
     pub fn ended(workflow: &Workflow) -> Option<Self> {
         let status = workflow.status.as_ref().filter(|status| status.phase.is_end())?;
         let (event, digest) = (RunEvent::Ended(status.phase), status.spec_digest.clone());
-        Some(Self::new(workflow, event, digest, "end", status.seq.number(), status.finished_at?))
+        let at = status.finished_at.filter(|at| !workflow.is_created_after(*at))?;
+        Some(Self::new(workflow, event, digest, "end", status.seq.number(), at))
     }
 
     fn new(workflow: &Workflow, event: RunEvent, digest: Option<Digest>, key: &str, number: i64, at: Moment) -> Self {

@@ -159,9 +159,18 @@ impl Moment {
     /// Returns the first whole second that is not before this instant, as clients and columns print it.
     #[must_use]
     pub fn ceil_to_second(self) -> Self {
-        let second = self.0.as_second();
-        let whole = jiff::Timestamp::from_second(second).unwrap_or(self.0);
-        if whole >= self.0 { Self(whole) } else { Self(jiff::Timestamp::from_second(second + 1).unwrap_or(self.0)) }
+        let whole = self.floor_to_second();
+        if whole >= self {
+            whole
+        } else {
+            Self(jiff::Timestamp::from_second(whole.0.as_second() + 1).unwrap_or(self.0))
+        }
+    }
+
+    /// Returns the last whole second that is not after this instant, as Kubernetes stores times of metadata.
+    #[must_use]
+    pub fn floor_to_second(self) -> Self {
+        Self(jiff::Timestamp::from_second(self.0.as_second()).unwrap_or(self.0))
     }
 
     /// Returns this instant plus a duration, or the latest possible instant where the sum is out of range.

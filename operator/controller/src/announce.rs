@@ -1,4 +1,5 @@
-//! Tells the listeners of the operator what happens: Kubernetes Events and metrics.
+//! Tells the listeners of the operator what happens: Kubernetes Events and metrics, both below, and those of
+//! `Config::listeners` (`operator.rs`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{

@@ -13,6 +13,7 @@ use signoff_api::{
     Approval, Decision, Digest, Moment,
     announce::{About, Announcement, Listener, announce},
     approval::Edit,
+    occurrence::Occurrence,
 };
 use signoff_engine::{
     Blobs, End, Fact, Journal, Now, Plan, Transition,
@@ -158,7 +159,9 @@ impl Run {
         };
         let result = self.tally(&before, &now).await?;
         if result.changed {
-            self.session.put(Approval { status: Some(result.status), ..before.clone() })?;
+            let stored = Approval { status: Some(result.status), ..before.clone() };
+            self.session.put(stored.clone())?;
+            self.announce_tally(&stored, &result.events);
         }
         let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
         let mut decision = parameters::as_sent(&next.spec.request, decision);
@@ -241,7 +244,7 @@ impl Run {
     /// Announces what a stored tally came to.
     fn announce_tally(&self, approval: &Approval, notes: &[ApprovalEvent]) {
         for note in notes {
-            let event = note.gate.clone();
+            let event = note.gate.and_then(|event| Occurrence::stored(event, approval));
             self.announce(approval, |gate| gate.gate(event).sentence(note.reason, &note.message, &note.key));
         }
     }

@@ -13,8 +13,10 @@ impl ApprovalRequest {
     /// Returns the time that people have at a level.
     #[must_use]
     pub fn timeout_of_level(&self, level: i32) -> Duration {
-        let named =
-            usize::try_from(level - 1).ok().and_then(|at| self.timeout.escalation.get(at)).and_then(|l| l.after);
+        let named = usize::try_from(level.saturating_sub(1))
+            .ok()
+            .and_then(|at| self.timeout.escalation.get(at))
+            .and_then(|l| l.after);
         named.or(self.timeout.after).map_or(DEFAULT_TIMEOUT, Span::duration)
     }
 

@@ -9,7 +9,7 @@ const OWNER: &str = "00000000-0000-0000-0000-000000000001";
 
 /// The Approval of the second visit of a gate with a reminder every ten seconds, after an escalation at 10:01.
 fn approval(status: Value) -> Approval {
-    serde_json::from_value(json!({
+    let mut approval: Approval = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
         "metadata": {"name": "w-g", "namespace": "n", "uid": UID, "creationTimestamp": "2030-01-01T10:00:01Z"},
         "spec": {"request": {
@@ -20,7 +20,9 @@ fn approval(status: Value) -> Approval {
         }},
         "status": status,
     }))
-    .unwrap()
+    .unwrap();
+    approval.spec.request.digest = approval.spec.request.digest_of_the_rest().unwrap();
+    approval
 }
 
 fn moment(text: &str) -> Moment {
@@ -33,7 +35,8 @@ fn told(approval: &Approval) -> Vec<(GateEvent, String, i64, String)> {
     let events = Occurrence::all_of(approval);
     assert_eq!(Occurrence::all_of(&again), events, "derived again from what is stored");
     for event in &events {
-        assert_eq!((&*event.name, &*event.uid, &event.digest), ("w-g", UID, &Some(Digest::of_bytes(b"request"))));
+        let digest = Some(approval.spec.request.digest.clone());
+        assert_eq!((&*event.name, &*event.uid, &event.digest), ("w-g", UID, &digest));
     }
     let row = |e: Occurrence<GateEvent>| (e.event, e.key, e.number, e.at.to_string()[11..].to_owned());
     events.into_iter().map(row).collect()
@@ -65,6 +68,24 @@ fn reminders_of_a_further_level_count_from_its_beginning() {
     // An earlier version escalated it, and stored no time: the deadline tells when the level began.
     let old = told(&approval(json!({"level": 1, "deadline": "2030-01-01T10:02:00Z", "reminders": 2})));
     assert_eq!(old[1..], [row(GateEvent::Reminded, "reminder-1-2", 2, "10:01:20Z")]);
+}
+
+#[test]
+fn an_approval_whose_request_was_changed_tells_nothing() {
+    let mut changed = approval(json!({"reminders": 1}));
+    changed.spec.request.gate.visit = 7;
+    assert_eq!(told(&changed), []);
+}
+
+#[test]
+fn forged_times_and_numbers_of_levels_are_told_without_a_panic() {
+    for at in [jiff::Timestamp::MAX, jiff::Timestamp::MIN].map(Moment::from) {
+        for (level, reminders) in [(0, 1000), (1, 1), (64, i32::MAX), (i32::MAX, 0), (i32::MIN, -1)] {
+            let status = json!({"level": level, "levelAt": at, "reminders": reminders});
+            let events = Occurrence::all_of(&approval(status));
+            assert!(events.iter().all(|event| event.number <= i64::from(i32::MAX)), "{events:?}");
+        }
+    }
 }
 
 #[test]
@@ -138,6 +159,11 @@ fn a_run_tells_that_it_was_accepted_and_ended() {
     assert_eq!(Occurrence::accepted(&ended), Some(accepted), "derived again from a later status");
     let end = Occurrence::ended(&ended).unwrap();
     assert_eq!((end.event, end.number, end.digest), (RunEvent::Ended(WorkflowPhase::Failed), 9, Some(digest)));
+    let mut copy = ended.clone();
+    copy.metadata.creation_timestamp = serde_json::from_value(json!("2030-01-02T00:00:00Z")).unwrap();
+    assert_eq!((Occurrence::accepted(&copy), Occurrence::ended(&copy)), (None, None), "another object's events");
+    copy.status.as_mut().unwrap().finished_at = Some(moment("2030-01-02T00:01:00Z"));
+    assert_eq!(Occurrence::ended(&copy).unwrap().number, 9, "it was cancelled itself");
     let refused = workflow(json!({"phase": "Failed", "seq": 0, "finishedAt": "2030-01-01T10:00:00Z"}));
     assert_eq!(Occurrence::accepted(&refused), None);
     assert_eq!(Occurrence::ended(&refused).unwrap().digest, None);

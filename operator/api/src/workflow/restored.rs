@@ -23,9 +23,12 @@ impl Workflow {
 
     /// Whether the status began before the object was created.
     fn has_older_status(&self) -> bool {
-        let began = self.status.as_ref().and_then(|status| status.started_at);
-        let limit = began.map(|began| began.after(MAX_CLOCK_DIFFERENCE));
-        limit.zip(self.created_at()).is_some_and(|(limit, created)| limit < created)
+        self.status.as_ref().and_then(|status| status.started_at).is_some_and(|began| self.is_created_after(began))
+    }
+
+    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another object's.
+    pub(crate) fn is_created_after(&self, time: Moment) -> bool {
+        self.created_at().is_some_and(|created| time.after(MAX_CLOCK_DIFFERENCE) < created)
     }
 }
 

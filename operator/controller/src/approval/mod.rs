@@ -11,6 +11,7 @@ use std::time::Duration;
 use signoff_api::{
     Approval, Moment,
     announce::{About, Announcement},
+    occurrence::Occurrence,
 };
 use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_engine::{Now, approval::rests_on_request};
@@ -95,7 +96,8 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     }
     for note in result.events {
         let announcement = Announcement::about(About::Approval(&stored.metadata));
-        context.announce(&announcement.gate(note.gate).sentence(note.reason, &note.message, &note.key));
+        let event = note.gate.and_then(|event| Occurrence::stored(event, &stored));
+        context.announce(&announcement.gate(event).sentence(note.reason, &note.message, &note.key));
     }
     Ok(result.wake_at)
 }

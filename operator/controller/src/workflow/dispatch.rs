@@ -15,19 +15,20 @@ use signoff_executor::RunRef;
 use super::{
     claim_slots::{SlotClaim, SlotClaims},
     observe::ObservedRun,
+    report,
 };
 use crate::{
     context::{CallStart, Context},
     error::Error,
 };
 
-/// Executes the commands. Returns the created Approvals.
+/// Executes the commands. Each gate that asks is announced, also where the Approval of a later one cannot be created.
 pub(super) async fn dispatch(
     context: &Context,
     seen: &ObservedRun,
     transition: &Transition,
     claims: SlotClaims,
-) -> Result<Vec<Arc<Approval>>, Error> {
+) -> Result<(), Error> {
     // While another operator may act, nothing begins: what waits is dispatched again.
     let begins = !claims.begin.is_empty() || transition.asks().next().is_some();
     if begins && !context.lease_guard.is_valid() {
@@ -37,13 +38,12 @@ pub(super) async fn dispatch(
     for claim in claims.begin {
         start_call(context, seen, claim);
     }
-    let mut asked = Vec::new();
     for request in transition.asks() {
         let approval = create_approval(context, seen, transition, request).await?;
         context.enqueue_approval(seen.name.beside(&request.name));
-        asked.push(approval);
+        report::announce_asked(context, seen, &approval);
     }
-    Ok(asked)
+    Ok(())
 }
 
 fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {

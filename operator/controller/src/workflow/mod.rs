@@ -119,8 +119,8 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     if context.withdrawal(&stored) == Some(Withdrawal::Deleted) {
         return Ok(Some(seen.now));
     }
-    let asked = dispatch::dispatch(context, seen, &transition, claims).await?;
-    report::report(context, seen, &plan, &transition, &asked);
+    report::report(context, seen, &plan, &transition);
+    dispatch::dispatch(context, seen, &transition, claims).await?;
     pod_gc::after_commit(context, seen, &transition).await?;
     let stored = stall_reports::clear(context, stored).await?;
     finish::next_reconcile(context, seen, &stored, &transition).await

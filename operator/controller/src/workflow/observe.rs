@@ -49,8 +49,8 @@ pub(super) struct ObservedRun {
     pub(super) status: WorkflowStatus,
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
-    /// The open gates of the stored journal whose Approvals have an outcome: paths, and the uids of the Approvals.
-    pub(super) decided: Vec<(String, String)>,
+    /// The open gates of the stored journal: their paths, and the uids of their Approvals.
+    pub(super) open_gates: Vec<(String, String)>,
     pub(super) guarded: GuardEpoch,
     /// Whether the clock of this machine is ahead of the API server's, where people are told of the difference.
     pub(super) is_machine_ahead: Option<bool>,
@@ -102,7 +102,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         status,
         journal,
         facts: Vec::new(),
-        decided: Vec::new(),
+        open_gates: Vec::new(),
         guarded,
         is_machine_ahead: context.clock.is_machine_ahead(),
         values: context.value_quota.limits(&context.workflows, name),
@@ -131,7 +131,7 @@ fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> 
 async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
-    let (mut facts, mut decided) = (Vec::new(), Vec::new());
+    let (mut facts, mut open_gates) = (Vec::new(), Vec::new());
     let (mut overdue, mut unconfirmed) = (false, false);
     for record in open {
         let Some(object) = &record.object else { continue };
@@ -162,6 +162,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
                 why: why.to_owned(),
             });
         }
+        open_gates.push((record.path.clone(), approval.metadata.uid.clone().unwrap_or_default()));
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
         if let Some(outcome) = outcome {
             let outcome = if asks_again {
@@ -174,7 +175,6 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
                 let outcome = superseded(&approval, &seen.guarded.epoch);
                 Outcome { decided_at: Some(context.now()), ..outcome }
             };
-            decided.push((record.path.clone(), approval.metadata.uid.clone().unwrap_or_default()));
             facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });
         }
     }
@@ -182,7 +182,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
         return Ok(false);
     }
     seen.facts.extend(facts);
-    seen.decided = decided;
+    seen.open_gates = open_gates;
     seen.overdue = overdue;
     Ok(true)
 }

@@ -1,9 +1,7 @@
 //! Announces a transition: what was committed, and sentences about it. Best effort: nothing depends on it.
 
-use std::sync::Arc;
-
 use signoff_api::{
-    Approval, ApprovalStatus, EventReason, Workflow,
+    Approval, EventReason, Workflow,
     announce::{About, Announcement},
     approval::ApprovalPhase,
     conditions,
@@ -22,7 +20,7 @@ pub(super) fn announce_committed(context: &Context, seen: &ObservedRun, stored: 
     if seen.status.spec_digest.is_none() {
         context.announce(&Announcement::about(about).run(Occurrence::accepted(stored)));
     }
-    for (path, uid) in &seen.decided {
+    for (path, uid) in &seen.open_gates {
         let record = transition.journal.get(path, 1).filter(|record| record.phase.is_end());
         if let Some(taken) = record.and_then(|record| Occurrence::taken(record, uid)) {
             context.announce(&Announcement::about(about).gate(Some(taken)));
@@ -33,27 +31,24 @@ pub(super) fn announce_committed(context: &Context, seen: &ObservedRun, stored: 
     }
 }
 
-/// Announces sentences about a transition, and the gates that ask.
-pub(super) fn report(
-    context: &Context,
-    seen: &ObservedRun,
-    plan: &Plan,
-    transition: &Transition,
-    asked: &[Arc<Approval>],
-) {
+/// Announces a gate that asks.
+pub(super) fn announce_asked(context: &Context, seen: &ObservedRun, approval: &Approval) {
+    let request = &approval.spec.request;
+    let whom: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
+    let name = approval.metadata.name.as_deref().unwrap_or_default();
+    let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
+    let announcement = Announcement::about(About::Workflow(&seen.workflow.metadata))
+        .gate(Occurrence::stored(GateEvent::Asked, approval))
+        .sentence(EventReason::ApprovalRequested, &note, name);
+    context.announce(&announcement.related(About::Approval(&approval.metadata)));
+}
+
+/// Announces sentences about a transition.
+pub(super) fn report(context: &Context, seen: &ObservedRun, plan: &Plan, transition: &Transition) {
     let about = About::Workflow(&seen.workflow.metadata);
     let say = |reason, message: &str, key: &str| context.say(about, reason, message, key);
     if seen.status.spec_digest.is_none() && !plan.warnings().is_empty() {
         say(EventReason::Warned, &plan.warnings().join("; "), "accepted");
-    }
-    for approval in asked {
-        let request = &approval.spec.request;
-        let whom: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
-        let name = approval.metadata.name.as_deref().unwrap_or_default();
-        let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
-        let asked = Occurrence::of_approval(GateEvent::Asked, approval, &ApprovalStatus::default());
-        let announcement = Announcement::about(about).gate(asked).sentence(EventReason::ApprovalRequested, &note, name);
-        context.announce(&announcement.related(About::Approval(&approval.metadata)));
     }
     for record in transition.journal.records() {
         let before = seen.journal.get(&record.path, record.attempt).map(|old| old.phase);

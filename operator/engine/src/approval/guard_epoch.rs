@@ -75,6 +75,7 @@ fn is_blank(status: &ApprovalStatus) -> bool {
         && status.invalid.is_empty()
         && status.approvers.is_empty()
         && status.level.is_none_or(|level| level == 0)
+        && status.level_at.is_none()
         && status.deadline.is_none()
         && status.closes_at.is_none()
 }

@@ -1,8 +1,8 @@
 //! The tally: what follows from an Approval's request and its decisions at one moment.
 //!
-//! Pure, and the only place where votes are counted. All votes that are present are judged together, in no order:
-//! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
-//! server has vouched for every key.
+//! Pure. Votes are counted here, and those of one quorum in `quorum`, and nowhere else. All votes that are present are
+//! judged together, in no order: Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks
+//! who somebody is: the API server has vouched for every key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, EventReason, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
     conditions::{self, ConditionUpdate},
-    occurrence::{GateEvent, Occurrence},
+    occurrence::GateEvent,
 };
 use signoff_expr::text;
 
@@ -57,7 +57,7 @@ pub struct ApprovalEvent {
     /// Which transition it was: equal for the same one, so that a repetition can be recognised.
     pub key: String,
     /// The event of the gate, if it is one.
-    pub gate: Option<Occurrence<GateEvent>>,
+    pub gate: Option<GateEvent>,
 }
 
 /// The bound of an escalation, by people or by timeouts.
@@ -242,8 +242,8 @@ impl Tally<'_> {
     /// Reports an event of the gate that the status says already.
     pub(super) fn report_gate(&mut self, event: GateEvent, message: String) {
         let Some(reason) = event.reason() else { return };
-        let (key, gate) = (event.key(&self.status), Occurrence::of_approval(event, self.approval, &self.status));
-        self.events.push(ApprovalEvent { reason, message, key, gate });
+        let key = event.key(&self.status);
+        self.events.push(ApprovalEvent { reason, message, key, gate: Some(event) });
     }
 }
 

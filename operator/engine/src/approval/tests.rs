@@ -507,6 +507,7 @@ fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_n
         json!({"approvers": users(&["mallory"]), "level": 1}),
         json!({"deadline": start()}),
         json!({"level": 1, "closesAt": start()}),
+        json!({"levelAt": start()}),
     ] {
         let mut open = approval(json!({}));
         open.status = Some(serde_json::from_value(forged).unwrap());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
-    Approval, ApprovalStatus, Moment,
+    Approval, Moment,
     approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord},
     occurrence::{GateEvent, Occurrence},
@@ -165,10 +165,10 @@ impl Run {
         }
         for ask in transition.asks() {
             let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
-            approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
+            approval.metadata.creation_timestamp = Some(Time(now.floor_to_second().timestamp()));
             approval.metadata.generation = Some(1);
             self.session.put(approval.clone())?;
-            let asked = Occurrence::of_approval(GateEvent::Asked, &approval, &ApprovalStatus::default());
+            let asked = Occurrence::stored(GateEvent::Asked, &approval);
             self.announce(&approval, |gate| gate.gate(asked));
             self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
         }

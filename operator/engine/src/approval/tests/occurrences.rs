@@ -4,12 +4,13 @@ use signoff_api::occurrence::{GateEvent, Occurrence};
 
 use super::*;
 
-/// The typed events of the next tally, which the stored Approval tells too.
+/// Returns the typed events of the next tally, as the stored Approval tells them.
 fn told(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<GateEvent>> {
     let result = tally(open, owner, now);
     open.status = Some(result.status);
     let stored: Approval = serde_json::from_value(json!(open)).unwrap();
-    let told: Vec<_> = result.events.into_iter().filter_map(|event| event.gate).collect();
+    let events = result.events.into_iter().filter_map(|event| event.gate);
+    let told: Vec<_> = events.map(|event| Occurrence::stored(event, &stored).unwrap()).collect();
     for event in &told {
         assert!(Occurrence::all_of(&stored).contains(event), "{event:?}: {:?}", Occurrence::all_of(&stored));
     }
@@ -79,6 +80,20 @@ fn the_time_of_a_level_is_that_of_its_escalation_until_the_next() {
     assert_eq!(count(&mut open, 60).status.level_at, Some(at(60).at));
     says(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 70).status.level_at, Some(at(60).at), "also at its end");
+}
+
+#[test]
+fn a_level_that_an_earlier_version_began_reminds_from_its_deadline() {
+    let mut open = escalating();
+    open.status = Some(serde_json::from_value(json!({"level": 1, "deadline": at(121).at})).unwrap());
+    open.status.as_mut().unwrap().guard_epoch.clone_from(&Some(open.spec.request.guard_epoch.clone()));
+    for (second, expected) in [(62, None), (80, None), (81, Some(1)), (90, None), (101, Some(2))] {
+        let told = rows(&told(&mut open, &at(second), OwnerState::Live));
+        assert_eq!(
+            told.first().map(|(event, number, _)| (*event, *number)),
+            expected.map(|n| (GateEvent::Reminded, n))
+        );
+    }
 }
 
 #[test]
