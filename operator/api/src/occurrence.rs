@@ -148,15 +148,17 @@ impl Occurrence<GateEvent> {
     }
 
     /// Returns every event that a stored Approval tells, in the order in which they happened. Of levels and reminders
-    /// it tells the latest. An Approval whose request was changed tells nothing. Whether the run honours an outcome is
-    /// told by `Taken` alone.
+    /// it tells the latest. An Approval whose request was changed tells only an end without a verdict. Whether the run
+    /// honours an outcome is told by `Taken` alone.
     #[must_use]
     pub fn all_of(approval: &Approval) -> Vec<Self> {
-        if approval.spec.request.is_changed() {
-            return Vec::new();
-        }
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
-        let end = outcome.and_then(|outcome| GateEvent::of_end(outcome.phase));
+        let is_changed = approval.spec.request.is_changed();
+        let end = outcome.filter(|outcome| !is_changed || outcome.verdict.is_none());
+        let end = end.and_then(|outcome| GateEvent::of_end(outcome.phase));
+        if is_changed {
+            return end.and_then(|event| Self::stored(event, approval)).into_iter().collect();
+        }
         let events = [Some(GateEvent::Asked), Some(GateEvent::Escalated), Some(GateEvent::Reminded), end];
         events.into_iter().flatten().filter_map(|event| Self::stored(event, approval)).collect()
     }

@@ -50,8 +50,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
         status.rules = Some(RULES);
     }
     status.spec_digest = Some(plan.spec_digest().clone());
-    // Never before the creation, whichever API server's clock wrote that: see `Workflow::is_restored`.
-    status.started_at = status.started_at.or(Some(workflow.created_at().map_or(now, |created| now.max(created))));
+    status.started_at = status.started_at.or(Some(not_before_creation(workflow, now)));
     if let Some(End::Succeeded(text)) = &transition.end {
         if is_apart(text) {
             status.outputs_ref = Some(reference(text));
@@ -137,9 +136,15 @@ pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, 
     say(status, workflow, now, conditions::WAITING, holds, reason, &message);
 }
 
+/// Returns the present time, or that of the creation if it is later, whichever API server's clock wrote that: a status
+/// that is older than its object is a copy's, see `Workflow::is_restored`.
+fn not_before_creation(workflow: &Workflow, now: Moment) -> Moment {
+    workflow.created_at().map_or(now, |created| now.max(created))
+}
+
 /// Says that the run is over, as its phase has it.
 pub fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, now: Moment) {
-    status.finished_at = Some(now);
+    status.finished_at = Some(not_before_creation(workflow, now));
     let phase = status.phase;
     say(status, workflow, now, conditions::FINISHED, true, phase.name(), message);
     let good = if phase == WorkflowPhase::Succeeded { conditions::COMPLETE } else { conditions::FAILED };
@@ -168,6 +173,19 @@ mod tests {
 
     use super::*;
     use crate::tests::test_run::{TestRun, chain_of, gate, start, workflow};
+
+    const LATER: std::time::Duration = std::time::Duration::from_secs(10);
+
+    #[test]
+    fn no_run_ends_before_its_creation_whichever_clock_wrote_that() {
+        let mut workflow = workflow(chain_of(json!([{"name": "only", "set": {"value": "x"}}])));
+        workflow.metadata.creation_timestamp = serde_json::from_value(json!(start().after(LATER))).unwrap();
+        let mut status = WorkflowStatus { phase: WorkflowPhase::Failed, ..WorkflowStatus::default() };
+        finish(&mut status, &workflow, "refused", start());
+        assert_eq!(status.finished_at, Some(start().after(LATER)));
+        finish(&mut status, &workflow, "refused", start().after(2 * LATER));
+        assert_eq!(status.finished_at, Some(start().after(2 * LATER)));
+    }
 
     fn told(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
         let mut workflow = workflow(chain_of(steps.clone()));

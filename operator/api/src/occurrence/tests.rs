@@ -71,10 +71,16 @@ fn reminders_of_a_further_level_count_from_its_beginning() {
 }
 
 #[test]
-fn an_approval_whose_request_was_changed_tells_nothing() {
-    let mut changed = approval(json!({"reminders": 1}));
-    changed.spec.request.gate.visit = 7;
-    assert_eq!(told(&changed), []);
+fn an_approval_whose_request_was_changed_tells_only_that_nobody_decided() {
+    let changed = |status: Value| {
+        let mut changed = approval(status);
+        changed.spec.request.gate.visit = 7;
+        told(&changed)
+    };
+    assert_eq!(changed(json!({"reminders": 1})), []);
+    let end = |phase: &str, verdict: Value| json!({"outcome": {"phase": phase, "verdict": verdict, "source": "Policy", "decidedAt": "2030-01-01T10:00:40Z"}});
+    assert_eq!(changed(end("Approved", json!("Approve"))), []);
+    assert_eq!(changed(end("Superseded", json!(null))), [row(GateEvent::Superseded, "decided", 7, "10:00:40Z")]);
 }
 
 #[test]

@@ -22,7 +22,8 @@ use crate::{
     error::Error,
 };
 
-/// Executes the commands. Each gate that asks is announced, also where the Approval of a later one cannot be created.
+/// Executes the commands. Each gate whose Approval is known to be stored is announced, also where a later one cannot be
+/// created.
 pub(super) async fn dispatch(
     context: &Context,
     seen: &ObservedRun,

@@ -201,7 +201,11 @@ impl Run {
                 self.local.handler.happened(&Event::StepEnded(record));
             }
             let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
-            if let Some(approval) = decided.and_then(|name| self.session.approvals.get(name)) {
+            // A gate that ends with the run has no outcome yet, and nothing goes on after it.
+            let decided = decided.and_then(|name| self.session.approvals.get(name));
+            let has_outcome =
+                |approval: &&Approval| approval.status.as_ref().is_some_and(|status| status.outcome.is_some());
+            if let Some(approval) = decided.filter(has_outcome) {
                 let taken = Occurrence::taken(record, approval.metadata.uid.as_deref().unwrap_or_default());
                 self.announce(approval, |gate| gate.gate(taken));
             }
