@@ -53,7 +53,7 @@ async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
     let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
     // One line without an end, which `tail` keeps as a whole. The container runtime hears of the kernel's kill and of
     // the exit from two sources: the shell lets the kill be heard first.
-    harness.pod("greedy", "tail -n 1 /dev/zero || { sleep 1; exit 137; }", few).await;
+    harness.pod("greedy", "tail -n 1 /dev/zero || { code=$?; sleep 1; exit $code; }", few).await;
     let pod = harness.pod_ended("greedy").await;
     let ended = state(&pod).terminated.unwrap();
     assert_eq!((ended.reason.as_deref(), ended.exit_code), (Some("OOMKilled"), 137));

@@ -141,7 +141,7 @@ async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
     let pods = Pods::open("memory").await;
     // The container runtime hears of the kernel's kill and of the exit from two sources: the shell lets the kill be
     // heard first.
-    let script = "printf sorted >/dev/termination-log; seq 1 1000000 >/tmp/numbers; sort -o /tmp/sorted /tmp/numbers || { sleep 1; exit 137; }";
+    let script = "printf sorted >/dev/termination-log; seq 1 1000000 >/tmp/numbers; sort -o /tmp/sorted /tmp/numbers || { code=$?; sleep 1; exit $code; }";
     let greedy = step("work", script, json!({"resources": {"limits": {"memory": "12Mi"}}}));
     pods.request("run", with_gate("errorEscalation", &["Retry", "Modify", "Skip", "Reject"], json!([greedy]))).await;
     let asked = pods.asked("run", "work/.error").await;
