@@ -39,7 +39,7 @@ fn olga_approves(people: People) -> BoxFuture<'static, ()> {
     async move { people.decides("olga", "review", 90, verdict("Approve")).await }.boxed()
 }
 
-fn nobody(_: People) -> BoxFuture<'static, ()> {
+fn no_decision(_: People) -> BoxFuture<'static, ()> {
     std::future::ready(()).boxed()
 }
 
@@ -212,7 +212,7 @@ async fn an_event_that_is_derived_again_after_a_crash_is_equal() {
             nth += 1;
         }
         let mut of_expiring = 1;
-        while killed_at(expiring, nobody, of_expiring, crash).await {
+        while killed_at(expiring, no_decision, of_expiring, crash).await {
             of_expiring += 1;
         }
         assert!(nth.min(of_expiring) > 5, "the runs have more writes than {nth} and {of_expiring}");

@@ -1,8 +1,8 @@
 //! The tally: what follows from an Approval's request and its decisions at one moment.
 //!
 //! Pure. Votes are counted here, and those of one quorum in `quorum`, and nowhere else. All votes that are present are
-//! judged together, in no order: Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks
-//! who somebody is: the API server has vouched for every key.
+//! judged together, in no order: Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It takes
+//! each user name as it is: the API server has vouched for every key.
 
 use std::collections::{BTreeMap, BTreeSet};
 

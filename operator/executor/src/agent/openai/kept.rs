@@ -424,8 +424,8 @@ mod tests {
         }
     }
 
-    /// Returns the reading of an answer: whether it is an error, its use of tokens, and of its first choice why it ended, its
-    /// texts and its calls.
+    /// Returns the reading of an answer: whether it is an error, its use of tokens, and of its first choice why it
+    /// ended, its texts and its calls.
     fn told(answer: &[u8]) -> Option<(bool, Option<u64>, Option<String>)> {
         let read: Completion = serde_json::from_slice(answer).ok()?;
         let choice = read.choices.kept.into_iter().next().map(|choice| {
