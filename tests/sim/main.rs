@@ -19,6 +19,7 @@ mod harness;
 mod histories;
 mod laws;
 mod other_rules;
+mod partial_tallies;
 mod people;
 mod planted;
 mod pods;

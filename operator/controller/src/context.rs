@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
+    caches::{ConfirmedOutcomes, PartialTallies, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
     deleted_namespaces::DeletedNamespaces,
     error::Error,
@@ -102,6 +102,8 @@ pub(crate) struct Context {
     pub(crate) recheck: Recheck,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.
     pub(crate) confirmed_outcomes: ConfirmedOutcomes,
+    /// The times of partial tallies.
+    pub(crate) partial_tallies: PartialTallies,
     pub(crate) lease_guard: LeaseGuard,
     pub(crate) starts: mpsc::UnboundedSender<CallStart>,
     pub(crate) reporter: Reporter,

@@ -82,8 +82,16 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;
+    let is_partial = before == after && result.status.outcome.is_none() && result.events.is_empty();
+    if is_partial && let Some(wait) = context.partial_tallies.wait(name, Instant::now()) {
+        let due = now.at.after(wait);
+        return Ok(Some(result.wake_at.map_or(due, |wake_at| wake_at.min(due))));
+    }
     let confirmed = result.status.outcome.clone().filter(|_| honoured);
     let stored = context.write_status(&context.approvals, &*approval, result.status, Vec::new()).await?;
+    if is_partial {
+        context.partial_tallies.add(name, Instant::now());
+    }
     if let Some(outcome) = confirmed {
         context.confirmed_outcomes.add(&stored, &outcome);
     }

@@ -22,7 +22,7 @@ use tokio::{
 use super::{EventLoop, SyncedLists};
 use crate::{
     blobs::ClusterBlobs,
-    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
+    caches::{ConfirmedOutcomes, PartialTallies, PlanCache, SegmentCache},
     call_slots::CallSlots,
     context::Context,
     deleted_namespaces::DeletedNamespaces,
@@ -93,6 +93,7 @@ impl EventLoop {
             guard: operator.guard.subscribe(),
             recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
             confirmed_outcomes: ConfirmedOutcomes::default(),
+            partial_tallies: PartialTallies::default(),
             lease_guard,
             starts: to_starts,
             reporter,

@@ -1,0 +1,65 @@
+//! The times of partial tallies: those by which no gate ends, and which people only look at.
+//!
+//! **Invariant:** bounded by the Approvals that were written in the last second. The first partial tally of an Approval is
+//! written at once, and the last one within a second.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use signoff_cluster::kinds::Name;
+use tokio::time::Instant;
+
+/// The least time between two partial tallies of one Approval.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The times of the last partial tallies, by Approval.
+#[derive(Default)]
+pub(crate) struct PartialTallies(Mutex<HashMap<Name, Instant>>);
+
+impl PartialTallies {
+    /// Returns how long a partial tally has to wait; `None` where it is written now.
+    pub(crate) fn wait(&self, approval: &Name, now: Instant) -> Option<Duration> {
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = now.saturating_duration_since(*written.get(approval)?);
+        INTERVAL.checked_sub(passed).filter(|wait| !wait.is_zero())
+    }
+
+    /// Takes note of a partial tally that is stored.
+    pub(crate) fn add(&self, approval: &Name, now: Instant) {
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.retain(|_, at| now.saturating_duration_since(*at) < INTERVAL);
+        written.insert(approval.clone(), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_written_at_once_and_the_next_a_second_later() {
+        let (tallies, start) = (PartialTallies::default(), Instant::now());
+        let (one, other) = (Name::new("n", "one"), Name::new("n", "other"));
+        let after = |millis| start + Duration::from_millis(millis);
+        assert_eq!(tallies.wait(&one, start), None);
+        tallies.add(&one, start);
+        assert_eq!(tallies.wait(&one, after(400)), Some(Duration::from_millis(600)));
+        assert_eq!(tallies.wait(&other, after(400)), None, "each Approval by itself");
+        assert_eq!(tallies.wait(&one, after(1000)), None);
+        tallies.add(&one, after(1000));
+        assert_eq!(tallies.wait(&one, after(1001)), Some(Duration::from_millis(999)));
+    }
+
+    #[test]
+    fn what_was_written_long_ago_takes_no_memory() {
+        let (tallies, start) = (PartialTallies::default(), Instant::now());
+        for n in 0..1000 {
+            tallies.add(&Name::new("n", &format!("gate-{n}")), start);
+        }
+        tallies.add(&Name::new("n", "later"), start + INTERVAL);
+        assert_eq!(tallies.0.lock().map(|written| written.len()).ok(), Some(1));
+    }
+}
