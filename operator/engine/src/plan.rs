@@ -158,6 +158,9 @@ impl Plan {
                 "the requester is missing: write your own user name, or leave the field out from Kubernetes 1.36 on";
             validator.error("spec.requestedBy", why);
         }
+        if accepted.is_none() && spec.steps.len() > MANY_STEPS {
+            validator.warn("spec.steps", &many_steps_advice(spec.steps.len()));
+        }
         let has_inexact = accepted.is_none() && validator.numbers(spec);
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
@@ -354,6 +357,16 @@ impl Plan {
 pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
     // A spec that has no JSON is refused for that.
     json_bytes(spec).unwrap_or_default()
+}
+
+/// The number of steps above which an author is told what they cost.
+const MANY_STEPS: usize = 200;
+
+fn many_steps_advice(steps: usize) -> String {
+    format!(
+        "it has {steps} steps, and the API server reads all of them at each write of the run: above {MANY_STEPS}, divide \
+         the work among several Workflows, or let one step do what several do now"
+    )
 }
 
 /// Returns why a spec is too large, before anything of it is parsed.
