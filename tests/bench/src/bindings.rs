@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
+use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
 use signoff_admission::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
@@ -18,19 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Result<()> {
     let admin = cluster.admin().await?;
     for object in ours()? {
-        match object {
-            PolicyObject::ValidatingBinding(binding) => {
-                let name = binding.metadata.name.unwrap_or_default();
-                let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
-                api.delete(&name, &DeleteParams::default()).await?;
-            }
-            PolicyObject::MutatingBinding(binding) => {
-                let name = binding.metadata.name.unwrap_or_default();
-                let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
-                api.delete(&name, &DeleteParams::default()).await?;
-            }
-            PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
-        }
+        delete(&admin, object).await?;
     }
     let path = format!("{path}?dryRun=All");
     let deadline = Instant::now() + PATIENCE;
@@ -47,19 +36,66 @@ pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Res
 pub(super) async fn restore(cluster: &Cluster) -> Result<()> {
     let admin = cluster.admin().await?;
     for object in ours()? {
-        match object {
-            PolicyObject::ValidatingBinding(binding) => {
-                let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
-                api.create(&PostParams::default(), &binding).await?;
-            }
-            PolicyObject::MutatingBinding(binding) => {
-                let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
-                api.create(&PostParams::default(), &binding).await?;
-            }
-            PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
-        }
+        create(&admin, object).await?;
     }
     cluster.in_force().await
+}
+
+/// Deletes the binding of one policy.
+pub(super) async fn remove(cluster: &Cluster, policy: &str) -> Result<()> {
+    let admin = cluster.admin().await?;
+    for object in of(policy)? {
+        delete(&admin, object).await?;
+    }
+    Ok(())
+}
+
+/// Creates the binding of one policy again, and waits until all are in force.
+pub(super) async fn add(cluster: &Cluster, policy: &str) -> Result<()> {
+    let admin = cluster.admin().await?;
+    for object in of(policy)? {
+        create(&admin, object).await?;
+    }
+    cluster.in_force().await
+}
+
+async fn delete(admin: &Client, object: PolicyObject) -> Result<()> {
+    let name = object.meta().name.clone().unwrap_or_default();
+    match object {
+        PolicyObject::ValidatingBinding(_) => {
+            let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
+            api.delete(&name, &DeleteParams::default()).await?;
+        }
+        PolicyObject::MutatingBinding(_) => {
+            let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
+            api.delete(&name, &DeleteParams::default()).await?;
+        }
+        PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
+    }
+    Ok(())
+}
+
+async fn create(admin: &Client, object: PolicyObject) -> Result<()> {
+    match object {
+        PolicyObject::ValidatingBinding(binding) => {
+            let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
+            api.create(&PostParams::default(), &binding).await?;
+        }
+        PolicyObject::MutatingBinding(binding) => {
+            let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
+            api.create(&PostParams::default(), &binding).await?;
+        }
+        PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
+    }
+    Ok(())
+}
+
+/// Returns the objects of one policy, which has the name of its binding.
+fn of(policy: &str) -> Result<Vec<PolicyObject>> {
+    let mut objects = ours()?;
+    objects.retain(|object| object.meta().name.as_deref() == Some(policy));
+    ensure!(!objects.is_empty(), "there is no policy {policy}");
+    Ok(objects)
 }
 
 fn ours() -> Result<Vec<PolicyObject>> {

@@ -51,7 +51,7 @@ enum Bench {
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
     /// What the writes of a one-gate workflow cost the API server: bytes allocated, processor time; with and without policies
-    Crd(Crd),
+    Crd(crd::Crd),
     /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open pages cost
     Inbox(inbox::Inbox),
     /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's replay
@@ -72,14 +72,6 @@ struct Admission {
     /// Votes of each kind
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(10..=2_000))]
     votes: u32,
-}
-
-/// The number of measurements.
-#[derive(Debug, Args)]
-struct Crd {
-    /// Writes of each kind
-    #[arg(long, default_value_t = 120, value_parser = value_parser!(u32).range(10..=2_000))]
-    writes: u32,
 }
 
 fn main() -> ExitCode {
@@ -105,7 +97,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
         Bench::Tenants(tenants) => tenants::run(tenants),
         Bench::Pods(pods) => pods::run(pods),
         Bench::Crd(crd) => {
-            let measured = to_its_end(crd::measure(crd.writes as usize))?;
+            let measured = to_its_end(crd::measure(crd))?;
             say::result(&measured.to_string());
             Ok(ExitCode::SUCCESS)
         }
