@@ -13,6 +13,10 @@ const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/stat
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
+/// The parts without a schema, by kind. Only the operator writes them, and it reads them by their types. With a schema, the API
+/// server copies, prunes, defaults and validates each field of each item again at every write of the object.
+const OPEN_PARTS: [(&str, &[&str]); 1] = [("Workflow", &["/status/steps"])];
+
 /// The key of the CEL rules of a schema.
 const RULES: &str = "x-kubernetes-validations";
 /// The rules that stay, by their messages, in addition to the admission policies. Each compares a few bytes and reads no object
@@ -35,6 +39,11 @@ pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefiniti
         for part in of(&UNSHARED_LISTS) {
             if let Some(part) = schema.pointer_mut(&in_schema(part)) {
                 with_atomic_lists(part);
+            }
+        }
+        for part in of(&OPEN_PARTS) {
+            if let Some(part) = schema.pointer_mut(&in_schema(part)) {
+                *part = json!({"x-kubernetes-preserve-unknown-fields": true});
             }
         }
         for part in of(&ONE_WRITER) {
@@ -159,6 +168,26 @@ mod tests {
                 );
             }
             assert_eq!(schema["properties"]["status"]["default"], json!({"phase": "Pending", "seq": 0}));
+        }
+    }
+
+    #[test]
+    fn records_have_no_schema_where_they_are_installed_and_one_where_they_are_explained() {
+        let steps = |crds| schema("Workflow", crds)["properties"]["status"]["properties"]["steps"].clone();
+        assert_eq!(steps(crds::all()), json!({"x-kubernetes-preserve-unknown-fields": true}));
+        assert!(steps(crds::declared())["items"]["properties"].as_object().unwrap().len() > 15);
+    }
+
+    /// The policy `signoff-status` lists `approvals/status` and `workflows/status`.
+    #[test]
+    fn the_status_is_the_only_subresource_of_both_kinds() {
+        for crd in
+            crds::all().into_iter().filter(|crd| ["Approval", "Workflow"].contains(&crd.spec.names.kind.as_str()))
+        {
+            for version in crd.spec.versions {
+                let subresources = serde_json::to_value(version.subresources).unwrap();
+                assert_eq!(subresources, json!({"status": {}}), "{}", crd.spec.names.kind);
+            }
         }
     }
 
