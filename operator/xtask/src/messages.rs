@@ -87,12 +87,14 @@ fn templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
     Ok(found)
 }
 
-/// Returns the messages of an admission policy; of a message expression, the expression.
+/// Returns the messages of an admission policy; of a message expression, the expression. A line that begins with a text is one of
+/// the messages that a variable chooses from.
 fn template_messages(text: &str) -> Vec<String> {
     let message = |line: &str| {
         let line = line.trim().trim_start_matches("- ");
-        let text = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "))?;
-        Some(text.trim_matches('"').to_owned())
+        let said = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "));
+        let chosen = || Some(line).filter(|line| line.starts_with('\'')).map(|line| line.trim_end_matches([' ', ':']));
+        Some(said.or_else(chosen)?.trim_matches('"').to_owned())
     };
     text.lines().filter_map(message).collect()
 }

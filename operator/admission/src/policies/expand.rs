@@ -31,7 +31,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "GROUPS_OF_VOTER" => text.push_str(&groups_of_voter()),
             "SHAPE_OPERATIONS" => text.push_str(shape::operations(argument)),
             "SHAPE_VARIABLES" => text.push_str(&shape::variables(argument)),
-            "SHAPE_RULES" => text.push_str(&shape::validations(argument)),
+            "SHAPE_RULE" => text.push_str(shape::VALIDATION),
             "SECRETS" => text.push_str(&secrets(8)),
             _ => text.push_str(&format!("@@{inside}@@")),
         }

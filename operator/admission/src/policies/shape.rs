@@ -1,7 +1,7 @@
 //! The validation rules of the types as parts of admission policies: CEL over a whole object, generated from the declared schema.
 //!
 //! ```text
-//! schema -> rules with their places -> one variable per rule (the violations) -> one validation per rule    (all pure)
+//! schema -> rules with their places -> one variable per rule (the violations) -> one validation for the first    (all pure)
 //! ```
 //!
 //! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of them.
@@ -110,11 +110,15 @@ impl Rule {
         COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
     }
 
-    /// Returns the expression for the list of paths that violate the rule.
-    fn broken(&self, kind: &str) -> String {
+    /// Returns the expression for the list of paths that violate the rule, of those that are evaluated on these requests; `None`
+    /// where there is none.
+    fn broken(&self, kind: &str, on: On) -> Option<String> {
         let mut groups: Vec<Group> = Vec::new();
         for place in &self.places {
             let start = Start::new(kind, place);
+            if start.on != on {
+                continue;
+            }
             // The paths below one named list share a loop.
             let fields = start.place.iter().take_while(|segment| matches!(segment, Segment::Field { .. })).count();
             let is_named = start.place.get(fields) == Some(&Segment::Items { are_named: true });
@@ -128,11 +132,12 @@ impl Rule {
                 }
             }
         }
-        groups.iter().map(|group| self.of_group(group)).collect::<Vec<_>>().join(" +\n      ")
+        let all: Vec<_> = groups.iter().map(|group| self.of_group(group)).collect();
+        Some(all.join(" +\n      ")).filter(|broken| !broken.is_empty())
     }
 
     fn of_group(&self, Group { start, is_named, inner }: &Group) -> String {
-        let mut guards = if start.on == On::Create { vec!["variables.create".to_owned()] } else { Vec::new() };
+        let mut guards = Vec::new();
         let broken = if *is_named {
             let list = value_at(&start.root, &start.place, &mut guards);
             let holds: Vec<String> = inner.iter().map(|place| self.holds_for_items(place)).collect();
@@ -178,6 +183,25 @@ enum On {
     Create,
     /// Requests that can change the part, for the entries that the policy lists as changed.
     Changed,
+}
+
+impl On {
+    /// Returns the beginning of the names of the variables with violations.
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Create => "brokenAtCreation",
+            Self::Changed => "brokenByChange",
+        }
+    }
+
+    /// Returns the condition under which a request can break such a rule, before an expression.
+    fn condition(self, kind: &str) -> &'static str {
+        match self {
+            Self::Create => "variables.create && ",
+            Self::Changed if kind == "Approval" => "variables.votes && ",
+            Self::Changed => "",
+        }
+    }
 }
 
 /// The value at which the expression of a rule begins, and the rest of the path.
@@ -261,29 +285,27 @@ pub(super) fn operations(kind: &str) -> &'static str {
     if rules.iter().flat_map(|rule| &rule.places).any(changes) { "CREATE, UPDATE" } else { "CREATE" }
 }
 
-/// Returns the variables of an admission policy with the violations of each rule.
+/// Returns the variables of an admission policy: the violations of each rule, and `broken`, the first violation in words or an
+/// empty text. A request evaluates only the rules that it can break.
 pub(super) fn variables(kind: &str) -> String {
-    let mut text = String::new();
-    for (at, rule) in written_rules(kind).iter().enumerate() {
-        let _ = write!(text, "  - name: broken{at}\n    expression: >-\n      {}\n", rule.broken(kind));
-    }
-    text.trim_end().to_owned()
-}
-
-/// Returns the validations of an admission policy, one per rule.
-pub(super) fn validations(kind: &str) -> String {
-    let mut text = String::new();
+    let (mut text, mut first) = (String::new(), String::new());
     for (at, rule) in written_rules(kind).iter().enumerate() {
         let quoted = rule.message.replace('\\', r"\\").replace('\'', r"\'");
-        let _ = write!(
-            text,
-            "  - expression: \"size(variables.broken{at}) == 0\"\n    message: >-\n      {}\n    messageExpression: >-\n      \
-             variables.broken{at}[0] + ': {quoted}'\n",
-            rule.message
-        );
+        for on in [On::Create, On::Changed] {
+            let Some(broken) = rule.broken(kind, on) else { continue };
+            let (name, evaluated) = (on.variable(), on.condition(kind));
+            let _ = write!(text, "  - name: {name}{at}\n    expression: >-\n      {broken}\n");
+            let found = format!("{evaluated}size(variables.{name}{at}) > 0");
+            let _ = writeln!(first, "      {found} ? variables.{name}{at}[0] + ': {quoted}' :");
+        }
     }
-    text.trim_end().to_owned()
+    let _ = write!(text, "  - name: broken\n    expression: >-\n{first}      ''");
+    text
 }
+
+/// The validation of an admission policy that refuses the first violation. The API server evaluates each message also
+/// where it refuses nothing, so all rules share one.
+pub(super) const VALIDATION: &str = "  - expression: \"variables.broken == ''\"\n    message: \"a rule of this kind is broken\"\n    messageExpression: \"variables.broken\"";
 
 #[cfg(test)]
 #[path = "shape_tests.rs"]
