@@ -18,6 +18,7 @@ mod guarded;
 mod harness;
 mod histories;
 mod laws;
+mod open_parts;
 mod other_rules;
 mod partial_tallies;
 mod people;
