@@ -1,4 +1,5 @@
-//! The state writes of agents that call tools, counted: two a turn, four more a gate, one more for a call that must not be repeated.
+//! The state writes of agents that call tools, counted: two a turn, one where its calls only read and end within a second, four more
+//! a gate, one more for a call that must not be repeated.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use signoff_tests::sim::{Answer, Verb, World};
 
 use crate::{
     ending::list,
-    harness::{Harness, OPERATOR, is_status_write},
+    harness::{Harness, NAMESPACE, OPERATOR, is_status_write, workflows},
     laws,
     people::verdict,
     scenarios::{RUN, chain, gate},
@@ -88,12 +89,94 @@ async fn writes(count: usize, calls: &[Call]) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_turn_with_calls_costs_two_state_writes_whenever_they_end() {
     for calls in
-        [&[("find", 3)][..], &[("find", 1), ("find", 5), ("find", 9)], &[("find", 0), ("find", 0), ("find", 0)]]
+        [&[("find", 3)][..], &[("find", 2), ("find", 5), ("find", 9)], &[("find", 0), ("find", 0), ("find", 3)]]
     {
         for count in [1, 5, 20] {
             assert_eq!(writes(count, calls).await, 2 * count, "{count} turns, each with {calls:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_calls_only_read_and_end_within_a_second_costs_one_state_write() {
+    for calls in [&[("find", 0)][..], &[("find", 0), ("find", 0), ("find", 0)]] {
+        for count in [1, 5, 20] {
+            assert_eq!(writes(count, calls).await, count, "{count} turns, each with {calls:?}");
+        }
+    }
+    assert_eq!(writes(5, &[("find", 0), ("tell", 0)]).await, 10, "a call that changes something is stored first");
+}
+
+/// A run whose first turn has ended, and whose read is in flight and not stored.
+async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
+    let harness = Harness::new();
+    turns(&harness.world, 2, &[("find", 0)]);
+    let slow = Answer::value("done").after(Duration::from_millis(800));
+    harness.world.answers(format!("{RUN}/handle/.turn-1/.call-1/get-order"), slow);
+    harness.apply(RUN, spec);
+    let life = harness.begin(OPERATOR);
+    harness.world.until(|world| world.effects().iter().any(|effect| effect.key.path.ends_with("get-order"))).await;
+    assert_eq!(stored(&harness), [] as [&str; 0], "{}", harness.server.story());
+    (harness, life)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_nothing_else() {
+    let (harness, life) = reads_unstored(&spec()).await;
+    life.crash().await;
+    let _life = harness.begin(OPERATOR);
+    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done");
+    harness.pass(600).await;
+    let repeated: Vec<_> = harness.world.repeated().into_keys().map(|key| key.path).collect();
+    assert_eq!(repeated, [format!("{RUN}/handle"), format!("{RUN}/handle/.turn-1/.call-1/get-order")]);
+    laws::hold(&harness, RUN).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_before_its_reads_are_stored_ends_and_stores_what_it_knows() {
+    let (harness, _life) = reads_unstored(&spec()).await;
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
+    let ended = harness.ended(RUN).await;
+    assert_eq!(ended["status"]["phase"], "Cancelled");
+    let turn = list(&ended["status"]["steps"]).find(|step| step["path"] == "handle").unwrap();
+    assert_eq!(turn["phase"], "Succeeded", "{ended:#}");
+    harness.pass(600).await;
+    laws::hold(&harness, RUN).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_suspended_before_its_reads_are_stored_stores_the_turn_and_reads_when_it_goes_on() {
+    let (harness, _life) = reads_unstored(&spec()).await;
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(true));
+    harness.pass(600).await;
+    assert_eq!(stored(&harness), [] as [&str; 0], "{}", harness.server.story());
+    let suspended = harness.workflow(RUN);
+    let turn = list(&suspended["status"]["steps"]).find(|step| step["path"] == "handle").unwrap();
+    assert_eq!(
+        (turn["phase"].as_str(), harness.world.effects().len()),
+        (Some("Succeeded"), 2),
+        "the turn and its read"
+    );
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(false));
+    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done");
+    harness.pass(600).await;
+    laws::hold(&harness, RUN).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_answers_of_a_turn_and_its_reads_are_stored_with_them() {
+    let harness = Harness::new();
+    turns(&harness.world, 3, &[("find", 0), ("find", 0)]);
+    let long = Answer::value("y".repeat(5_000));
+    harness.world.answers(format!("{RUN}/handle/.turn-2/.call-1/get-order"), long);
+    let text = json!({"text": "x".repeat(5_000), "calls": [{"id": "2-1", "tool": "find", "arguments": "{\"id\": 1}"}, {"id": "2-2", "tool": "find", "arguments": "{\"id\": 2}"}]});
+    harness.world.answers(format!("{RUN}/handle/.turn-2"), Answer::value(text).after(Duration::from_secs(1)));
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
+    harness.pass(600).await;
+    assert_eq!(state_writes(&harness) - 2, 3);
+    laws::hold(&harness, RUN).unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,12 +83,26 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
     }
 }
 
-/// Commit, then act.
+/// Whether it is a call of a tool that only reads: its turn may be stored with it. What gates ask about is a law of its own.
+fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
+    let spec = &harness.workflow(run)["spec"];
+    let step = effect.key.path.rsplit('/').next().unwrap_or_default();
+    let mut tools = list(&spec["tools"]).filter(|tool| tool["step"] == step).peekable();
+    let method = list(&spec["steps"]).find(|one| one["name"] == step).map(|one| &one["http"]["method"]);
+    let only_reads = method.is_some_and(|method| method.is_null() || method == "GET" || method == "HEAD");
+    only_reads && tools.peek().is_some() && tools.all(|tool| tool["effects"] == "read")
+}
+
+/// Commit, then act. The reads of a turn may come first, once the turn itself was committed as begun.
 fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Result<(), String> {
     let journals = journals(harness, run);
     for effect in harness.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
+        let turn = path.rsplit_once("/.call-").filter(|_| is_read(harness, run, &effect)).map(|(turn, _)| turn);
         let begun = |record: &Value| {
+            if turn.is_some_and(|turn| record["path"] == turn || record["path"] == *turn.trim_end_matches("/.turn-1")) {
+                return record["by"].is_string();
+            }
             // A container is begun by its node, for whoever made its Pod.
             let by = match effect.actor.as_str() {
                 KUBELET => record["by"].is_string() && record["object"] == effect.input["pod"],

@@ -81,6 +81,30 @@ impl Runs {
         run.calls.facts(journal)
     }
 
+    /// Returns the results of calls that began before their records were stored.
+    pub(crate) fn unstored_facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
+        let mut inner = self.lock();
+        inner.run(name, uid).map(|run| run.calls.unstored_facts(journal)).unwrap_or_default()
+    }
+
+    /// Ends the calls of a run for which `follows` returns false, and drops their results: what made them follow has changed before
+    /// it was stored.
+    pub(crate) fn end_where_not(&self, name: &Name, uid: &str, follows: impl Fn(&CallKey) -> bool) {
+        let mut inner = self.lock();
+        let Some(run) = inner.run(name, uid) else { return };
+        for call in run.calls.remove_where_not(follows) {
+            if let Some(task) = &call.task {
+                task.abort();
+            }
+        }
+        run.memory.retain(|key, _| run.calls.contains(key));
+    }
+
+    /// Returns when the oldest result of a run ended that is not committed.
+    pub(crate) fn oldest(&self, name: &Name, uid: &str) -> Option<Moment> {
+        self.lock().run(name, uid)?.calls.oldest()
+    }
+
     /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run follow those that
     /// a transition took.
     pub(crate) fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {

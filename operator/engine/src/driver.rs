@@ -5,7 +5,8 @@
 //! claim calls ([`Transition::mark_started`], *pure*) -> commit *(I/O)* -> dispatch *(I/O)*, each call noted in
 //! [`CallsInFlight`] -> its result is a fact of the next transition.
 //!
-//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says so.
+//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says so, except
+//! those of [`Transition::unstored_reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,6 +81,34 @@ impl Transition {
             let is_repeatable = before.phase == StepPhase::Started && is_repeatable_end(now, stored, plan);
             is_repeatable.then(|| (count + 1, bytes + bytes_of(now)))
         })
+    }
+
+    /// Returns the calls that may begin before it is committed, and the bytes that it adds, if all that it adds can be lost at the
+    /// cost of one turn: ends of turns, calls in them that only read and that no gate can ask about, and ends of calls that may be
+    /// repeated. `None` if it adds anything else, or if no such call is open.
+    #[must_use]
+    pub fn unstored_reads(&self, stored: &Journal, plan: &Plan) -> Option<(BTreeSet<CallKey>, usize)> {
+        if self.end.is_some() || self.asks().next().is_some() {
+            return None;
+        }
+        let (mut open, mut bytes) = (BTreeSet::new(), 0);
+        for now in self.journal.records() {
+            let before = stored.get(&now.path, now.attempt);
+            match before {
+                Some(before) if before == now => continue,
+                Some(before) => {
+                    let is_turn = now.kind == StepKind::Agent && now.phase == StepPhase::Succeeded;
+                    if before.phase != StepPhase::Started || !(is_turn || is_repeatable_end(now, stored, plan)) {
+                        return None;
+                    }
+                }
+                None if now.attempt != 1 || !plan.is_unasked_read(&now.path) => return None,
+                None if !now.phase.is_end() => drop(open.insert((now.path.clone(), now.attempt))),
+                None => {}
+            }
+            bytes += bytes_of(now);
+        }
+        (!open.is_empty()).then_some((open, bytes))
     }
 
     /// Returns its long values that later transitions may read: all but the logs of containers that are no answer.
@@ -157,6 +186,20 @@ impl<T> CallsInFlight<T> {
         self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
+    /// Returns the results of calls that have no record in `journal`, the stored one: they began before their record was stored.
+    #[must_use]
+    pub fn unstored_facts(&self, journal: &Journal) -> Vec<Fact> {
+        let is_unstored = |(path, attempt): &CallKey| journal.get(path, *attempt).is_none();
+        self.results.iter().filter(|(key, _)| is_unstored(key)).map(|(_, fact)| fact.clone()).collect()
+    }
+
+    /// Removes the calls for which `follows` returns false, and their results. Returns the handles of those in flight.
+    pub fn remove_where_not(&mut self, follows: impl Fn(&CallKey) -> bool) -> Vec<T> {
+        self.results.retain(|key, _| follows(key));
+        let gone: Vec<CallKey> = self.calls.keys().filter(|key| !follows(key)).cloned().collect();
+        gone.iter().filter_map(|key| self.calls.remove(key)).collect()
+    }
+
     /// Drops the results that a committed journal holds.
     pub fn committed(&mut self, journal: &Journal) {
         self.results.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|r| r.phase.is_end()));
@@ -181,11 +224,17 @@ impl<T> CallsInFlight<T> {
     /// that have ended since a transition took `taken` results.
     #[must_use]
     pub fn oldest_result(&self, taken: usize) -> Option<Moment> {
+        self.oldest().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
+    }
+
+    /// Returns when the oldest result ended that is not committed.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Moment> {
         let ends = self.results.values().filter_map(|fact| match fact {
             Fact::CallFinished { at, .. } => Some(*at),
             _ => None,
         });
-        ends.min().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
+        ends.min()
     }
 
     /// Whether a result is not committed.
@@ -230,6 +279,10 @@ pub struct TransitionLoop {
     /// The journal as it is stored.
     stored: Journal,
     facts: Vec<Fact>,
+    /// The results of calls that began before their records were stored.
+    unstored: Vec<Fact>,
+    /// The long values of earlier rounds that the journal names.
+    blobs: Vec<(Digest, String)>,
     values: Arc<Blobs>,
     now: Now,
     rounds: usize,
@@ -249,7 +302,14 @@ impl TransitionLoop {
         now: Now,
     ) -> Self {
         let validated = plan.validated_answers();
-        Self { plan, control, stored, facts, values, now, rounds: 0, validated }
+        let (unstored, blobs) = (Vec::new(), Vec::new());
+        Self { plan, control, stored, facts, unstored, blobs, values, now, rounds: 0, validated }
+    }
+
+    /// Adds the results of calls that began before their records were stored: each counts once a round has made its record again.
+    #[must_use]
+    pub fn with_unstored(self, unstored: Vec<Fact>) -> Self {
+        Self { unstored, ..self }
     }
 
     /// Returns the evaluation of this round, to be run within the caller's limit of CPU time.
@@ -301,11 +361,32 @@ impl TransitionLoop {
         never.extend(calls().filter(starts).filter_map(|call| self.refused(call, self.now.at)));
         if never.is_empty() {
             Arc::make_mut(&mut self.values).extend(transition.reusable_values());
-            return Ok(Round::Commit(Box::new(transition)));
+            return Ok(self.commit_or_go_on(transition));
         }
         // A result never comes for these.
         self.facts.extend(never);
         Ok(Round::Evaluate)
+    }
+
+    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here already.
+    fn commit_or_go_on(&mut self, mut transition: Transition) -> Round {
+        let is_open = |fact: &Fact| {
+            let (path, attempt) = fact.key();
+            transition.journal.get(path, attempt).is_some_and(|record| !record.phase.is_end())
+        };
+        let (results, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored).into_iter().partition(is_open);
+        self.unstored = later;
+        if results.is_empty() || transition.end.is_some() {
+            let own = std::mem::take(&mut transition.blobs);
+            transition.blobs = std::mem::take(&mut self.blobs).into_iter().chain(own).collect();
+            return Round::Commit(Box::new(transition));
+        }
+        self.blobs.append(&mut transition.blobs);
+        self.stored = transition.journal;
+        // All others are in the journal now.
+        self.facts.retain(|fact| matches!(fact, Fact::TooCostly { .. }));
+        self.facts.extend(results);
+        Round::Evaluate
     }
 
     /// Adds a value that an evaluation missed.

@@ -247,6 +247,15 @@ impl Plan {
         }
     }
 
+    /// Whether a record is that of a call that only reads, and about which no gate can ask: of every tool that performs its step.
+    pub(crate) fn is_unasked_read(&self, path: &str) -> bool {
+        let place = without_visits(path);
+        let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
+        let of_step = |tool: &&PlannedTool| tool.step.path == place.as_str();
+        let mut tools = self.tools.tools.values().filter(of_step).peekable();
+        tools.peek().is_some() && tools.all(|tool| self.tools.is_unasked_read(tool))
+    }
+
     /// Whether the author of the Workflow wrote the answers of an agent: its provider is scripted.
     pub(crate) fn is_scripted(&self, agent: &str) -> bool {
         self.agents.get(agent).is_some_and(|agent| agent.provider.scripted.is_some())

@@ -39,7 +39,8 @@ pub(super) async fn advance(
     let control = Control { suspend, cancel, values: seen.values, ..Control::default() };
     let max_gate_timeout = context.settings.max_gate_timeout;
     let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
-    let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);
+    let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now)
+        .with_unstored(seen.unstored.clone());
     let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let mut stopped = 0;
     loop {

@@ -53,10 +53,17 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
     let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
-        if context.is_draining() || context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
+        let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
+        if context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
+            // It began before its record was stored.
+            if seen.journal.get(&call.path, call.attempt).is_none() {
+                transition.mark_started(&call.path, call.attempt, &context.incarnation);
+            }
             continue;
         }
-        let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
+        if context.is_draining() {
+            continue;
+        }
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
         let is_new = match &call.content {

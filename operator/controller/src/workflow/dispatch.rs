@@ -30,19 +30,23 @@ pub(super) async fn dispatch(
     transition: &Transition,
     claims: SlotClaims,
 ) -> Result<(), Error> {
-    // While another operator may act, nothing begins: what waits is dispatched again.
-    let begins = !claims.begin.is_empty() || transition.asks().next().is_some();
-    if begins && !context.lease_guard.is_valid() {
-        return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));
-    }
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
-    for claim in claims.begin {
-        start_call(context, seen, claim);
-    }
+    start_calls(context, seen, claims)?;
     for request in transition.asks() {
         let approval = create_approval(context, seen, transition, request).await?;
         context.enqueue_approval(seen.name.beside(&request.name));
         report::announce_asked(context, seen, &approval);
+    }
+    Ok(())
+}
+
+/// Starts the calls that have their slots. While another operator may act, nothing begins: what waits is dispatched again.
+pub(super) fn start_calls(context: &Context, seen: &ObservedRun, claims: SlotClaims) -> Result<(), Error> {
+    if !claims.begin.is_empty() && !context.lease_guard.is_valid() {
+        return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));
+    }
+    for claim in claims.begin {
+        start_call(context, seen, claim);
     }
     Ok(())
 }

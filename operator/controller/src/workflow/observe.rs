@@ -49,6 +49,8 @@ pub(super) struct ObservedRun {
     pub(super) status: WorkflowStatus,
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
+    /// The results of calls that began before their records were stored.
+    pub(super) unstored: Vec<Fact>,
     /// The open gates of the stored journal: their paths, and the uids of their Approvals.
     pub(super) open_gates: Vec<(String, String)>,
     pub(super) guarded: GuardEpoch,
@@ -102,6 +104,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         status,
         journal,
         facts: Vec::new(),
+        unstored: Vec::new(),
         open_gates: Vec::new(),
         guarded,
         is_machine_ahead: context.clock.is_machine_ahead(),
@@ -116,6 +119,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
     }
     let results = context.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
+    seen.unstored = context.runs.unstored_facts(name, &seen.uid, &seen.journal);
     seen.now = context.now();
     Ok(WorkflowObservation::Run(Box::new(seen)))
 }

@@ -150,6 +150,18 @@ pub(crate) struct PlannedTools {
     pub(crate) question: Option<PlannedStep>,
 }
 
+impl PlannedTools {
+    /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a policy can ask
+    /// about it.
+    pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {
+        let facts = tool.facts();
+        let only_reads = tool.effects == Some(Effects::Read) && facts.sent.as_ref().is_some_and(SentMethod::only_reads);
+        let is_asked =
+            || !tool.step.policy_gates.is_empty() || self.gates.iter().any(|gate| gate.reason(tool, &facts).is_some());
+        only_reads && !is_asked()
+    }
+}
+
 impl Validator<'_> {
     /// Returns the tools that an agent may call.
     pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
