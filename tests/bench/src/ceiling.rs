@@ -15,8 +15,6 @@ use super::sample::{self, Sample};
 pub(super) const CLIENTS: usize = 16;
 /// Writes of each kind by so many clients, at most.
 const WRITES: usize = 1200;
-/// Status writes by one client, one after the other.
-const LONE_WRITES: usize = 200;
 /// How long one kind is measured, at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -39,14 +37,6 @@ pub(super) type Costs = Rates;
 pub(super) struct Ceiling {
     pub(super) rates: Rates,
     pub(super) cost_ms: Costs,
-    /// Processors that others used meanwhile.
-    pub(super) others: f64,
-}
-
-/// Status writes of one client, each sent when the one before was answered.
-#[derive(Clone, Debug)]
-pub(super) struct LoneWrites {
-    pub(super) times: Vec<Duration>,
     /// Processors that others used meanwhile.
     pub(super) others: f64,
 }
@@ -87,28 +77,6 @@ impl Ceiling {
         let before = Reading::take(harness, None)?;
         let (rates, cost_ms) = measure(harness, sample).await?;
         Ok(Self { rates, cost_ms, others: Reading::take(harness, None)?.since(&before).others() })
-    }
-}
-
-impl LoneWrites {
-    /// Writes the status of Workflows, one after the other. No operator must be running.
-    pub(super) async fn measure(harness: &Harness, sample: &Sample) -> Result<Self> {
-        let namespace = harness.namespace().await?;
-        let operator = harness.cluster.operator_client().await?;
-        let workflows = sample::path(&namespace, "workflows");
-        let approver = approver_user()?;
-        let bodies = bodies(LONE_WRITES, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
-        let post = async |index: usize| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await;
-        let created = crowd::each(CLIENTS, LONE_WRITES, post).await?;
-        let puts = statuses(&created, &workflows, &sample.workflow["status"])?;
-        let before = Reading::take(harness, None)?;
-        let mut times = Vec::with_capacity(puts.len());
-        for (path, body) in puts {
-            let began = Instant::now();
-            crowd::put(&operator, &path, body).await?;
-            times.push(began.elapsed());
-        }
-        Ok(Self { times, others: Reading::take(harness, None)?.since(&before).others() })
     }
 }
 

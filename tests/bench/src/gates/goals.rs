@@ -1,10 +1,8 @@
 //! The goals of `cargo xtask bench gates`, with the figures of a run. Pure.
 
-use super::long_runs::{LongRuns, Steps};
 use super::report::Measured;
 use super::requests::{CountedRun, Loop};
 use crate::audit::Sort;
-use crate::crowd::percentile;
 use crate::goal::{Figure, Goal};
 use crate::table::whole;
 
@@ -16,14 +14,6 @@ pub(super) fn goals(measured: &Measured) -> Vec<Goal> {
             "API server CPU a Workflow, in Events",
             40.0,
             worst(measured.open.iter().map(|run| Figure::new(run.api_server_in_events(), run.others))),
-        ),
-        Goal::at_most("closed_1_p50_in_writes", "closed, 1 client: p50, in writes", 4.0, closed(measured, 1, 0.5)),
-        Goal::at_most("closed_1_p99_in_writes", "closed, 1 client: p99, in writes", 12.0, closed(measured, 1, 0.99)),
-        Goal::at_most(
-            "closed_16_p99_in_writes",
-            "closed, 16 clients: p99, in writes",
-            40.0,
-            closed(measured, 16, 0.99),
         ),
         Goal::at_least(
             "open_16_deciding_of_ceiling",
@@ -65,26 +55,21 @@ pub(super) fn goals(measured: &Measured) -> Vec<Goal> {
 /// Returns the goals that are not among the object `goals` of `--json`: of gates held open, and of long runs.
 fn further(measured: &Measured) -> Vec<Goal> {
     let pending = |count| measured.pending.iter().find(|pending| pending.count == count);
-    let memory = [(5_000, 100.0), (20_000, 250.0)].map(|(count, most)| {
+    let memory = [(5_000, 100.0), (20_000, 150.0)].map(|(count, most)| {
         let figure = pending(count).map(|pending| Figure::new(pending.held_mib(), pending.others));
         Goal::further(format!("{} gates open, MiB", whole(count as f64)), most, figure)
     });
     let idle = worst(measured.pending.iter().map(|held| Figure::new(held.idle_requests_per_min(), held.others)));
     let caught_up = pending(5_000).map(|held| Figure::new(held.caught_up.as_secs_f64(), held.others));
-    let ratio = |long: &LongRuns, of: fn(&LongRuns) -> (&Steps, f64)| {
-        let (steps, ratio) = of(long);
-        Figure::new(ratio, long.short.used.others().max(steps.used.others()))
-    };
-    let long = measured.long.as_ref().filter(|long| long.long.a_run == 1_000);
-    let chain = long.map(|long| ratio(long, |long| (&long.long, long.ratio())));
-    let looped = long.map(|long| ratio(long, |long| (&long.looped, long.ratio_of_the_loop())));
+    let long = measured.long.as_ref().filter(|long| long.looped.a_run == 1_000);
+    let looped =
+        long.map(|long| Figure::new(long.ratio_of_the_loop(), long.short.used.others().max(long.looped.used.others())));
     let replay = measured.replay.map(|replay| Figure::new(replay.ms, replay.others));
     memory
         .into_iter()
         .chain([
             Goal::further("gates open: idle requests a minute".to_owned(), 0.0, idle),
             Goal::further("5,000 gates open: caught up after, s".to_owned(), 5.0, caught_up),
-            Goal::further("chain of 1,000, in steps of 10".to_owned(), 3.0, chain),
             Goal::further("loop of 1,000, in steps of 10".to_owned(), 3.0, looped),
             Goal::further("replay of 1,000 records, ms".to_owned(), 10.0, replay),
         ])
@@ -93,14 +78,6 @@ fn further(measured: &Measured) -> Vec<Goal> {
 
 fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
     figures.reduce(Figure::worse)
-}
-
-/// Returns a percentile of the closed loop by the p50 of one lone write.
-fn closed(measured: &Measured, clients: usize, at: f64) -> Option<Figure> {
-    let run = measured.closed.iter().find(|run| run.clients == clients && run.pause.is_zero())?;
-    let lone = measured.lone.as_ref()?;
-    let value = percentile(&run.latencies.from_sent, at).as_secs_f64() / lone.p50().as_secs_f64();
-    Some(Figure::new(value, run.used.others().max(lone.others())))
 }
 
 /// Returns the mean of a phase's shares of the ceiling before and after the runs, Events left out.

@@ -1,6 +1,6 @@
 //! `cargo xtask bench gates`: one-gate Workflows, judged by goals that are ratios inside one run.
 //!
-//! replay; lone writes -> closed loop -> lone writes; ceiling -> open loop -> ceiling; long runs; and on control planes with an
+//! replay; closed loop; ceiling -> open loop -> ceiling; long runs; and on control planes with an
 //! audit log: requests; gates held open
 //!
 //! Must not touch any cluster but those it starts.
@@ -27,10 +27,10 @@ use signoff_tests::say;
 use self::closed_loop::ClosedLoop;
 use self::long_runs::LongRuns;
 use self::open_loop::OpenLoop;
-use self::report::{Lone, Measured, Replay};
+use self::report::{Measured, Replay};
 pub(super) use self::runs::{ENDED, bounded, each_end, ends, warm_up, watch_ends};
 use super::audit::Audit;
-use super::ceiling::{Ceiling, LoneWrites};
+use super::ceiling::Ceiling;
 use super::harness::{self, Harness};
 use super::sample::Sample;
 use super::{engine, process, to_its_end};
@@ -54,7 +54,7 @@ pub(crate) struct Gates {
     /// Hold so many gates open, such as `--pending 5000,20000` (the numbers that have goals)
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = value_parser!(u32).range(16..=20_000))]
     pending: Vec<u32>,
-    /// Steps of the long run; the goal is for 1,000
+    /// Visits of the long loop; the goal is for 1,000
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(20..=1_000))]
     steps: u32,
     /// Write all figures to this file too, as JSON
@@ -156,7 +156,7 @@ impl Gates {
         let sample = warm_up(&harness).await?;
         measured.sizes = Some(sample.sizes());
         if parts.contains(&Part::Closed) {
-            self.measure_closed(&harness, &sample, measured).await?;
+            self.measure_closed(&harness, measured).await?;
         }
         if parts.contains(&Part::Open) {
             self.measure_open(&harness, &sample, measured).await?;
@@ -167,17 +167,13 @@ impl Gates {
         Ok(())
     }
 
-    async fn measure_closed(&self, harness: &Harness, sample: &Sample, measured: &mut Measured) -> Result<()> {
-        say::step("one status write at a time, no operator running");
-        let before = LoneWrites::measure(harness, sample).await?;
+    async fn measure_closed(&self, harness: &Harness, measured: &mut Measured) -> Result<()> {
         for clients in self.numbers_of_clients() {
             say::step(&format!("closed loop: {} workflows, clients: {clients}", self.workflows));
             measured.closed.push(ClosedLoop::measure(harness, clients, self.workflows as usize).await?);
         }
         say::step("closed loop: one client that pauses before each decision");
         measured.closed.push(ClosedLoop::measure_paced(harness, self.workflows as usize).await?);
-        say::step("one status write at a time again");
-        measured.lone = Some(Lone { before, after: LoneWrites::measure(harness, sample).await? });
         Ok(())
     }
 

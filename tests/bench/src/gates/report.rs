@@ -11,7 +11,7 @@ use super::long_runs::{LongRuns, Steps};
 use super::open_loop::{OpenLoop, Phase};
 use super::pending::Pending;
 use super::requests::{CountedRun, Loop};
-use crate::ceiling::{Ceiling, LoneWrites, Rates};
+use crate::ceiling::{Ceiling, Rates};
 use crate::crowd::percentile;
 use crate::goal::figures;
 use crate::table::milliseconds;
@@ -25,7 +25,6 @@ pub(super) struct Measured {
     /// Before and after the open loop.
     pub(super) ceiling: Option<[Ceiling; 2]>,
     pub(super) open: Vec<OpenLoop>,
-    pub(super) lone: Option<Lone>,
     pub(super) closed: Vec<ClosedLoop>,
     pub(super) counted: Vec<CountedRun>,
     pub(super) pending: Vec<Pending>,
@@ -33,29 +32,11 @@ pub(super) struct Measured {
     pub(super) replay: Option<Replay>,
 }
 
-/// Lone status writes before and after the closed loop.
-pub(super) struct Lone {
-    pub(super) before: LoneWrites,
-    pub(super) after: LoneWrites,
-}
-
 /// A turn of the engine at a journal of a thousand records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replay {
     pub(super) ms: f64,
     pub(super) others: f64,
-}
-
-impl Lone {
-    /// Returns the p50 of the writes before and after together.
-    pub(super) fn p50(&self) -> Duration {
-        percentile(&[&self.before.times[..], &self.after.times].concat(), 0.5)
-    }
-
-    /// Returns the processors that others used, before or after, whichever is more.
-    pub(super) fn others(&self) -> f64 {
-        self.before.others.max(self.after.others)
-    }
 }
 
 impl Measured {
@@ -68,18 +49,11 @@ impl Measured {
             "judged": goals.iter().map(|goal| goal.judged(self.is_debug)).collect::<Vec<_>>(),
             "ceiling": self.ceiling.as_ref().map(|[before, after]| json!({"before": ceiling(before), "after": ceiling(after)})),
             "open_loop": self.open.iter().map(|run| self.open_loop(run)).collect::<Vec<_>>(),
-            "lone_write_ms": self.lone.as_ref().map(|lone| json!({
-                "before_p50": milliseconds(percentile(&lone.before.times, 0.5)),
-                "after_p50": milliseconds(percentile(&lone.after.times, 0.5)),
-                "p50": milliseconds(lone.p50()),
-                "others": lone.others(),
-            })),
             "closed_loop": self.closed.iter().map(closed_loop).collect::<Vec<_>>(),
             "requests": self.counted.iter().map(counted).collect::<Vec<_>>(),
             "pending": self.pending.iter().map(pending).collect::<Vec<_>>(),
             "long_runs": self.long.as_ref().map(|long| json!({
-                "short": steps(&long.short), "long": steps(&long.long), "loop": steps(&long.looped),
-                "ratio": long.ratio(), "ratio_of_the_loop": long.ratio_of_the_loop(),
+                "short": steps(&long.short), "loop": steps(&long.looped), "ratio_of_the_loop": long.ratio_of_the_loop(),
             })),
             "replay_ms": self.replay.map(|replay| replay.ms),
         })
@@ -179,18 +153,13 @@ fn steps(steps: &Steps) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::gates::closed_loop::Latencies;
-    use crate::processors::Used;
 
     #[test]
-    fn the_object_goals_has_its_eleven_figures_and_no_other() {
+    fn the_object_goals_has_its_eight_figures_and_no_other() {
         let json = Measured::default().to_json();
         let keys: Vec<_> = json["goals"].as_object().unwrap().keys().map(String::as_str).collect();
         let expected = [
             "api_cpu_workflow_in_events",
-            "closed_1_p50_in_writes",
-            "closed_1_p99_in_writes",
-            "closed_16_p99_in_writes",
             "open_16_deciding_of_ceiling",
             "open_16_opening_of_ceiling",
             "operator_cpu_ms",
@@ -201,32 +170,5 @@ mod tests {
         ];
         assert_eq!(keys, expected);
         assert!(json["goals"]["reads_1"].is_null(), "what was not measured is no number");
-    }
-
-    #[test]
-    fn latencies_are_in_lone_writes_of_before_and_after_together() {
-        let ms = |all: &[u64]| all.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
-        let lone = |all: &[u64]| LoneWrites { times: ms(all), others: 0.0 };
-        let closed = ClosedLoop {
-            clients: 1,
-            pause: Duration::ZERO,
-            latencies: Latencies {
-                took: Duration::from_secs(1),
-                from_sent: ms(&[20, 24, 90]),
-                from_answer: ms(&[1, 2, 3]),
-            },
-            used: Used::default(),
-        };
-        let measured = Measured {
-            lone: Some(Lone { before: lone(&[4, 5]), after: lone(&[6, 9, 9]) }),
-            closed: vec![closed],
-            ..Measured::default()
-        };
-        let goals = measured.to_json()["goals"].take();
-        assert_eq!(
-            (goals["closed_1_p50_in_writes"].as_f64(), goals["closed_1_p99_in_writes"].as_f64()),
-            (Some(4.0), Some(15.0))
-        );
-        assert!(goals["closed_16_p99_in_writes"].is_null());
     }
 }

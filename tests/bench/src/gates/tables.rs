@@ -5,7 +5,7 @@ use super::goals::goals;
 use super::long_runs::LongRuns;
 use super::open_loop::{OpenLoop, Phase};
 use super::pending::Pending;
-use super::report::{Lone, Measured};
+use super::report::Measured;
 use super::requests::{CountedRun, Loop};
 use crate::audit::{Sort, sort};
 use crate::ceiling::{CLIENTS, Ceiling, Rates};
@@ -23,8 +23,8 @@ pub(super) fn render(measured: &Measured) -> String {
     if !measured.open.is_empty() {
         parts.push(open_loop(measured));
     }
-    if let Some(lone) = &measured.lone {
-        parts.push(closed_loop(measured, lone));
+    if !measured.closed.is_empty() {
+        parts.push(closed_loop(measured));
     }
     if !measured.counted.is_empty() {
         parts.push(requests(&measured.counted));
@@ -123,15 +123,13 @@ fn open_loop(measured: &Measured) -> String {
 type Of = fn(&OpenLoop) -> &Phase;
 const PHASES: [(&str, Of); 2] = [("opening", |run| &run.opening), ("deciding", |run| &run.deciding)];
 
-fn closed_loop(measured: &Measured, lone: &Lone) -> String {
-    let unit = lone.p50().as_secs_f64();
+fn closed_loop(measured: &Measured) -> String {
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
         let of = |show: &dyn Fn(std::time::Duration) -> String| {
             measured.closed.iter().map(|run| show(percentile(&run.latencies.from_sent, at))).collect::<Vec<_>>()
         };
         rows.push((format!("{name}, ms"), of(&|time| tenths(milliseconds(time)))));
-        rows.push((format!("{name}, in lone status writes"), of(&|time| hundredths(time.as_secs_f64() / unit))));
         let answered =
             measured.closed.iter().map(|run| tenths(milliseconds(percentile(&run.latencies.from_answer, at))));
         rows.push((format!("  of it after the answer, {name}, ms"), answered.collect()));
@@ -152,16 +150,9 @@ fn closed_loop(measured: &Measured, lone: &Lone) -> String {
             format!("1, pause {} ms", whole(milliseconds(run.pause)))
         }
     }));
-    let p50 = |times: &[std::time::Duration]| hundredths(milliseconds(percentile(times, 0.5)));
     format!(
-        "{}\nA client sends a decision, waits for the watch event of its Workflow, then sends its next.\n\
-         One lone status write, no operator running: p50 {} ms (before {}, after {}).\n\
-         Processors used by others meanwhile: {}.",
+        "{}\nA client sends a decision, waits for the watch event of its Workflow, then sends its next.",
         table(&head, rows.iter().map(|(name, cells)| (name.as_str(), cells.clone()))),
-        hundredths(milliseconds(lone.p50())),
-        p50(&lone.before.times),
-        p50(&lone.after.times),
-        hundredths(lone.others()),
     )
 }
 
@@ -228,7 +219,7 @@ fn pending(all: &[Pending]) -> String {
 }
 
 fn long_runs(long: &LongRuns) -> String {
-    let all = [&long.short, &long.long, &long.looped];
+    let all = [&long.short, &long.looped];
     let of =
         |show: &dyn Fn(&super::long_runs::Steps) -> String| all.iter().map(|steps| show(steps)).collect::<Vec<_>>();
     let rows = [
@@ -240,22 +231,19 @@ fn long_runs(long: &LongRuns) -> String {
     let head = [
         "Long runs: calls".to_owned(),
         format!("{} chains of {}", long.short.all / long.short.a_run, whole(long.short.a_run as f64)),
-        format!("1 chain of {}", whole(long.long.a_run as f64)),
         format!("1 loop, {} visits", whole(long.looped.a_run as f64)),
     ];
     format!(
-        "{}\nOne run at a time. A step of the long chain costs the API server {} × one of a\n\
-         short run, a step of the loop {} ×.",
+        "{}\nOne run at a time. A step of the loop costs the API server {} × one of a short run.",
         table(&head, rows),
-        hundredths(long.ratio()),
         hundredths(long.ratio_of_the_loop())
     )
 }
 
 fn judged(measured: &Measured) -> String {
     format!(
-        "{}\nIn Events: in creates of one Event. In writes: in p50s of one lone status write. Where no\n\
-         number of clients or loop is named, the worst counts. Nothing is said where others used more than\n\
+        "{}\nIn Events: in creates of one Event. Where no number of clients or loop is named, the worst\n\
+         counts. Nothing is said where others used more than\n\
          0.2 processors while it was measured.",
         judged_table(&goals(measured), measured.is_debug)
     )
@@ -267,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::audit::Tally;
-    use crate::ceiling::{LoneWrites, Writes};
+    use crate::ceiling::Writes;
     use crate::counters::Requests;
     use crate::gates::closed_loop::{ClosedLoop, Latencies};
     use crate::gates::long_runs::Steps;
@@ -307,7 +295,6 @@ mod tests {
             latencies: Latencies { took: Duration::from_secs(9), from_sent: times(), from_answer: times() },
             used: used(),
         };
-        let lone = || LoneWrites { times: vec![Duration::from_micros(12_345)], others: 1.25 };
         let counted = |clients, loop_| CountedRun {
             clients,
             loop_,
@@ -333,7 +320,6 @@ mod tests {
             sizes: Some([3_189, 2_943]),
             ceiling: Some([ceiling, ceiling]),
             open: vec![open(1), open(16)],
-            lone: Some(Lone { before: lone(), after: lone() }),
             closed: vec![closed(1, Duration::ZERO), closed(16, Duration::ZERO), closed(1, Duration::from_millis(150))],
             counted: vec![
                 counted(1, Loop::Open),
@@ -342,7 +328,7 @@ mod tests {
                 counted(16, Loop::Closed),
             ],
             pending: vec![pending(5_000), pending(20_000)],
-            long: Some(LongRuns { short: steps(10), long: steps(1_000), looped: steps(1_000) }),
+            long: Some(LongRuns { short: steps(10), looped: steps(1_000) }),
             replay: Some(Replay { ms: 1_234.5, others: 1.25 }),
         }
     }
