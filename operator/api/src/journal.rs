@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::{
     approval::Outcome,
@@ -43,6 +43,33 @@ pub const VERSION: i32 = {
 
 /// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
+/// The largest number of records in `status.steps`.
+pub(crate) const MAX_STEPS: usize = 4096;
+/// The longest path of a record, in characters.
+const MAX_PATH: usize = 512;
+/// The largest number of an attempt.
+const MAX_ATTEMPT: i32 = 1000;
+
+/// Reads `status.steps` within its bounds, which the installed CRD does not check: paths become trees, whose depth they bound.
+pub(crate) fn read_steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StepRecord>, D::Error> {
+    let steps = Vec::<StepRecord>::deserialize(from)?;
+    if steps.len() > MAX_STEPS {
+        return Err(D::Error::custom(format!("status.steps has {} records; the maximum is {MAX_STEPS}", steps.len())));
+    }
+    for (at, record) in steps.iter().enumerate() {
+        let length = record.path.chars().take(MAX_PATH + 1).count();
+        if !(1..=MAX_PATH).contains(&length) {
+            return Err(D::Error::custom(format!("status.steps[{at}].path must have 1 to {MAX_PATH} characters")));
+        }
+        if !(1..=MAX_ATTEMPT).contains(&record.attempt) {
+            let attempt = record.attempt;
+            return Err(D::Error::custom(format!(
+                "status.steps[{at}].attempt is {attempt}, and must be 1 to {MAX_ATTEMPT}"
+            )));
+        }
+    }
+    Ok(steps)
+}
 
 /// Returns the format of a journal with these records and segments.
 #[must_use]
@@ -79,10 +106,10 @@ impl StepRecord {
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
     /// Names joined by `/`, with `#visit` from the second visit on. The engine reserves names that start with a dot.
-    #[schemars(length(min = 1, max = 512))]
+    #[schemars(length(min = 1, max = MAX_PATH))]
     pub path: String,
     /// The number of the attempt, from 1.
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = MAX_ATTEMPT))]
     pub attempt: i32,
     /// The kind of the activity.
     pub kind: StepKind,
