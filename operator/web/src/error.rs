@@ -4,6 +4,7 @@
 
 use http::StatusCode;
 use signoff_cluster::error::plain;
+use signoff_expr::text;
 use signoff_review::answer::{missing_role, sentence};
 
 /// Why a page cannot be shown, or why something was not done.
@@ -36,6 +37,9 @@ pub enum PageError {
     /// No answer came to a decision that was sent.
     #[error("{0}")]
     Unknown(String),
+    /// An object does not fit the types of this version.
+    #[error("{0}")]
+    Unreadable(String),
     /// A defect of this page.
     #[error("{0}")]
     Internal(String),
@@ -51,7 +55,7 @@ impl PageError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Changed(_) => StatusCode::CONFLICT,
-            Self::Mismatch(_) => StatusCode::BAD_GATEWAY,
+            Self::Mismatch(_) | Self::Unreadable(_) => StatusCode::BAD_GATEWAY,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Away(_) | Self::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -71,6 +75,7 @@ impl PageError {
             Self::TooMany(_) => "Too many requests",
             Self::Away(_) => "Cannot be reached",
             Self::Unknown(_) => "Not known",
+            Self::Unreadable(_) => "Cannot be read",
             Self::Internal(_) => "A defect of this page",
         }
     }
@@ -78,6 +83,12 @@ impl PageError {
 
 impl From<kube::Error> for PageError {
     fn from(error: kube::Error) -> Self {
+        if let kube::Error::SerdeError(why) = &error {
+            return Self::Unreadable(format!(
+                "this version of the page cannot read the object: {}",
+                text::display(&why.to_string(), 300)
+            ));
+        }
         let kube::Error::Api(status) = &error else {
             return Self::Away(format!("the API server cannot be reached: {}", plain(&error)));
         };
