@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Stolen};
-use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own};
+use super::workflow::{WORKFLOWS, asks};
+use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Requester, Stolen};
+use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own, user};
 
 const BOUND: &str = "must use a token that is bound to its pod";
 const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
 
 pub(super) fn rows() -> Vec<Row> {
-    [taken_for(), unbound(), itself(), becomes(), state()].into_iter().flatten().collect()
+    [taken_for(), nameless(), unbound(), itself(), becomes(), state()].into_iter().flatten().collect()
 }
 
 /// Tokens of the operator's account that were not made for its Pod.
@@ -55,6 +56,31 @@ fn taken_for() -> Vec<Row> {
             .or(BOUND)
             .honest("an approver's vote", own(approve()))
             .by(Approver),
+    ]
+}
+
+/// Writes in the operator's name that nothing but the missing Pod speaks against.
+fn nameless() -> Vec<Row> {
+    let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
+    let account = json!({"kind": "ServiceAccount", "name": "signoff-operator", "namespace": "signoff-system"});
+    let suspend = || json!({"spec": {"suspend": true}});
+    vec![
+        Row::new("votes at a gate that lists the operator's account", tokens, [Way::Merge, Way::Apply], own(approve()))
+            .asked(json!({"approvers": [user("alice@example.com"), account]}))
+            .refused(BOUND)
+            .honest("an approver's vote", own(approve()))
+            .by(Approver),
+        Row::new("asks for a run", tokens, [Way::Create, Way::Apply], asks(json!({})))
+            .given(Scene::Nothing)
+            .on(WORKFLOWS)
+            .refused(BOUND)
+            .honest("a requester's run", asks(json!({})))
+            .by(Requester),
+        Row::new("suspends a run", tokens, CHANGES, suspend())
+            .given(Scene::Workflow(json!({})))
+            .refused(BOUND)
+            .honest("the requester's suspend", suspend())
+            .by(Requester),
     ]
 }
 
