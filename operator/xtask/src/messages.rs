@@ -93,7 +93,15 @@ fn template_messages(text: &str) -> Vec<String> {
     let message = |line: &str| {
         let line = line.trim().trim_start_matches("- ");
         let said = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "));
-        let chosen = || Some(line).filter(|line| line.starts_with('\'')).map(|line| line.trim_end_matches([' ', ':']));
+        let chosen = || {
+            // A choice among texts may stand in parentheses, and ends with the next condition or the empty text.
+            let text = line.strip_prefix('(').unwrap_or(line);
+            let text = text.rsplit_once(" ? ").map_or(text, |(_, text)| text);
+            let text = text.trim_end_matches(" : ''").trim_end_matches([' ', ':']);
+            let opened = text.matches('(').count();
+            let text = if text.matches(')').count() > opened { text.trim_end_matches(')') } else { text };
+            Some(text).filter(|text| text.starts_with('\''))
+        };
         Some(said.or_else(chosen)?.trim_matches('"').to_owned())
     };
     text.lines().filter_map(message).collect()
