@@ -53,18 +53,23 @@ fn step_of(tool: &str) -> &'static str {
 
 /// Lets the model make these calls in each of so many turns, and then answer.
 fn turns(world: &World, turns: usize, calls: &[Call]) {
+    turns_at(world, &format!("{RUN}/handle"), turns, calls);
+}
+
+/// The same for the step at this path.
+fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     let second = Duration::from_secs(1);
     for turn in 1..=turns {
         let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
         let wanted: Vec<_> = (1..).zip(calls).map(|(at, (tool, _))| json!({"id": format!("{turn}-{at}"), "tool": tool, "arguments": format!("{{\"id\": {at}}}")})).collect();
         let asked = json!({"text": "", "calls": wanted});
-        world.answers(format!("{RUN}/handle{path}"), Answer::value(asked).after(second));
+        world.answers(format!("{step}{path}"), Answer::value(asked).after(second));
         for (at, (tool, seconds)) in (1..).zip(calls) {
-            let path = format!("{RUN}/handle/.turn-{turn}/.call-{at}/{}", step_of(tool));
+            let path = format!("{step}/.turn-{turn}/.call-{at}/{}", step_of(tool));
             world.answers(path, Answer::value("done").after(second * u32::try_from(*seconds).unwrap()));
         }
     }
-    world.answers(format!("{RUN}/handle/.turn-{}", turns + 1), Answer::value("all is done").after(second));
+    world.answers(format!("{step}/.turn-{}", turns + 1), Answer::value("all is done").after(second));
 }
 
 /// The writes of Workflows and Approvals. Long values and segments of a long journal are Blobs, each written once.
@@ -159,6 +164,46 @@ async fn a_run_that_is_suspended_before_its_reads_are_stored_stores_the_turn_and
     );
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(false));
     assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done");
+    harness.pass(600).await;
+    laws::hold(&harness, RUN).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
+    let mut spec = spec();
+    let steps = spec["steps"].as_array_mut().unwrap();
+    steps.push(json!({"name": "look", "branch": "other", "http": {"url": "http://orders.test/all"}}));
+    steps.push(gate("review", json!({})));
+    steps[0]["branch"] = json!("one");
+    steps[6]["branch"] = json!("other");
+    spec["pattern"] = json!({"parallel": {}});
+    let harness = Harness::new();
+    turns_at(&harness.world, &format!("{RUN}/one/handle"), 1, &[("find", 0)]);
+    // Both results come at the same moment, so that one transition takes both.
+    let after = |millis| Answer::value("done").after(Duration::from_millis(millis));
+    harness.world.answers(format!("{RUN}/one/handle/.turn-1/.call-1/get-order"), after(500));
+    harness.world.answers(format!("{RUN}/other/look"), after(1500));
+    // The next turn never ends by itself: nothing but the transition in question can ask.
+    harness.world.answers(format!("{RUN}/one/handle/.turn-2"), Answer::value("late").after(Duration::from_secs(3000)));
+    harness.apply(RUN, &spec);
+    let _life = harness.begin(OPERATOR);
+    harness.pass(60).await;
+    assert_eq!(harness.approvals().len(), 1, "{:#}\n{}", harness.workflow(RUN)["status"], harness.server.story());
+}
+
+#[tokio::test(start_paused = true)]
+async fn very_many_reads_within_a_second_are_all_taken() {
+    let harness = Harness::new();
+    turns(&harness.world, 3, &[("find", 0); 32]);
+    for turn in 1..=3 {
+        for at in 1..=32 {
+            let answer = Answer::value("done").after(Duration::from_millis(20 * at));
+            harness.world.answers(format!("{RUN}/handle/.turn-{turn}/.call-{at}/get-order"), answer);
+        }
+    }
+    harness.apply(RUN, &spec());
+    let _life = harness.begin(OPERATOR);
+    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
     harness.pass(600).await;
     laws::hold(&harness, RUN).unwrap();
 }

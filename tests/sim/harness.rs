@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Approval, Workflow,
     announce::{Announcement, Listener, TypedEvent},
-    journal::FACT_CALLS,
+    journal::{FACT_CALLS, Usage},
     names,
     turn::TurnCalls,
 };
@@ -361,7 +361,10 @@ impl Caller for Hand {
                     }
                     _ => response,
                 };
-                Ok(Reply { facts: calls.into_iter().collect(), response, ..Reply::default() })
+                // As models tell it; an agent's turn and no other call.
+                let is_turn = matches!(call.content, CallContent::Agent(_));
+                let usage = is_turn.then_some(Usage { input_tokens: 7, output_tokens: 3 });
+                Ok(Reply { facts: calls.into_iter().collect(), response, usage, ..Reply::default() })
             }
             Err(failure) => {
                 // A class such as `Status503` is an answer with this status.

@@ -135,6 +135,8 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
             Fact::ApprovalDecided { outcome, .. } => record_decision(run.plan, &mut state, &mut record, *outcome),
         }
         record.done = Some(state.journal.next_seq());
+        // A call that began before its record was stored may have ended before the record was made again.
+        record.at = record.at.min(at);
         record.finished_at = Some(at);
         state.journal.put(record);
     }

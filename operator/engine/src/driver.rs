@@ -30,6 +30,10 @@ use crate::{
 /// The most rounds of one transition: after these the engine asks for the same value again and again.
 pub const MAX_ROUNDS: usize = 64;
 
+/// The most rounds of one transition that take results of calls which began before their records were stored. Further results
+/// count in the next transition.
+const MOST_CHAINED: usize = MAX_ROUNDS / 2;
+
 /// The path and attempt of a call's record.
 pub type CallKey = (String, i32);
 
@@ -102,7 +106,9 @@ impl Transition {
                         return None;
                     }
                 }
-                None if now.attempt != 1 || !plan.is_unasked_read(&now.path) => return None,
+                None if now.attempt != 1 || !plan.is_unasked_read(&now.path) || was_asked(&now.path, &self.journal) => {
+                    return None;
+                }
                 None if !now.phase.is_end() => drop(open.insert((now.path.clone(), now.attempt))),
                 None => {}
             }
@@ -127,9 +133,14 @@ impl Transition {
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);
-    let Some(call) = RecordPath::new(&record.path).call_above() else { return false };
-    let was_asked = || stored.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl);
-    is_end && is_call && plan.step_of(&record.path).is_some_and(PlannedStep::is_idempotent) && !was_asked()
+    let is_idempotent = || plan.step_of(&record.path).is_some_and(PlannedStep::is_idempotent);
+    is_end && is_call && is_idempotent() && !was_asked(&record.path, stored)
+}
+
+/// Whether people were asked about the call of a tool that a record is of; also where it is of none.
+fn was_asked(path: &str, journal: &Journal) -> bool {
+    let Some(call) = RecordPath::new(path).call_above() else { return true };
+    journal.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl)
 }
 
 fn bytes_of(record: &StepRecord) -> usize {
@@ -361,27 +372,33 @@ impl TransitionLoop {
         never.extend(calls().filter(starts).filter_map(|call| self.refused(call, self.now.at)));
         if never.is_empty() {
             Arc::make_mut(&mut self.values).extend(transition.reusable_values());
-            return Ok(self.commit_or_go_on(transition));
+            return Ok(self.commit_or_go_on(transition, process));
         }
         // A result never comes for these.
         self.facts.extend(never);
         Ok(Round::Evaluate)
     }
 
-    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here already.
-    fn commit_or_go_on(&mut self, mut transition: Transition) -> Round {
+    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here already. A
+    /// transition that asks people is committed: no later one asks them.
+    fn commit_or_go_on(&mut self, mut transition: Transition, process: &str) -> Round {
+        let mut known: BTreeSet<Digest> = self.blobs.iter().map(|(digest, _)| digest.clone()).collect();
+        self.blobs.extend(transition.blobs.drain(..).filter(|(digest, _)| known.insert(digest.clone())));
+        let can_go_on = transition.end.is_none() && transition.asks().next().is_none() && self.rounds < MOST_CHAINED;
         let is_open = |fact: &Fact| {
             let (path, attempt) = fact.key();
-            transition.journal.get(path, attempt).is_some_and(|record| !record.phase.is_end())
+            can_go_on && transition.journal.get(path, attempt).is_some_and(|record| !record.phase.is_end())
         };
         let (results, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored).into_iter().partition(is_open);
         self.unstored = later;
-        if results.is_empty() || transition.end.is_some() {
-            let own = std::mem::take(&mut transition.blobs);
-            transition.blobs = std::mem::take(&mut self.blobs).into_iter().chain(own).collect();
+        if results.is_empty() {
+            transition.blobs = std::mem::take(&mut self.blobs);
             return Round::Commit(Box::new(transition));
         }
-        self.blobs.append(&mut transition.blobs);
+        for result in &results {
+            let (path, attempt) = result.key();
+            transition.mark_started(path, attempt, process);
+        }
         self.stored = transition.journal;
         // All others are in the journal now.
         self.facts.retain(|fact| matches!(fact, Fact::TooCostly { .. }));

@@ -75,7 +75,7 @@ fn changes_only_journal(
 ) -> bool {
     let pending = pending_conditions(context, seen, transition, claims);
     let next = status::after_transition(seen, plan, transition, pending);
-    let WorkflowStatus { seq, value_bytes, journal_version, ref steps, .. } = seen.status;
-    let journal = WorkflowStatus { seq, value_bytes, journal_version, steps: steps.clone(), ..next };
-    journal == seen.status
+    let WorkflowStatus { seq, value_bytes, journal_version, usage, ref steps, .. } = seen.status;
+    let same_journal = WorkflowStatus { seq, value_bytes, journal_version, usage, steps: steps.clone(), ..next };
+    same_journal == seen.status
 }

@@ -27,7 +27,11 @@ pub(super) async fn next_reconcile(
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
         context.runs.drop_idle_values(&seen.name);
     }
-    Ok(transition.wake_at)
+    // Their calls began before their records were stored, and nothing else tells of their results again.
+    let is_left =
+        |(path, attempt): (&str, i32)| transition.journal.get(path, attempt).is_some_and(|r| !r.phase.is_end());
+    let results_are_left = seen.unstored.iter().any(|fact| is_left(fact.key()));
+    Ok(if results_are_left { Some(seen.now) } else { transition.wake_at })
 }
 
 /// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.

@@ -107,9 +107,7 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     };
     // Otherwise it goes on at once, behind the others that wait.
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
-    context.runs.end_where_not(&seen.name, &seen.uid, |(path, attempt)| {
-        seen.journal.get(path, *attempt).or_else(|| transition.journal.get(path, *attempt)).is_some()
-    });
+    dispatch::end_calls_that_do_not_follow(context, seen, &transition);
     let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
     if let Some(until) = defer::deferred_until(context, seen, &plan, &transition, &claims) {

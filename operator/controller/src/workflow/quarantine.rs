@@ -14,7 +14,8 @@ use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
 use super::{
-    commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions, stops::same_version,
+    commit, dispatch, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions,
+    stops::same_version,
 };
 use crate::{
     context::Context,
@@ -145,6 +146,7 @@ pub(super) async fn advance_without_evaluation(
     let workflow: &Workflow = &seen.workflow;
     let mut transition =
         signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
+    dispatch::end_calls_that_do_not_follow(context, seen, &transition);
     let folded = commit::fold_journal(context, seen, &mut transition)?;
     let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
     if transition.end.is_some() {

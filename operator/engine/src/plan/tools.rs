@@ -156,8 +156,8 @@ impl PlannedTools {
     pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {
         let facts = tool.facts();
         let only_reads = tool.effects == Some(Effects::Read) && facts.sent.as_ref().is_some_and(SentMethod::only_reads);
-        let is_asked =
-            || !tool.step.policy_gates.is_empty() || self.gates.iter().any(|gate| gate.reason(tool, &facts).is_some());
+        let has_gate = || tool.step.start.is_some() || !tool.step.policy_gates.is_empty();
+        let is_asked = || has_gate() || self.gates.iter().any(|gate| gate.reason(tool, &facts).is_some());
         only_reads && !is_asked()
     }
 }
