@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, pin_mut};
 use kube::api::{Api, ApiResource, DynamicObject, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use signoff_api::Workflow;
+use signoff_api::{Workflow, names::LABEL_WORKFLOW_UID};
 
 use super::{Cost, Meter};
 use crate::agents;
@@ -92,7 +92,9 @@ fn copy(blob: &Value, workflow: &str) -> Result<Value> {
     copy["metadata"] = json!({
         "name": metadata["name"], "labels": metadata["labels"], "ownerReferences": metadata["ownerReferences"],
     });
-    copy["metadata"]["ownerReferences"][0]["uid"] = workflow["metadata"]["uid"].clone();
+    let uid = &workflow["metadata"]["uid"];
+    copy["metadata"]["labels"][LABEL_WORKFLOW_UID] = uid.clone();
+    copy["metadata"]["ownerReferences"][0]["uid"] = uid.clone();
     Ok(copy)
 }
 
