@@ -258,7 +258,8 @@ fn policy(name: &str) -> ValidatingAdmissionPolicySpec {
     spec.unwrap()
 }
 
-/// Whether a validation of a policy by itself refuses the operator's name without a Pod, on every request or when it creates.
+/// Whether a validation of a policy by itself refuses the operator's name without a Pod, on every request or when it
+/// creates.
 fn refuses_without_a_pod(name: &str) -> bool {
     let user = Identity::default().user_name();
     let bound = "has(request.userInfo.extra) && 'authentication.kubernetes.io/pod-name' in request.userInfo.extra";

@@ -39,7 +39,7 @@ fn frozen(kind: &str) -> BTreeMap<String, Value> {
     schemas(&std::fs::read_to_string(path).unwrap())
 }
 
-/// What the operator reads, also where the installed CRD has no schema.
+/// The schemas by which the operator reads, also where the installed CRD has none.
 fn declared(kind: &str) -> BTreeMap<String, Value> {
     let crd = signoff_api::crds::declared().into_iter().find(|crd| crd.spec.names.plural == kind).unwrap();
     schemas(&serde_json::to_string(&crd).unwrap())

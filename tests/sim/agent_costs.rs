@@ -1,5 +1,5 @@
-//! The state writes of agents that call tools, counted: two a turn, one where its calls only read and end within a second, four more
-//! a gate, one more for a call that must not be repeated.
+//! The state writes of agents that call tools, counted: two a turn, one where its calls only read and end within a
+//! second, four more a gate, one more for a call that must not be repeated.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::{
 /// A call of a tool: its tool, and the seconds until its server answers.
 type Call = (&'static str, u64);
 
-/// An agent with tools: `find` reads, `put` changes and can be repeated, `pay` and `tell` must not be repeated. People are asked about
-/// `pay` and `put`.
+/// An agent with tools: `find` reads, `put` changes and can be repeated, `pay` and `tell` must not be repeated. People
+/// are asked about `pay` and `put`.
 fn spec() -> Value {
     let mut spec = chain(json!([
         {"name": "handle", "agent": {"name": "writer", "input": "Help."}},
@@ -77,7 +77,8 @@ fn state_writes(harness: &Harness) -> usize {
     harness.server.count(|entry| entry.is_state_write() && entry.resource.plural != "blobs")
 }
 
-/// Runs an agent that nobody is asked about to its end. Returns the state writes, but for those of the beginning and the end.
+/// Runs an agent that nobody is asked about to its end. Returns the state writes, but for those of the beginning and
+/// the end.
 async fn writes(count: usize, calls: &[Call]) -> usize {
     let harness = Harness::new();
     turns(&harness.world, count, calls);

@@ -83,7 +83,8 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
     }
 }
 
-/// Whether it is a call of a tool that only reads: its turn may be stored with it. What gates ask about is a law of its own.
+/// Whether it is a call of a tool that only reads: its turn may be stored with it. What gates ask about is a law of its
+/// own.
 fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     let spec = &harness.workflow(run)["spec"];
     let step = effect.key.path.rsplit('/').next().unwrap_or_default();
@@ -221,8 +222,8 @@ fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
     Ok(())
 }
 
-/// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since is
-/// nothing but known failures of the same call. Nobody whom the policy does not name had a part in it.
+/// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since
+/// is nothing but known failures of the same call. Nobody whom the policy does not name had a part in it.
 fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
     let added = harness.workflow(run)["status"]["addedSteps"].clone();
     let release = |step: &&Value| step["step"]["name"] == "release" && step["step"]["before"].is_object();

@@ -1,4 +1,5 @@
-//! The parts without a schema take anything: a run whose journal is forged does nothing and says so once, and others go on.
+//! The parts without a schema take anything: a run whose journal is forged does nothing and says so once, and others go
+//! on.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ fn record(more: Value) -> Value {
     record
 }
 
-/// What may stand in place of a journal.
+/// Values in place of a journal.
 fn shapes() -> Vec<(&'static str, Value)> {
     let deep = (0..120).fold(json!("x"), |inner, _| json!({"a": [inner]}));
     vec![

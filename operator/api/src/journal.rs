@@ -24,10 +24,11 @@ struct Format {
     segments: bool,
 }
 
-/// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that an older
-/// version can continue the run where possible.
+/// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that
+/// an older version can continue the run where possible.
 ///
-/// A part that is new doubles the table: opaque parts of models' answers and records of the kind `mcp` take the next versions.
+/// A part that is new doubles the table: opaque parts of models' answers and records of the kind `mcp` take the next
+/// versions.
 const FORMATS: [Format; 4] = [
     Format { version: 1, calls: false, segments: false },
     Format { version: 2, calls: false, segments: true },
@@ -50,7 +51,8 @@ const MAX_PATH: usize = 512;
 /// The largest number of an attempt.
 const MAX_ATTEMPT: i32 = 1000;
 
-/// Reads `status.steps` within its bounds, which the installed CRD does not check: paths become trees, whose depth they bound.
+/// Reads `status.steps` within its bounds, which the installed CRD does not check: paths become trees, whose depth they
+/// bound.
 pub(crate) fn read_steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StepRecord>, D::Error> {
     let steps = Vec::<StepRecord>::deserialize(from)?;
     if steps.len() > MAX_STEPS {
@@ -87,7 +89,8 @@ pub fn has_segments(version: i32) -> bool {
 
 /// The fact of a turn of an agent with the number of its calls.
 pub const FACT_CALLS: &str = "calls";
-/// The fact of a failed call that may have had its effect all the same; its value is `true`. Records of earlier versions lack it.
+/// The fact of a failed call that may have had its effect all the same; its value is `true`. Records of earlier
+/// versions lack it.
 pub const FACT_UNKNOWN: &str = "outcomeUnknown";
 
 /// The fact of a call of a tool, and of a gate about one, with the beginning of its arguments.

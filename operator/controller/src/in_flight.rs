@@ -1,6 +1,7 @@
 //! Calls in flight, results that are not committed, and cached long values, by run.
 //!
-//! **Invariant:** starts and judges no call. A result stays in memory until it is committed, also where its transition was lost.
+//! **Invariant:** starts and judges no call. A result stays in memory until it is committed, also where its transition
+//! was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,8 +88,8 @@ impl Runs {
         inner.run(name, uid).map(|run| run.calls.unstored_facts(journal)).unwrap_or_default()
     }
 
-    /// Ends the calls of a run for which `follows` returns false, and drops their results: what made them follow has changed before
-    /// it was stored.
+    /// Ends the calls of a run for which `follows` returns false, and drops their results: what made them follow has
+    /// changed before it was stored.
     pub(crate) fn end_where_not(&self, name: &Name, uid: &str, follows: impl Fn(&CallKey) -> bool) {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return };
@@ -105,8 +106,8 @@ impl Runs {
         self.lock().run(name, uid)?.calls.oldest()
     }
 
-    /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run follow those that
-    /// a transition took.
+    /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run
+    /// follow those that a transition took.
     pub(crate) fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {
         let mut inner = self.lock();
         inner.run(name, uid)?.calls.oldest_result(taken)
@@ -147,7 +148,8 @@ impl Runs {
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
-    /// Records the result of a call. `memory`: what it takes until it is committed. Returns whether the call was in flight.
+    /// Records the result of a call. `memory`: what it takes until it is committed. Returns whether the call was in
+    /// flight.
     pub(crate) fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact, memory: HeldPart) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };

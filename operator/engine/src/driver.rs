@@ -1,12 +1,12 @@
-//! The driver of a run: the part of the loop around [`advance`](crate::advance()) that is the same on a cluster and in a
-//! local session.
+//! The driver of a run: the part of the loop around [`advance`](crate::advance()) that is the same on a cluster and in
+//! a local session.
 //!
 //! collect facts *(I/O)* -> evaluate ([`TransitionLoop`], *pure*) -> fetch missing values *(I/O)* and evaluate again ->
 //! claim calls ([`Transition::mark_started`], *pure*) -> commit *(I/O)* -> dispatch *(I/O)*, each call noted in
 //! [`CallsInFlight`] -> its result is a fact of the next transition.
 //!
-//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says so, except
-//! those of [`Transition::unstored_reads`].
+//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says
+//! so, except those of [`Transition::unstored_reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,8 +30,8 @@ use crate::{
 /// The most rounds of one transition: after these the engine asks for the same value again and again.
 pub const MAX_ROUNDS: usize = 64;
 
-/// The most rounds of one transition that take results of calls which began before their records were stored. Further results
-/// count in the next transition.
+/// The most rounds of one transition that take results of calls which began before their records were stored. Further
+/// results count in the next transition.
 const MOST_CHAINED: usize = MAX_ROUNDS / 2;
 
 /// The path and attempt of a call's record.
@@ -70,8 +70,9 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can be lost at no harm:
-    /// calls of tools that may be repeated, and about which no gate asked. `None` if it adds anything else, or nothing.
+    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can
+    /// be lost at no harm: calls of tools that may be repeated, and about which no gate asked. `None` if it adds
+    /// anything else, or nothing.
     #[must_use]
     pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<(usize, usize)> {
         let (before, now) = (stored.records(), self.journal.records());
@@ -87,9 +88,9 @@ impl Transition {
         })
     }
 
-    /// Returns the calls that may begin before it is committed, and the bytes that it adds, if all that it adds can be lost at the
-    /// cost of one turn: ends of turns, calls in them that only read and that no gate can ask about, and ends of calls that may be
-    /// repeated. `None` if it adds anything else, or if no such call is open.
+    /// Returns the calls that may begin before it is committed, and the bytes that it adds, if all that it adds can be
+    /// lost at the cost of one turn: ends of turns, calls in them that only read and that no gate can ask about, and
+    /// ends of calls that may be repeated. `None` if it adds anything else, or if no such call is open.
     #[must_use]
     pub fn unstored_reads(&self, stored: &Journal, plan: &Plan) -> Option<(BTreeSet<CallKey>, usize)> {
         if self.end.is_some() || self.asks().next().is_some() {
@@ -128,8 +129,8 @@ impl Transition {
     }
 }
 
-/// Whether a record is the end of a call of a tool that may be repeated, and that nobody was asked about. A turn of a model is none:
-/// to repeat it costs money.
+/// Whether a record is the end of a call of a tool that may be repeated, and that nobody was asked about. A turn of a
+/// model is none: to repeat it costs money.
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);
@@ -190,14 +191,16 @@ impl<T> CallsInFlight<T> {
         self.calls.remove(key);
     }
 
-    /// Returns the results that are facts of the next transition: those with an open record in `journal`, the stored one.
+    /// Returns the results that are facts of the next transition: those with an open record in `journal`, the stored
+    /// one.
     pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
         self.committed(journal);
         let has_record = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
         self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Returns the results of calls that have no record in `journal`, the stored one: they began before their record was stored.
+    /// Returns the results of calls that have no record in `journal`, the stored one: they began before their record
+    /// was stored.
     #[must_use]
     pub fn unstored_facts(&self, journal: &Journal) -> Vec<Fact> {
         let is_unstored = |(path, attempt): &CallKey| journal.get(path, *attempt).is_none();
@@ -231,8 +234,8 @@ impl<T> CallsInFlight<T> {
         self.calls.retain(|_, handle| keep(handle));
     }
 
-    /// Returns when the oldest result ended that is not committed, if the results of further calls follow: of calls in flight, or of calls
-    /// that have ended since a transition took `taken` results.
+    /// Returns when the oldest result ended that is not committed, if the results of further calls follow: of calls in
+    /// flight, or of calls that have ended since a transition took `taken` results.
     #[must_use]
     pub fn oldest_result(&self, taken: usize) -> Option<Moment> {
         self.oldest().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
@@ -317,7 +320,8 @@ impl TransitionLoop {
         Self { plan, control, stored, facts, unstored, blobs, values, now, rounds: 0, validated }
     }
 
-    /// Adds the results of calls that began before their records were stored: each counts once a round has made its record again.
+    /// Adds the results of calls that began before their records were stored: each counts once a round has made its
+    /// record again.
     #[must_use]
     pub fn with_unstored(self, unstored: Vec<Fact>) -> Self {
         Self { unstored, ..self }
@@ -379,8 +383,8 @@ impl TransitionLoop {
         Ok(Round::Evaluate)
     }
 
-    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here already. A
-    /// transition that asks people is committed: no later one asks them.
+    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here
+    /// already. A transition that asks people is committed: no later one asks them.
     fn commit_or_go_on(&mut self, mut transition: Transition, process: &str) -> Round {
         let mut known: BTreeSet<Digest> = self.blobs.iter().map(|(digest, _)| digest.clone()).collect();
         self.blobs.extend(transition.blobs.drain(..).filter(|(digest, _)| known.insert(digest.clone())));

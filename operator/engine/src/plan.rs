@@ -133,8 +133,9 @@ impl Plan {
     ///
     /// Once it was accepted, the gates that policies added are those of its status, and what policies contradict is no
     /// error: the gates in question are blocked when they are about to ask. The rules of the types were evaluated at
-    /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it. Callers
-    /// compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that acceptance.
+    /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it.
+    /// Callers compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that
+    /// acceptance.
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its fields.
@@ -247,7 +248,8 @@ impl Plan {
         }
     }
 
-    /// Whether a record is that of a call that only reads, and about which no gate can ask: of every tool that performs its step.
+    /// Whether a record is that of a call that only reads, and about which no gate can ask: of every tool that performs
+    /// its step.
     pub(crate) fn is_unasked_read(&self, path: &str) -> bool {
         let place = without_visits(path);
         let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
@@ -261,8 +263,8 @@ impl Plan {
         self.agents.get(agent).is_some_and(|agent| agent.provider.scripted.is_some())
     }
 
-    /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose provider is
-    /// scripted.
+    /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose
+    /// provider is scripted.
     pub(crate) fn has_scripted_response(&self, path: &str) -> bool {
         self.step_of(RecordPath::new(path).step_of_answer().as_str()).is_some_and(|step| step.is_scripted(self))
     }
@@ -330,8 +332,8 @@ impl Plan {
         self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
     }
 
-    /// Returns why no agent may make the call at a path; `None` also for a step that no tool runs. A call only reads if every tool of
-    /// its step says so.
+    /// Returns why no agent may make the call at a path; `None` also for a step that no tool runs. A call only reads if
+    /// every tool of its step says so.
     fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
         let place = without_visits(path);
         // The later turns of an agent, and the question for its answer, stand beneath its step.
@@ -341,14 +343,15 @@ impl Plan {
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }
 
-    /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is stopped.
+    /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is
+    /// stopped.
     #[must_use]
     pub fn validated_answers(&self) -> usize {
         self.validated_answers.count()
     }
 
-    /// Returns the verdicts that a gate allows, by default too: `field` is that of its `hitl`, such as `spec.steps[2].hitl`. A gate that stands
-    /// at several steps has those of all of them.
+    /// Returns the verdicts that a gate allows, by default too: `field` is that of its `hitl`, such as
+    /// `spec.steps[2].hitl`. A gate that stands at several steps has those of all of them.
     #[must_use]
     pub fn allowed_verdicts(&self, field: &str) -> &[Verdict] {
         self.allowed.get(field).map_or(&[], Vec::as_slice)

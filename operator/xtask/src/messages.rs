@@ -87,8 +87,8 @@ fn templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
     Ok(found)
 }
 
-/// Returns the messages of an admission policy; of a message expression, the expression. A line that begins with a text is one of
-/// the messages that a variable chooses from.
+/// Returns the messages of an admission policy; of a message expression, the expression. A line that begins with a text
+/// is one of the messages that a variable chooses from.
 fn template_messages(text: &str) -> Vec<String> {
     let message = |line: &str| {
         let line = line.trim().trim_start_matches("- ");

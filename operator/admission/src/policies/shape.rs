@@ -1,10 +1,12 @@
-//! The validation rules of the types as parts of admission policies: CEL over a whole object, generated from the declared schema.
+//! The validation rules of the types as parts of admission policies: CEL over a whole object, generated from the
+//! declared schema.
 //!
 //! ```text
 //! schema -> rules with their places -> one variable per rule (the violations) -> one validation for the first    (all pure)
 //! ```
 //!
-//! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of them.
+//! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of
+//! them.
 
 use std::fmt::Write as _;
 
@@ -62,8 +64,8 @@ pub(super) struct Rule {
     places: Vec<Place>,
 }
 
-/// Returns every rule that the types of a kind declare, in the order of their paths. Rules of the status are omitted, because
-/// only the operator writes it.
+/// Returns every rule that the types of a kind declare, in the order of their paths. Rules of the status are omitted,
+/// because only the operator writes it.
 pub(super) fn declared(kind: &str) -> Vec<Rule> {
     let mut schema = crds::declared_schema(kind);
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -110,8 +112,8 @@ impl Rule {
         COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
     }
 
-    /// Returns the expression for the list of paths that violate the rule, of those that are evaluated on these requests; `None`
-    /// where there is none.
+    /// Returns the expression for the list of paths that violate the rule, of those that are evaluated on these
+    /// requests; `None` where there is none.
     fn broken(&self, kind: &str, on: On) -> Option<String> {
         let mut groups: Vec<Group> = Vec::new();
         for place in &self.places {
@@ -277,16 +279,16 @@ fn written_rules(kind: &str) -> Vec<Rule> {
     declared(kind).into_iter().filter(|rule| rule.covered(kind).is_none()).collect()
 }
 
-/// Returns the operations on which the rules of a kind are evaluated: also UPDATE if a rule applies to a field that an update
-/// can change.
+/// Returns the operations on which the rules of a kind are evaluated: also UPDATE if a rule applies to a field that an
+/// update can change.
 pub(super) fn operations(kind: &str) -> &'static str {
     let rules = written_rules(kind);
     let changes = |place: &Place| Start::new(kind, place).on == On::Changed;
     if rules.iter().flat_map(|rule| &rule.places).any(changes) { "CREATE, UPDATE" } else { "CREATE" }
 }
 
-/// Returns the variables of an admission policy: the violations of each rule, and `broken`, the first violation in words or an
-/// empty text. A request evaluates only the rules that it can break.
+/// Returns the variables of an admission policy: the violations of each rule, and `broken`, the first violation in
+/// words or an empty text. A request evaluates only the rules that it can break.
 pub(super) fn variables(kind: &str) -> String {
     let (mut text, mut first) = (String::new(), String::new());
     for (at, rule) in written_rules(kind).iter().enumerate() {

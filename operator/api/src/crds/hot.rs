@@ -1,8 +1,9 @@
 //! The installed CRDs of the two kinds that are written often, `Workflow` and `Approval`.
 //!
-//! They have three CEL rules, because the API server evaluates every rule of the spec again at each write of the status. The
-//! other rules are in admission policies. A part that one writer writes is atomic, so that `managedFields` list the part instead
-//! of each field and item. **Invariant:** `spec.decisions`, which many users write, stays granular.
+//! They have three CEL rules, because the API server evaluates every rule of the spec again at each write of the
+//! status. The other rules are in admission policies. A part that one writer writes is atomic, so that `managedFields`
+//! list the part instead of each field and item. **Invariant:** `spec.decisions`, which many users write, stays
+//! granular.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -13,14 +14,15 @@ const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/stat
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
-/// The parts without a schema, by kind. Only the operator writes them, and it reads them by their types. With a schema, the API
-/// server copies, prunes, defaults and validates each field of each item again at every write of the object.
+/// The parts without a schema, by kind. Only the operator writes them, and it reads them by their types. With a schema,
+/// the API server copies, prunes, defaults and validates each field of each item again at every write of the object.
 const OPEN_PARTS: [(&str, &[&str]); 1] = [("Workflow", &["/status/steps"])];
 
 /// The key of the CEL rules of a schema.
 const RULES: &str = "x-kubernetes-validations";
-/// The rules that stay, by their messages, in addition to the admission policies. Each compares a few bytes and reads no object
-/// with many fields: for each field that a rule reads, the API server copies the schemas of all sibling fields.
+/// The rules that stay, by their messages, in addition to the admission policies. Each compares a few bytes and reads
+/// no object with many fields: for each field that a rule reads, the API server copies the schemas of all sibling
+/// fields.
 const LOCKS: [&str; 3] =
     ["status.outcome is final", "a stored request cannot be removed", "request is immutable, and so is its digest"];
 

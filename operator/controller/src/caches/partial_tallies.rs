@@ -1,7 +1,7 @@
 //! The times of partial tallies: those by which no gate ends, and which people only look at.
 //!
-//! **Invariant:** bounded by the Approvals that were written in the last second. The first partial tally of an Approval is
-//! written at once, and the last one within a second.
+//! **Invariant:** bounded by the Approvals that were written in the last second. The first partial tally of an Approval
+//! is written at once, and the last one within a second.
 
 use std::{
     collections::HashMap,

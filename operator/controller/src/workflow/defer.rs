@@ -1,5 +1,6 @@
-//! Decides whether the commit of a transition waits for the next one *(pure)*: it adds only ends of calls of an agent that may be
-//! repeated, and the end of another call of the run follows, which is committed anyway; or ends of turns whose calls only read.
+//! Decides whether the commit of a transition waits for the next one *(pure)*: it adds only ends of calls of an agent
+//! that may be repeated, and the end of another call of the run follows, which is committed anyway; or ends of turns
+//! whose calls only read.
 //!
 //! **Invariant:** never waits with the end of a call that must not be repeated, or that people were asked about.
 
@@ -17,7 +18,8 @@ use crate::context::Context;
 
 /// The longest time for which an end is not committed.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest time for which the end of a turn is not committed: a crash within it repeats the turn, which costs money.
+/// The longest time for which the end of a turn is not committed: a crash within it repeats the turn, which costs
+/// money.
 const LONGEST_OF_A_TURN: Duration = Duration::from_secs(1);
 /// The most bytes of results of one run that are not committed.
 const MOST_BYTES: usize = 256 * 1024;
@@ -49,7 +51,8 @@ fn waits_for_calls(
     (bytes <= MOST_BYTES && claims.begin.is_empty()).then_some(until)
 }
 
-/// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in flight, or begins now.
+/// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in flight, or
+/// begins now.
 fn waits_for_reads(
     context: &Context,
     seen: &ObservedRun,
@@ -65,7 +68,8 @@ fn waits_for_reads(
     (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
 }
 
-/// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal records.
+/// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal
+/// records.
 fn changes_only_journal(
     context: &Context,
     seen: &ObservedRun,

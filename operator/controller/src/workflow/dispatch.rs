@@ -40,14 +40,16 @@ pub(super) async fn dispatch(
     Ok(())
 }
 
-/// Ends calls that began before their records were stored, where no journal has their records any more, and drops their results.
+/// Ends calls that began before their records were stored, where no journal has their records any more, and drops their
+/// results.
 pub(super) fn end_calls_that_do_not_follow(context: &Context, seen: &ObservedRun, transition: &Transition) {
     context.runs.end_where_not(&seen.name, &seen.uid, |(path, attempt)| {
         seen.journal.get(path, *attempt).or_else(|| transition.journal.get(path, *attempt)).is_some()
     });
 }
 
-/// Starts the calls that have their slots. While another operator may act, nothing begins: what waits is dispatched again.
+/// Starts the calls that have their slots. While another operator may act, nothing begins: what waits is dispatched
+/// again.
 pub(super) fn start_calls(context: &Context, seen: &ObservedRun, claims: SlotClaims) -> Result<(), Error> {
     if !claims.begin.is_empty() && !context.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));

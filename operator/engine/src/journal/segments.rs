@@ -16,8 +16,8 @@ use signoff_api::{
 
 use super::{Entry, Journal};
 
-/// A segment has a sixteenth of the bytes that were moved out before it, or [`JournalLimits::segment`] where that is more: so the
-/// Workflow stays small as long as its run is short, and a long run has few segments.
+/// A segment has a sixteenth of the bytes that were moved out before it, or [`JournalLimits::segment`] where that is
+/// more: so the Workflow stays small as long as its run is short, and a long run has few segments.
 const SHARE: usize = 16;
 
 /// The shared records of a segment; a clone is cheap.
@@ -38,8 +38,8 @@ pub struct JournalLimits {
 }
 
 impl Default for JournalLimits {
-    /// Some thirty records stand in the Workflow: each write sends, stores and shows all of them. Twice as many cost a turn of an
-    /// agent a seventh more, and a third of them costs it a tenth more, for its segments.
+    /// Some thirty records stand in the Workflow: each write sends, stores and shows all of them. Twice as many cost a
+    /// turn of an agent a seventh more, and a third of them costs it a tenth more, for its segments.
     fn default() -> Self {
         Self { steps: 12 * 1024, segment: 8 * 1024, largest: 192 * 1024 }
     }

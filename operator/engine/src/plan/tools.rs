@@ -1,4 +1,5 @@
-//! The tools of a plan, and the gates in front of them: parsed, and checked so that no model can meet an error of the author.
+//! The tools of a plan, and the gates in front of them: parsed, and checked so that no model can meet an error of the
+//! author.
 //!
 //! Whether a call runs is decided in `steps/agent/gating.rs`.
 
@@ -107,7 +108,8 @@ pub(crate) struct CallGate {
 }
 
 impl CallGate {
-    /// Why it asks about a call, its condition aside; `None` where it does not. `call`: everything that is known of the call.
+    /// Why it asks about a call, its condition aside; `None` where it does not. `call`: everything that is known of the
+    /// call.
     pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
         match &self.rule {
             CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects),
@@ -151,8 +153,8 @@ pub(crate) struct PlannedTools {
 }
 
 impl PlannedTools {
-    /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a policy can ask
-    /// about it.
+    /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a
+    /// policy can ask about it.
     pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {
         let facts = tool.facts();
         let only_reads = tool.effects == Some(Effects::Read) && facts.sent.as_ref().is_some_and(SentMethod::only_reads);

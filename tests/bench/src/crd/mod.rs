@@ -1,7 +1,7 @@
-//! `cargo xtask bench crd`: what the six writes of a one-gate workflow cost the API server, in bytes that it allocates and in
-//! processor time, with the policies in force, without them, and without schemas. An Event beside them is the measure, and a turn
-//! of an agent (`turns`) with them. Then what each policy takes (`policies`), what the rules that stay in the CRDs add to a write
-//! (`locks`), and the memory that the CRDs take (`heap`).
+//! `cargo xtask bench crd`: what the six writes of a one-gate workflow cost the API server, in bytes that it allocates
+//! and in processor time, with the policies in force, without them, and without schemas. An Event beside them is the
+//! measure, and a turn of an agent (`turns`) with them. Then what each policy takes (`policies`), what the rules that
+//! stay in the CRDs add to a write (`locks`), and the memory that the CRDs take (`heap`).
 //!
 //! one real run -> copies of its objects and statuses -> the same writes on three shapes of one control plane
 //!
@@ -152,7 +152,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     Ok(measured)
 }
 
-/// What is written on one shape of the control plane.
+/// The writes that are measured on one shape of the control plane.
 struct Shape<'a> {
     harness: &'a Harness,
     sample: &'a Sample,

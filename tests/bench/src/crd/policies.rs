@@ -19,7 +19,8 @@ const POLICIES: [&str; 6] = [
     "signoff-workflows",
     "signoff-workflows-shape",
 ];
-/// Longer than an API server takes to hear of a binding. It has no event for that; the counters tell whether it was enough.
+/// Longer than an API server takes to hear of a binding. It has no event for that; the counters tell whether it was
+/// enough.
 const HEARD: Duration = Duration::from_secs(3);
 
 /// Measures the writes without each policy.

@@ -1,6 +1,6 @@
-//! Long runs: what a step costs the API server in a run of ten steps and in one of a thousand, a loop of two. Each step calls an
-//! address, so that the operator commits after each of them.
-//! Must not call anything but the service that it starts itself, on a loopback address of this machine.
+//! Long runs: what a step costs the API server in a run of ten steps and in one of a thousand, a loop of two. Each step
+//! calls an address, so that the operator commits after each of them. Must not call anything but the service that it
+//! starts itself, on a loopback address of this machine.
 
 use std::time::{Duration, Instant};
 
