@@ -44,33 +44,27 @@ pub const VERSION: i32 = {
 
 /// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
-/// The largest number of records in `status.steps`.
-pub(crate) const MAX_STEPS: usize = 4096;
 /// The longest path of a record, in characters.
 const MAX_PATH: usize = 512;
 /// The largest number of an attempt.
 const MAX_ATTEMPT: i32 = 1000;
 
-/// Reads `status.steps` within its bounds, which the installed CRD does not check: paths become trees, whose depth they
-/// bound.
-pub(crate) fn read_steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StepRecord>, D::Error> {
-    let steps = Vec::<StepRecord>::deserialize(from)?;
-    if steps.len() > MAX_STEPS {
-        return Err(D::Error::custom(format!("status.steps has {} records; the maximum is {MAX_STEPS}", steps.len())));
+/// Reads the path of a record within its bounds, which the installed CRD does not check: paths become trees, whose depth
+/// they bound.
+fn read_path<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let path = String::deserialize(from)?;
+    if (1..=MAX_PATH).contains(&path.chars().take(MAX_PATH + 1).count()) {
+        return Ok(path);
     }
-    for (at, record) in steps.iter().enumerate() {
-        let length = record.path.chars().take(MAX_PATH + 1).count();
-        if !(1..=MAX_PATH).contains(&length) {
-            return Err(D::Error::custom(format!("status.steps[{at}].path must have 1 to {MAX_PATH} characters")));
-        }
-        if !(1..=MAX_ATTEMPT).contains(&record.attempt) {
-            let attempt = record.attempt;
-            return Err(D::Error::custom(format!(
-                "status.steps[{at}].attempt is {attempt}, and must be 1 to {MAX_ATTEMPT}"
-            )));
-        }
+    Err(D::Error::custom(format!("the path of a record must have 1 to {MAX_PATH} characters")))
+}
+
+fn read_attempt<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let attempt = i32::deserialize(from)?;
+    if (1..=MAX_ATTEMPT).contains(&attempt) {
+        return Ok(attempt);
     }
-    Ok(steps)
+    Err(D::Error::custom(format!("the attempt of a record is {attempt}, and must be 1 to {MAX_ATTEMPT}")))
 }
 
 /// Returns the format of a journal with these records and segments.
@@ -109,9 +103,11 @@ impl StepRecord {
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
     /// Names joined by `/`, with `#visit` from the second visit on. The engine reserves names that start with a dot.
+    #[serde(deserialize_with = "read_path")]
     #[schemars(length(min = 1, max = MAX_PATH))]
     pub path: String,
     /// The number of the attempt, from 1.
+    #[serde(deserialize_with = "read_attempt")]
     #[schemars(range(min = 1, max = MAX_ATTEMPT))]
     pub attempt: i32,
     /// The kind of the activity.

@@ -491,8 +491,8 @@ pub struct WorkflowStatus {
     )]
     pub value_names: BTreeMap<Digest, String>,
     /// The journal: one record for each attempt at an activity. Unfinished records are always in this list.
-    #[serde(default, deserialize_with = "crate::journal::read_steps", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::journal::MAX_STEPS))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["path".into(), "attempt".into()]))]
     pub steps: Vec<StepRecord>,
     /// The result of the run, if it is short.

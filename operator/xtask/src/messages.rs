@@ -96,11 +96,15 @@ fn template_messages(text: &str) -> Vec<String> {
         let chosen = || {
             // A choice among texts may stand in parentheses, and ends with the next condition or the empty text.
             let text = line.strip_prefix('(').unwrap_or(line);
-            let text = text.rsplit_once(" ? ").map_or(text, |(_, text)| text);
+            let choice = text.split_once(" ? ").filter(|_| !text.starts_with('\''));
+            let text = choice.map_or(text, |(_, text)| text);
             let text = text.trim_end_matches(" : ''").trim_end_matches([' ', ':']);
             let opened = text.matches('(').count();
             let text = if text.matches(')').count() > opened { text.trim_end_matches(')') } else { text };
-            Some(text).filter(|text| text.starts_with('\''))
+            let is_sentence = text.starts_with('\'')
+                && text.len() > 20
+                && !["&&", "||", "'f:"].iter().any(|part| text.contains(part));
+            Some(text).filter(|_| is_sentence)
         };
         Some(said.or_else(chosen)?.trim_matches('"').to_owned())
     };
