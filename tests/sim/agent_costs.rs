@@ -193,12 +193,17 @@ async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn very_many_reads_within_a_second_are_all_taken() {
+async fn very_many_reads_within_a_second_are_all_taken_and_none_waits() {
     let harness = Harness::new();
     turns(&harness.world, 3, &[("find", 0); 32]);
     for turn in 1..=3 {
+        // Equal calls are made one after the other, each with a result of its own.
+        let call = |at: i32| json!({"id": format!("{turn}-{at}"), "tool": "find", "arguments": "{\"id\": 1}"});
+        let asked = json!({"text": "", "calls": (1..=32).map(call).collect::<Vec<_>>()});
+        let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
+        harness.world.answers(format!("{RUN}/handle{path}"), Answer::value(asked).after(Duration::from_secs(1)));
         for at in 1..=32 {
-            let answer = Answer::value("done").after(Duration::from_millis(20 * at));
+            let answer = Answer::value("done").after(Duration::from_millis(10));
             harness.world.answers(format!("{RUN}/handle/.turn-{turn}/.call-{at}/get-order"), answer);
         }
     }

@@ -119,6 +119,11 @@ impl Runs {
         inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
 
+    /// Whether the call is in flight: its result is not here yet.
+    pub(crate) fn is_in_flight(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
+        self.lock().run(name, uid).is_some_and(|run| run.calls.is_in_flight(key))
+    }
+
     /// Whether this process was about to create a Pod of this name before.
     pub(crate) fn has_attempted_pod(&self, name: &Name, pod: &str) -> bool {
         self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))

@@ -287,6 +287,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
         let record = state.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
         let Some(mut record) = record else { continue };
         let at = record_result(&mut state, &mut record, fact, now);
+        record.at = record.at.min(at);
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
         state.journal.put(record);

@@ -70,6 +70,23 @@ impl Transition {
         self.journal.put(record);
     }
 
+    /// Marks the record of a call that began before its record was stored: as started by `process`, at the end of its turn.
+    pub fn mark_begun(&mut self, path: &str, attempt: i32, process: &str) {
+        self.mark_started(path, attempt, process);
+        let Some(mut record) = self.journal.get(path, attempt).cloned() else { return };
+        record.at = self.end_of_turn(path).map_or(record.at, |end| end.min(record.at));
+        self.journal.put(record);
+    }
+
+    /// Returns when the turn ended that made the call of a record.
+    fn end_of_turn(&self, path: &str) -> Option<Moment> {
+        let turn = RecordPath::new(path).turn_above()?;
+        let (agent, number) = turn.agent_of_turn()?;
+        let turn = if number == 1 { agent } else { turn };
+        let attempts = (1..).map_while(|attempt| self.journal.get(turn.as_str(), attempt));
+        attempts.last()?.finished_at
+    }
+
     /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can
     /// be lost at no harm: calls of tools that may be repeated, and about which no gate asked. `None` if it adds
     /// anything else, or nothing.
@@ -170,6 +187,12 @@ impl<T> CallsInFlight<T> {
     #[must_use]
     pub fn contains(&self, key: &CallKey) -> bool {
         self.calls.contains_key(key) || self.results.contains_key(key)
+    }
+
+    /// Whether a call is in flight: its result is not here yet.
+    #[must_use]
+    pub fn is_in_flight(&self, key: &CallKey) -> bool {
+        self.calls.contains_key(key)
     }
 
     /// Adds a call that starts now.
@@ -401,7 +424,7 @@ impl TransitionLoop {
         }
         for result in &results {
             let (path, attempt) = result.key();
-            transition.mark_started(path, attempt, process);
+            transition.mark_begun(path, attempt, process);
         }
         self.stored = transition.journal;
         // All others are in the journal now.

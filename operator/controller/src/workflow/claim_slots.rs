@@ -57,7 +57,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         if context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
             // It began before its record was stored.
             if seen.journal.get(&call.path, call.attempt).is_none() {
-                transition.mark_started(&call.path, call.attempt, &context.incarnation);
+                transition.mark_begun(&call.path, call.attempt, &context.incarnation);
             }
             continue;
         }

@@ -62,7 +62,8 @@ fn waits_for_reads(
 ) -> Option<Moment> {
     let (open, bytes) = transition.unstored_reads(&seen.journal, plan)?;
     let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
-    let goes_on = |key: &CallKey| begins(key) || context.runs.has_call(&seen.name, &seen.uid, key);
+    // A result that is here and that the transition has not taken is stored, so that the next one takes it.
+    let goes_on = |key: &CallKey| begins(key) || context.runs.is_in_flight(&seen.name, &seen.uid, key);
     let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
     let until = context.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
     (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
