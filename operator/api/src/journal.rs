@@ -49,8 +49,8 @@ const MAX_PATH: usize = 512;
 /// The largest number of an attempt.
 const MAX_ATTEMPT: i32 = 1000;
 
-/// Reads the path of a record within its bounds, which the installed CRD does not check: paths become trees, whose depth
-/// they bound.
+/// Reads the path of a record within its bounds, which the installed CRD does not check: paths become trees, whose
+/// depth they bound.
 fn read_path<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let path = String::deserialize(from)?;
     if (1..=MAX_PATH).contains(&path.chars().take(MAX_PATH + 1).count()) {

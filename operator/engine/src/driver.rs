@@ -70,7 +70,8 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Marks the record of a call that began before its record was stored: as started by `process`, at the end of its turn.
+    /// Marks the record of a call that began before its record was stored: as started by `process`, at the end of its
+    /// turn.
     pub fn mark_begun(&mut self, path: &str, attempt: i32, process: &str) {
         self.mark_started(path, attempt, process);
         let Some(mut record) = self.journal.get(path, attempt).cloned() else { return };
