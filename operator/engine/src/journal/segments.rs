@@ -38,10 +38,10 @@ pub struct JournalLimits {
 }
 
 impl Default for JournalLimits {
-    /// Some thirty records stand in the Workflow: each write sends, stores and shows all of them. Twice as many cost a
-    /// turn of an agent a seventh more, and a third of them costs it a tenth more, for its segments.
+    /// Some forty records stand in the Workflow: each write sends, stores and shows all of them. Half as many again
+    /// cost a turn of an agent an eighth more, and a quarter of them a twelfth more, for its segments.
     fn default() -> Self {
-        Self { steps: 12 * 1024, segment: 8 * 1024, largest: 192 * 1024 }
+        Self { steps: 16 * 1024, segment: 13 * 1024, largest: 192 * 1024 }
     }
 }
 

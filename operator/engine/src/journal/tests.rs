@@ -101,9 +101,9 @@ fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
 #[test]
 fn a_journal_that_has_room_stays_whole() {
     let mut journal = Journal::default();
-    (0..50).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    (0..100).for_each(|at| add(&mut journal, &format!("step-{at}")));
     assert_eq!(journal.fold_finished(&JournalLimits::default()).unwrap(), []);
-    assert_eq!((journal.steps().len(), status(&journal).journal_version), (50, Some(1)));
+    assert_eq!((journal.steps().len(), status(&journal).journal_version), (100, Some(1)));
 }
 
 #[test]
