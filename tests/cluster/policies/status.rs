@@ -117,3 +117,28 @@ async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let (_, stored) = read::<Approval>(&harness, &approval.name_any()).await;
     assert_eq!(Approval { metadata: *metadata, status: Some(ApprovalStatus::default()), ..approval }, stored);
 }
+
+/// The parts of a status that only the operator writes and that have no schema.
+#[tokio::test]
+async fn the_journal_takes_any_shape_of_at_most_4096_items_and_its_status_no_other() {
+    let harness = Harness::open("open-parts").await;
+    let name = harness.request("dana", "journal", json!({})).await.unwrap().name_any();
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(harness.operator.clone(), &harness.namespace.name, &ApiResource::erase::<Workflow>(&()));
+    let write = async |status: Value| {
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(&name, &PatchParams::default(), &patch).await
+    };
+    let deep = (0..60).fold(json!("x"), |inner, _| json!({"a": [inner]}));
+    let long = "x".repeat(1 << 20);
+    for shape in [json!("forged"), json!(7), json!({"a": 1}), json!([null, 7, [deep]]), json!([{"path": long}])] {
+        let stored = write(json!({"steps": shape})).await.unwrap();
+        assert_eq!(stored.data["status"]["steps"], shape, "not a byte of it is pruned");
+    }
+    let items = |count: usize| json!({"steps": vec![json!({}); count]});
+    write(items(4096)).await.unwrap();
+    let refused = write(items(4097)).await.unwrap_err().to_string();
+    assert!(refused.contains("status.steps: Too many: 4097: must have at most 4096 items"), "{refused}");
+    let refused = write(json!({"seq": "many"})).await.unwrap_err().to_string();
+    assert!(refused.contains("status.seq: Invalid value"), "{refused}");
+}

@@ -14,8 +14,9 @@ const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/stat
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
-/// The parts without a schema, by kind. Only the operator writes them, and it reads them by their types. With a schema,
-/// the API server copies, prunes, defaults and validates each field of each item again at every write of the object.
+/// The lists of which the installed CRD has nothing but their bound, by kind. Only the operator writes them, and it reads
+/// them by their types. With a schema, the API server copies, prunes, defaults and validates each field of each item
+/// again at every write of the object.
 const OPEN_PARTS: [(&str, &[&str]); 1] = [("Workflow", &["/status/steps"])];
 
 /// The key of the CEL rules of a schema.
@@ -45,7 +46,7 @@ pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefiniti
         }
         for part in of(&OPEN_PARTS) {
             if let Some(part) = schema.pointer_mut(&in_schema(part)) {
-                *part = json!({"x-kubernetes-preserve-unknown-fields": true});
+                *part = json!({"x-kubernetes-preserve-unknown-fields": true, "maxItems": part["maxItems"]});
             }
         }
         for part in of(&ONE_WRITER) {
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn records_have_no_schema_where_they_are_installed_and_one_where_they_are_explained() {
         let steps = |crds| schema("Workflow", crds)["properties"]["status"]["properties"]["steps"].clone();
-        assert_eq!(steps(crds::all()), json!({"x-kubernetes-preserve-unknown-fields": true}));
+        assert_eq!(steps(crds::all()), json!({"x-kubernetes-preserve-unknown-fields": true, "maxItems": 4096}));
         assert!(steps(crds::declared())["items"]["properties"].as_object().unwrap().len() > 15);
     }
 
