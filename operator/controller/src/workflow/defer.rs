@@ -24,63 +24,51 @@ const LONGEST_OF_A_TURN: Duration = Duration::from_secs(1);
 /// The most bytes of results of one run that are not committed.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Returns until when the commit waits, or `None` if it must not. The claimed calls begin all the same.
-pub(super) fn deferred_until(
-    context: &Context,
-    seen: &ObservedRun,
-    plan: &Plan,
-    transition: &Transition,
-    claims: &SlotClaims,
-) -> Option<Moment> {
-    let until = waits_for_calls(context, seen, plan, transition, claims)
-        .or_else(|| waits_for_reads(context, seen, plan, transition, claims))?;
-    let can_wait = seen.now < until && !context.is_draining();
-    (can_wait && changes_only_journal(context, seen, plan, transition, claims)).then_some(until)
+/// A transition that is not committed yet.
+pub(super) struct Uncommitted<'a> {
+    pub(super) context: &'a Context,
+    pub(super) seen: &'a ObservedRun,
+    pub(super) plan: &'a Plan,
+    pub(super) transition: &'a Transition,
+    pub(super) claims: &'a SlotClaims,
 }
 
-/// Returns until when the ends of calls that may be repeated wait for the end of another call.
-fn waits_for_calls(
-    context: &Context,
-    seen: &ObservedRun,
-    plan: &Plan,
-    transition: &Transition,
-    claims: &SlotClaims,
-) -> Option<Moment> {
-    let (taken, bytes) = transition.repeatable_ends(&seen.journal, plan)?;
-    let until = context.runs.oldest_result(&seen.name, &seen.uid, taken)?.after(LONGEST);
-    (bytes <= MOST_BYTES && claims.begin.is_empty()).then_some(until)
-}
+impl Uncommitted<'_> {
+    /// Returns until when the commit waits; `None` where it is made now. The claimed calls begin in both cases.
+    pub(super) fn waits_until(&self) -> Option<Moment> {
+        let until = self.waits_for_calls().or_else(|| self.waits_for_reads())?;
+        let can_wait = self.seen.now < until && !self.context.is_draining();
+        (can_wait && self.changes_only_journal()).then_some(until)
+    }
 
-/// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in flight, or
-/// begins now.
-fn waits_for_reads(
-    context: &Context,
-    seen: &ObservedRun,
-    plan: &Plan,
-    transition: &Transition,
-    claims: &SlotClaims,
-) -> Option<Moment> {
-    let (open, bytes) = transition.unstored_reads(&seen.journal, plan)?;
-    let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
-    // A result that is here and that the transition has not taken is stored, so that the next one takes it.
-    let goes_on = |key: &CallKey| begins(key) || context.runs.is_in_flight(&seen.name, &seen.uid, key);
-    let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
-    let until = context.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
-    (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
-}
+    /// Returns until when the ends of calls that may be repeated wait for the end of another call.
+    fn waits_for_calls(&self) -> Option<Moment> {
+        let (taken, bytes) = self.transition.repeatable_ends(&self.seen.journal, self.plan)?;
+        let until = self.context.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(LONGEST);
+        (bytes <= MOST_BYTES && self.claims.begin.is_empty()).then_some(until)
+    }
 
-/// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal
-/// records.
-fn changes_only_journal(
-    context: &Context,
-    seen: &ObservedRun,
-    plan: &Plan,
-    transition: &Transition,
-    claims: &SlotClaims,
-) -> bool {
-    let pending = pending_conditions(context, seen, transition, claims);
-    let next = status::after_transition(seen, plan, transition, pending);
-    let WorkflowStatus { seq, value_bytes, journal_version, usage, ref steps, .. } = seen.status;
-    let same_journal = WorkflowStatus { seq, value_bytes, journal_version, usage, steps: steps.clone(), ..next };
-    same_journal == seen.status
+    /// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in flight,
+    /// or begins now.
+    fn waits_for_reads(&self) -> Option<Moment> {
+        let Self { context, seen, claims, .. } = self;
+        let (open, bytes) = self.transition.unstored_reads(&seen.journal, self.plan)?;
+        let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
+        // A result that is here and that the transition has not taken is stored, so that the next one takes it.
+        let goes_on = |key: &CallKey| begins(key) || context.runs.is_in_flight(&seen.name, &seen.uid, key);
+        let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
+        let until = context.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
+        (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
+    }
+
+    /// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal
+    /// records and the tokens in them.
+    fn changes_only_journal(&self) -> bool {
+        let Self { context, seen, plan, transition, claims } = *self;
+        let pending = pending_conditions(context, seen, transition, claims);
+        let next = status::after_transition(seen, plan, transition, pending);
+        let WorkflowStatus { seq, value_bytes, journal_version, usage, ref steps, .. } = seen.status;
+        let same_journal = WorkflowStatus { seq, value_bytes, journal_version, usage, steps: steps.clone(), ..next };
+        same_journal == seen.status
+    }
 }

@@ -27,6 +27,7 @@ use signoff_executor::Stopped;
 
 use crate::{context::Context, error::Error, stall_reports, withdrawal::Withdrawal};
 pub(crate) use commit::open_records;
+use defer::Uncommitted;
 use observe::{ObservedRun, WorkflowObservation};
 use plan::PlanDecision;
 
@@ -110,7 +111,8 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     dispatch::end_calls_that_do_not_follow(context, seen, &transition);
     let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
-    if let Some(until) = defer::deferred_until(context, seen, &plan, &transition, &claims) {
+    let uncommitted = Uncommitted { context, seen, plan: &plan, transition: &transition, claims: &claims };
+    if let Some(until) = uncommitted.waits_until() {
         dispatch::start_calls(context, seen, claims)?;
         return Ok(Some(transition.wake_at.map_or(until, |wake_at| wake_at.min(until))));
     }
