@@ -77,7 +77,7 @@ fn state_writes(harness: &Harness) -> usize {
     harness.server.count(|entry| entry.is_state_write() && entry.resource.plural != "blobs")
 }
 
-/// Runs an agent that nobody is asked about to its end. Returns the state writes, but for those of the beginning and
+/// Runs an agent without gates to its end. Returns the state writes, but for those of the beginning and
 /// the end.
 async fn writes(count: usize, calls: &[Call]) -> usize {
     let harness = Harness::new();
@@ -124,6 +124,19 @@ async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
     harness.world.until(|world| world.effects().iter().any(|effect| effect.key.path.ends_with("get-order"))).await;
     assert_eq!(stored(&harness), [] as [&str; 0], "{}", harness.server.story());
     (harness, life)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_began_unstored_has_worked_from_the_end_of_its_turn_to_its_own() {
+    let (harness, _life) = reads_unstored(&spec()).await;
+    let ended = harness.ended(RUN).await;
+    let at = |path: &str, field: &str| {
+        let record = list(&ended["status"]["steps"]).find(|step| step["path"] == path).unwrap();
+        record[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
+    };
+    let read = "handle/.turn-1/.call-1/get-order";
+    assert_eq!(at(read, "at"), at("handle", "finishedAt"), "{ended:#}");
+    assert_eq!(at(read, "finishedAt").duration_since(at(read, "at")).as_millis(), 800);
 }
 
 #[tokio::test(start_paused = true)]

@@ -135,8 +135,6 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
             Fact::ApprovalDecided { outcome, .. } => record_decision(run.plan, &mut state, &mut record, *outcome),
         }
         record.done = Some(state.journal.next_seq());
-        // A call that began before its record was stored may have ended before the record was made again.
-        record.at = record.at.min(at);
         record.finished_at = Some(at);
         state.journal.put(record);
     }
@@ -287,7 +285,6 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
         let record = state.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
         let Some(mut record) = record else { continue };
         let at = record_result(&mut state, &mut record, fact, now);
-        record.at = record.at.min(at);
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
         state.journal.put(record);
