@@ -94,12 +94,24 @@ fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     only_reads && tools.peek().is_some() && tools.all(|tool| tool["effects"] == "read")
 }
 
-/// Commit, then act. The reads of a turn may come first, once the turn itself was committed as begun.
+/// Commit, then act. The first attempt of a read of a turn may come before its own commit, after that of the turn; not
+/// where people were asked about its call.
 fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Result<(), String> {
     let journals = journals(harness, run);
     for effect in harness.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
-        let turn = path.rsplit_once("/.call-").filter(|_| is_read(harness, run, &effect)).map(|(turn, _)| turn);
+        let was_asked = |call: &str| {
+            let asks = |record: &Value| {
+                record["kind"] == "hitl" && record["path"].as_str().is_some_and(|path| path.starts_with(call))
+            };
+            journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(asks))
+        };
+        let unstored = |(turn, call): (&'_ str, &'_ str)| {
+            let number = call.split('/').next().unwrap_or_default();
+            let is_first = effect.key.attempt == 1 && is_read(harness, run, &effect);
+            is_first && !was_asked(&format!("{turn}/.call-{number}/"))
+        };
+        let turn = path.rsplit_once("/.call-").filter(|call| unstored(*call)).map(|(turn, _)| turn);
         let begun = |record: &Value| {
             if turn.is_some_and(|turn| record["path"] == turn || record["path"] == *turn.trim_end_matches("/.turn-1")) {
                 return record["by"].is_string();
