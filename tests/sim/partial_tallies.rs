@@ -1,5 +1,7 @@
 //! Partial tallies: the first vote is told at once, further ones within a second, and a decision never waits.
 
+use std::time::Duration;
+
 use serde_json::json;
 use signoff_tests::sim::Entry;
 
@@ -17,6 +19,10 @@ fn of_many() -> Harness {
     harness
 }
 
+async fn pass(harness: &Harness, millis: u64) {
+    harness.server.clock().pass(Duration::from_millis(millis)).await;
+}
+
 fn tallies(harness: &Harness) -> usize {
     let of_approvals = |entry: &Entry| entry.subresource.is_some() && entry.resource.plural == "approvals";
     harness.operators_writes().iter().filter(|entry| of_approvals(entry)).count()
@@ -30,7 +36,7 @@ async fn votes_within_a_second_cost_two_writes_and_all_of_them_are_told() {
     let approval = name(&harness.approval());
     for n in 0..10 {
         harness.people().votes(&format!("voter-{n}"), &approval, verdict("Approve"));
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        pass(&harness, 20).await;
         assert!(harness.approval()["status"]["tally"]["have"].as_i64() >= Some(1), "the first is told at once");
     }
     harness.pass(2).await;
@@ -46,9 +52,9 @@ async fn a_decision_does_not_wait_for_the_next_tally() {
     let approval = name(&harness.approval());
     for n in 0..20 {
         harness.people().votes(&format!("voter-{n}"), &approval, verdict("Approve"));
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        pass(&harness, 10).await;
     }
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    pass(&harness, 100).await;
     assert_eq!(harness.approval()["status"]["phase"], "Approved");
     assert_eq!(tallies(&harness), 2, "the first vote and the outcome");
 }
