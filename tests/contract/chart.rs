@@ -325,6 +325,12 @@ fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_othe
     assert!(written.len() >= 12 && written.iter().any(|(resource, _)| resource == "/pods"), "{written:?}");
     let missing: Vec<_> = written.difference(&refused).collect();
     assert!(missing.is_empty(), "the operator may write this without a token bound to its Pod: {missing:?}");
+    // Of a Workflow its own policy has the rest.
+    for (resource, _) in bound.iter().filter(|(resource, _)| resource != "signoff.dev/workflows") {
+        for operation in ["CREATE", "UPDATE", "DELETE"] {
+            assert!(bound.contains(&(resource.clone(), operation.to_owned())), "{operation} of {resource}");
+        }
+    }
     let resources = |writes: &BTreeSet<(String, String)>| -> BTreeSet<String> {
         writes.iter().map(|(resource, _)| resource.clone()).collect()
     };
