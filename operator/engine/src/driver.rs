@@ -147,8 +147,8 @@ impl Transition {
     }
 }
 
-/// Whether a record is the end of a call of a tool that may be repeated, and that nobody was asked about. A turn of a
-/// model is none: to repeat it costs money.
+/// Whether a record is the end of a call of a tool that may be repeated and that had no gate. The turn of a model is no
+/// such call: to repeat it costs money.
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);

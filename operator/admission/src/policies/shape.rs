@@ -2,7 +2,7 @@
 //! declared schema.
 //!
 //! ```text
-//! schema -> rules with their places -> one variable per rule (the violations) -> one validation for the first    (all pure)
+//! schema -> rules with their places -> one variable a rule: the violations -> one validation for the first  (pure)
 //! ```
 //!
 //! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of

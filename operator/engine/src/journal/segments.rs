@@ -39,7 +39,7 @@ pub struct JournalLimits {
 
 impl Default for JournalLimits {
     /// Some forty records stand in the Workflow: each write sends, stores and shows all of them. Half as many again
-    /// cost a turn of an agent an eighth more, and a quarter of them a twelfth more, for its segments.
+    /// cost a turn of an agent an eighth more, and a quarter of them a thirteenth more, for its segments.
     fn default() -> Self {
         Self { steps: 16 * 1024, segment: 13 * 1024, largest: 192 * 1024 }
     }
