@@ -2,6 +2,7 @@
 //!
 //! The author writes the spec, which is immutable except for three fields; the operator writes the status.
 
+mod provider;
 mod restored;
 
 use std::collections::BTreeMap;
@@ -11,16 +12,17 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::provider::{OpenAi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry};
 use crate::{
     digest::Digest,
     journal::{Segment, StepRecord, Usage},
     pattern::Pattern,
-    pod::{PodGc, SecretKey},
+    pod::PodGc,
     policy::AddedStep,
     seq::Seq,
     step::{HitlStep, Step},
     tool::{AgentLimits, Preset, Tool},
-    values::{Json, JsonObject, Moment, Span},
+    values::{Json, Moment, Span},
 };
 
 /// The largest number of values of a run whose Blob does not have its usual name.
@@ -70,6 +72,12 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub inputs: Vec<Input>,
+    /// The keys of Secrets that the run uses, such as `{name: models, secret: models, key: token}`. Every other field names an
+    /// entry of this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub secrets: Vec<SecretEntry>,
     /// The model providers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
@@ -203,83 +211,6 @@ pub enum InputType {
     Boolean,
     Object,
     Array,
-}
-
-/// A model provider. Exactly one of `openai` and `scripted`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.openai) != has(self.scripted)")
-    .message("a provider is exactly one of openai and scripted"))]
-pub struct Provider {
-    /// The name by which agents refer to the provider.
-    #[schemars(length(min = 1, max = 63))]
-    pub name: String,
-    /// A server with the OpenAI chat completions API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub openai: Option<OpenAi>,
-    /// Scripted replies, for demonstrations and tests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scripted: Option<Scripted>,
-}
-
-/// A server with the OpenAI chat completions API.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OpenAi {
-    /// The base URL, without `/chat/completions`.
-    #[serde(rename = "baseURL")]
-    #[schemars(length(min = 1, max = 512), pattern("^https?://"))]
-    pub base_url: String,
-    /// The API key, from a Secret of the namespace of the Workflow. The annotation `signoff.dev/allowed-hosts` of the Secret
-    /// must list the host of `baseURL`, and the creator of the Workflow must be allowed to read the Secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_from: Option<SecretKey>,
-}
-
-/// Scripted replies of a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Scripted {
-    /// The replies. The first one whose `contains` occurs in the last message is used.
-    #[schemars(length(min = 1, max = 64))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
-    pub replies: Vec<ScriptedReply>,
-}
-
-/// One scripted reply: a text, calls of tools or both; or an error.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("(has(self.text) || has(self.calls)) != has(self.error)").message("a scripted reply is either text, calls or both, or an error"))]
-pub struct ScriptedReply {
-    /// The text that must occur in the last message. Default: matches every message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub contains: Option<String>,
-    /// The reply of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16384))]
-    pub text: Option<String>,
-    /// The tools that the model calls.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 16))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
-    pub calls: Vec<ScriptedCall>,
-    /// The error with which the model fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub error: Option<String>,
-}
-
-/// One call of a tool in a scripted reply.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScriptedCall {
-    /// The name of the tool.
-    #[schemars(length(min = 1, max = 64))]
-    pub tool: String,
-    /// The arguments. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<JsonObject>,
 }
 
 /// An agent: a model with instructions.

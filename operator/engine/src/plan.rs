@@ -173,6 +173,7 @@ impl Plan {
             }
         };
         let inputs = inputs::values(&spec.inputs, &mut validator);
+        validator.providers(spec);
         let agents = validator.agents(spec);
         let gates = Gates::of(spec);
         let plan = PlanContext { spec, agents: &agents, added: &added, gates: &gates };
@@ -260,7 +261,7 @@ impl Plan {
 
     /// Whether the author of the Workflow wrote the answers of an agent: its provider is scripted.
     pub(crate) fn is_scripted(&self, agent: &str) -> bool {
-        self.agents.get(agent).is_some_and(|agent| agent.provider.scripted.is_some())
+        self.agents.get(agent).is_some_and(|agent| agent.is_scripted())
     }
 
     /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose
@@ -319,7 +320,7 @@ impl Plan {
         forbidden.or_else(|| match &call.content {
             CallContent::Pod(pod) => self.policies.refuses_container(&pod.spec),
             CallContent::Http(http) => self.policies.refuses_url(&http.url),
-            CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider),
+            CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider, agent.key.as_ref()),
         })
     }
 

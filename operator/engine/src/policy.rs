@@ -12,7 +12,7 @@ use signoff_api::{
     hosts,
     pod::PodStep,
     policy::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, PolicyRules},
-    workflow::Provider,
+    workflow::{Provider, ProviderKind, SecretEntry},
 };
 use url::Url;
 
@@ -88,10 +88,10 @@ impl Policies {
     }
 
     /// Returns why a model provider is not allowed (its host, or the Secret of its key), or `None`.
-    pub(crate) fn refuses_provider(&self, provider: &Provider) -> Option<String> {
-        let openai = provider.openai.as_ref()?;
-        let secret = openai.key_from.as_ref().and_then(|key| self.refuses_secret(&key.name));
-        self.refuses_url(&openai.base_url).or(secret).map(|why| format!("provider {}: {why}", provider.name))
+    pub(crate) fn refuses_provider(&self, provider: &Provider, key: Option<&SecretEntry>) -> Option<String> {
+        let url = provider.kind().and_then(ProviderKind::endpoint).and_then(|url| self.refuses_url(url));
+        let why = url.or_else(|| self.refuses_secret(&key?.secret));
+        why.map(|why| format!("provider {}: {why}", provider.name))
     }
 
     /// Returns why a URL is not allowed, or `None`. An invalid URL is refused if hosts are limited.
@@ -110,7 +110,8 @@ impl Policies {
         pod.secrets().iter().find_map(|name| self.refuses_secret(name))
     }
 
-    fn refuses_secret(&self, name: &str) -> Option<String> {
+    /// Returns why a Secret must not be used, or `None`.
+    pub(crate) fn refuses_secret(&self, name: &str) -> Option<String> {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_secrets.as_ref()?;
             let listed = allowed.iter().any(|glob| is_like(glob, name));
@@ -155,6 +156,9 @@ mod four_eyes_tests;
 #[cfg(test)]
 #[path = "policy/law_tests.rs"]
 mod law_tests;
+#[cfg(test)]
+#[path = "policy/provider_tests.rs"]
+mod provider_tests;
 #[cfg(test)]
 #[path = "policy/reject_tests.rs"]
 mod reject_tests;

@@ -13,7 +13,7 @@ use signoff_api::{
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
-    workflow::{Provider, WorkflowPhase},
+    workflow::{Provider, SecretEntry, WorkflowPhase},
 };
 
 use crate::{field_error::FieldError, journal::Journal};
@@ -229,6 +229,9 @@ pub struct AgentCall {
     pub agent: String,
     /// Where its model is.
     pub provider: Provider,
+    /// The key for the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<SecretEntry>,
     /// The model's name there.
     pub model: Option<String>,
     /// The system prompt.

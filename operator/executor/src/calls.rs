@@ -11,13 +11,13 @@ use signoff_api::{
     FailureClass, Moment,
     journal::{FACT_CALLS, FACT_UNKNOWN},
     turn::TurnCalls,
-    workflow::Provider,
+    workflow::ProviderKind,
 };
 use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
-    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, ProviderConfig, SecretText, Secrets,
+    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, SecretText, Secrets,
     Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
 };
 
@@ -123,9 +123,9 @@ impl DefaultCaller {
         timeout: std::time::Duration,
         room: &dyn AnswerRoom,
     ) -> Result<Reply, CallError> {
-        let (provider, key) = self.provider(run, &call.provider).await?;
+        let key = self.key(run, &call).await?;
         let request = TurnRequest {
-            provider,
+            provider: call.provider,
             model: call.model.unwrap_or_default(),
             system: call.system,
             messages: call.messages,
@@ -135,9 +135,9 @@ impl DefaultCaller {
             timeout,
             key,
         };
-        let turn = match &request.provider {
-            ProviderConfig::Scripted { .. } => self.scripted_turn(run, request).await,
-            ProviderConfig::OpenAi { .. } => self.model.turn(request, room).await,
+        let turn = match request.provider.kind() {
+            Some(ProviderKind::Scripted(_)) => self.scripted_turn(run, request).await,
+            Some(ProviderKind::OpenAi(_)) | None => self.model.turn(request, room).await,
         };
         turn.map(Reply::from)
     }
@@ -165,30 +165,14 @@ impl DefaultCaller {
         }
     }
 
-    async fn provider(
-        &self,
-        run: &RunRef,
-        provider: &Provider,
-    ) -> Result<(ProviderConfig, Option<SecretText>), CallError> {
-        match (&provider.openai, &provider.scripted) {
-            (Some(openai), None) => {
-                let key = match &openai.key_from {
-                    None => None,
-                    Some(from) => {
-                        let url = openai.base_url.parse().map_err(|why| {
-                            CallError::invalid(format!("provider {}: baseURL is not a URL: {why}", provider.name))
-                        })?;
-                        Some(self.secrets.get(&run.namespace, &from.name, &from.key, &url).await?)
-                    }
-                };
-                Ok((ProviderConfig::OpenAi { base_url: openai.base_url.clone() }, key))
-            }
-            (None, Some(script)) => Ok((ProviderConfig::Scripted { replies: script.replies.clone() }, None)),
-            _ => Err(CallError::invalid(format!(
-                "provider {}: it must have exactly one of openai and scripted",
-                provider.name
-            ))),
-        }
+    /// Returns the key for a provider, if it gets one.
+    async fn key(&self, run: &RunRef, call: &AgentCall) -> Result<Option<SecretText>, CallError> {
+        let endpoint = call.provider.kind().and_then(ProviderKind::endpoint);
+        let Some((url, entry)) = endpoint.zip(call.key.as_ref()) else { return Ok(None) };
+        let url = url.parse().map_err(|why| {
+            CallError::invalid(format!("provider {}: baseURL is not a URL: {why}", call.provider.name))
+        })?;
+        self.secrets.get(&run.namespace, &entry.secret, &entry.key, &url).await.map(Some)
     }
 }
 
@@ -252,7 +236,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use signoff_api::turn::{RequestedArguments, RequestedCall};
+    use signoff_api::{
+        turn::{RequestedArguments, RequestedCall},
+        workflow::Provider,
+    };
 
     use super::*;
 
@@ -314,6 +301,7 @@ mod tests {
         let agent = AgentCall {
             agent: "writer".into(),
             provider,
+            key: None,
             model: Some(model.into()),
             system: None,
             messages: vec![],
@@ -339,7 +327,7 @@ mod tests {
         assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
         assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
         // A model is asked where the run waits for it.
-        let openai = Some(signoff_api::workflow::OpenAi { base_url: "http://x".into(), key_from: None });
+        let openai = Some(signoff_api::workflow::OpenAi { base_url: Some("http://x".into()), key: None });
         let asked = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
         assert!(
             asked.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))

@@ -18,7 +18,7 @@ pub mod room;
 pub mod secrets;
 
 pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
-pub use agent::{Model, ProviderConfig, Providers, TurnReply, TurnRequest};
+pub use agent::{Model, Providers, TurnReply, TurnRequest};
 pub use blobs::{BlobStore, Owner};
 pub use calls::{Caller, DefaultCaller, RunRef};
 pub use clock::Clock;

@@ -3,7 +3,7 @@
 //! It must not accept such a field: it only words the remedy.
 
 /// Each old field, and the remedy.
-const OLD: [(&str, &str); 13] = [
+const OLD: [(&str, &str); 14] = [
     ("spec.pattern.chain", "a chain has no pattern: move its steps to spec.steps, and leave pattern out"),
     ("spec.pattern.dag.tasks", "move the tasks to spec.steps, and write dependsOn for deps"),
     ("spec.pattern.graph.nodes", "move the nodes to spec.steps"),
@@ -19,6 +19,10 @@ const OLD: [(&str, &str); 13] = [
     ("spec.pattern.evaluatorOptimizer.reviewGate", GATE),
     ("spec.pattern.orchestratorWorkers.decompositionReview", GATE),
     ("spec.pattern.orchestratorWorkers.reduceReview", GATE),
+    (
+        "spec.providers[].openai.keyFrom",
+        "move it to spec.secrets as `{name: <name>, secret: <Secret>, key: <key>}`, and write `key: <name>` here",
+    ),
     ("spec.steps[].deps", "it is now called dependsOn: rename it"),
 ];
 

@@ -181,7 +181,7 @@ impl Import<'_> {
         let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime, kind));
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
-        let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
+        let [secrets, providers, agents_now] = self.agents(node.get("runtime"), agents, router);
         self.tell_missing("pattern.config", &config.at);
         let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
         let own = variables(config);
@@ -195,6 +195,7 @@ impl Import<'_> {
             }
         };
         put("inputs", Value::Array(inputs));
+        put("secrets", secrets);
         put("providers", providers);
         put("tools", Value::Array(std::mem::take(&mut self.spec_tools)));
         put("agents", agents_now);

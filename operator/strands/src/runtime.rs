@@ -157,8 +157,8 @@ impl Import<'_> {
         }
     }
 
-    /// `spec.providers` and `spec.agents`.
-    pub(super) fn agents(&mut self, runtime: Option<&Node>, agents: &Node, router: Option<&str>) -> (Value, Value) {
+    /// Returns `spec.secrets`, `spec.providers` and `spec.agents`.
+    pub(super) fn agents(&mut self, runtime: Option<&Node>, agents: &Node, router: Option<&str>) -> [Value; 3] {
         let (mut providers, mut list) = (BTreeMap::new(), Vec::new());
         let of_runtime = |field: &str| runtime.and_then(|runtime| runtime.get(field));
         let usual = of_runtime("provider").map_or_else(|| "ollama".to_owned(), plain);
@@ -224,7 +224,9 @@ impl Import<'_> {
                 "no agent is asked at bedrock: left out",
             );
         }
-        (providers.into_values().collect(), Value::Array(list))
+        let names = providers.values().filter_map(|provider: &Value| provider.pointer("/openai/key"));
+        let secrets = names.map(|name| json!({"name": name, "secret": name, "key": "api-key"})).collect();
+        [secrets, providers.into_values().collect(), Value::Array(list)]
     }
 
     fn provider(&mut self, kind: &str, host: Option<String>, region: Option<String>, at: &Node) -> Value {
@@ -254,7 +256,7 @@ impl Import<'_> {
         if known.is_none_or(|known| known.key) {
             let message = format!("the key of {kind} is taken from the key `api-key` of the Secret {name}");
             self.tell_at(NoteLevel::Info, field, at, message);
-            openai.insert("keyFrom".into(), json!({"name": name, "key": "api-key"}));
+            openai.insert("key".into(), json!(name));
         }
         json!({"name": name, "openai": openai})
     }

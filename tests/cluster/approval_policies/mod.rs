@@ -185,7 +185,8 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
         assert!(message(&refused).contains(&format!("ClusterApprovalPolicy {}", harness.policy("alpha"))));
     }
     let model = |secret: &str| {
-        json!({"providers": [{"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": secret, "key": "k"}}}],
+        json!({"secrets": [{"name": "s", "secret": secret, "key": "k"}],
+            "providers": [{"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "key": "s"}}],
             "steps": [{"name": "none", "set": {"value": "x"}}]})
     };
     harness.apply("admin", "root", model("root-key")).await;

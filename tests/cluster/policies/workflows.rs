@@ -39,9 +39,9 @@ async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of
     let harness = Harness::open("asked").await;
     harness.namespace.bind("signoff-restorer", "viktor@example.com").await.unwrap();
     let gate = json!({"prompt": "ok?", "approvers": [user("alice")], "excludeRequester": true});
-    let provider = json!({"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": "key", "key": "token"}}});
+    let secret = json!({"name": "models", "secret": "key", "key": "token"});
     let fields = json!({
-        "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "erin@example.com", "providers": [provider],
+        "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "erin@example.com", "secrets": [secret],
         "steps": [{"name": "ask", "hitl": gate}, {"name": "build", "pod": {"image": "example.com/a"}}],
     });
     let restored = harness.request("viktor", "refund", fields.clone()).await.unwrap();
@@ -204,19 +204,19 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
 #[tokio::test]
 async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
     let harness = Harness::open("asked").await;
-    let provider = |n: usize| json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": format!("key-{n}"), "key": "token"}}});
-    let all: Vec<_> = (0..8).map(provider).collect();
+    let entry = |n: usize| json!({"name": format!("s{n}"), "secret": format!("key-{n}"), "key": "token"});
+    let all: Vec<_> = (0..8).map(entry).collect();
     let secrets: Api<Secret> = Api::namespaced(harness.client("admin").await, &harness.namespace.name);
     let secret = serde_json::from_value(json!({"metadata": {"name": "key-0"}, "stringData": {"token": "x"}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let words = "dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses";
-    refused(harness.request("dana", "refund", json!({"providers": [provider(0)]})).await, words);
+    refused(harness.request("dana", "refund", json!({"secrets": [entry(0)]})).await, words);
     let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
     harness.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
-    refused(harness.request("dana", "refund", json!({"providers": all})).await, words);
-    harness.request("dana", "one", json!({"providers": [provider(0)]})).await.unwrap();
+    refused(harness.request("dana", "refund", json!({"secrets": all})).await, words);
+    harness.request("dana", "one", json!({"secrets": [entry(0)]})).await.unwrap();
     harness.grant("dana@example.com", read(vec!["key-7".into()])).await;
-    harness.request("dana", "refund", json!({"providers": all})).await.unwrap();
+    harness.request("dana", "refund", json!({"secrets": all})).await.unwrap();
 }
 
 #[tokio::test]

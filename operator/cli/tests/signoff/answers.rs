@@ -403,15 +403,20 @@ fn what_others_wrote_moves_no_cursor() {
     plain(&["run", "letter.yaml", "--answers", "answers.yaml", "--format", "json"], 0);
 }
 
+/// The letter with an entry of `spec.secrets`.
+fn with_secret(entry: &str) -> String {
+    LETTER.replace("  providers:", &format!("  secrets: [{entry}]\n  providers:"))
+}
+
 #[test]
 fn a_secret_is_sent_and_never_written_down() {
     let home = Home::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let provider = format!(
-        "openai: {{baseURL: 'http://{}/v1', keyFrom: {{name: models, key: token}}}}",
+        "openai: {{baseURL: 'http://{}/v1', key: models}}",
         server.local_addr().unwrap()
     );
-    let text = LETTER
+    let text = with_secret("{name: models, secret: models, key: token}")
         .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
         .replace("{name: writer}", "{name: writer, model: m}");
     home.file("letter.yaml", &text);
@@ -447,9 +452,9 @@ fn hosts_that_a_secret_lists_hold_however_a_workflow_divides_its_name() {
     let home = Home::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
-    for key in ["{name: acme-models, key: token}", "{name: acme, key: models-token}"] {
-        let provider = format!("openai: {{baseURL: 'http://{address}/v1', keyFrom: {key}}}");
-        let text = LETTER
+    let provider = format!("openai: {{baseURL: 'http://{address}/v1', key: k}}");
+    for entry in ["{name: k, secret: acme-models, key: token}", "{name: k, secret: acme, key: models-token}"] {
+        let text = with_secret(entry)
             .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
             .replace("{name: writer}", "{name: writer, model: m}");
         home.file("letter.yaml", &text);
@@ -472,8 +477,8 @@ fn a_secret_without_a_list_of_hosts_is_sent_nowhere_and_the_line_to_add_is_named
     let home = Home::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
-    let provider = format!("openai: {{baseURL: 'http://{address}/v1', keyFrom: {{name: models, key: token}}}}");
-    let text = LETTER
+    let provider = format!("openai: {{baseURL: 'http://{address}/v1', key: models}}");
+    let text = with_secret("{name: models, secret: models, key: token}")
         .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
         .replace("{name: writer}", "{name: writer, model: m}");
     home.file("letter.yaml", &text);

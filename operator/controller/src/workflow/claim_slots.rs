@@ -3,12 +3,13 @@
 //!
 //! **Invariant:** starts nothing: the transition is not committed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 use signoff_api::{
     conditions::reason,
     journal::{StepPhase, StepRecord},
+    workflow::Provider,
 };
 use signoff_cluster::kinds::Name;
 use signoff_engine::{
@@ -110,9 +111,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
 /// Returns how a call queues for a slot; `None` for a Pod, and for a call that has no record.
 fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<CallTicket> {
     let host = match &call.content {
-        CallContent::Agent(agent) => {
-            agent.provider.openai.as_ref().and_then(|openai| call_slots::host(&openai.base_url))
-        }
+        CallContent::Agent(agent) => host_of(&agent.provider),
         CallContent::Http(http) => call_slots::host(&http.url),
         CallContent::Pod(_) => return None,
     };
@@ -120,6 +119,11 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
     let bytes = bytes_of(transition, call);
     let (call, workflow) = (call.key(), seen.name.clone());
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host, bytes })
+}
+
+/// Returns the host of a provider; `None` if it has no server.
+fn host_of(provider: &Provider) -> Option<Arc<str>> {
+    call_slots::host(provider.kind()?.endpoint()?)
 }
 
 /// Returns the bytes that a call takes in memory. A call with effects has room for its whole answer before it is sent, and so has a turn
@@ -220,4 +224,21 @@ fn pods(
     let (path, wait) = claims.wait.first()?;
     let (reason, why) = wait.message(&seen.name.namespace);
     Some((reason.to_owned(), format!("step {path}: {why}{}", behind_text(claims.wait.len() - 1))))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_of_each_kind_with_a_server_has_the_slot_of_its_host() {
+        for kind in Provider::KINDS {
+            let fields = if kind == "scripted" { json!({"replies": []}) } else { json!({}) };
+            let provider = serde_json::from_value(json!({"name": "p", kind: fields})).unwrap();
+            assert_eq!(host_of(&provider).is_some(), kind != "scripted", "{kind}");
+        }
+    }
 }

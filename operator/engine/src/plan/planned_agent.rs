@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use signoff_api::{
     WorkflowSpec,
-    workflow::{Agent, Provider},
+    workflow::{Agent, Provider, ProviderKind, SecretEntry},
 };
 use signoff_expr::Template;
 
@@ -15,21 +15,46 @@ use super::Validator;
 pub(crate) struct PlannedAgent {
     pub(crate) spec: Agent,
     pub(crate) provider: Provider,
+    /// The key for the provider.
+    pub(crate) key: Option<SecretEntry>,
     pub(crate) system: Option<Template>,
     /// The names of the tools that it may call, as declared; the built-in ones last.
     pub(crate) tools: Vec<String>,
 }
 
+impl PlannedAgent {
+    /// Whether the author of the Workflow wrote its answers.
+    pub(crate) fn is_scripted(&self) -> bool {
+        matches!(self.provider.kind(), Some(ProviderKind::Scripted(_)))
+    }
+}
+
 impl Validator<'_> {
+    /// Checks the Secrets and the providers of a Workflow.
+    pub(super) fn providers(&mut self, spec: &WorkflowSpec) {
+        for (at, entry) in spec.secrets.iter().enumerate() {
+            self.not_allowed(format!("spec.secrets[{at}]"), self.policies.refuses_secret(&entry.secret));
+        }
+        for (at, provider) in spec.providers.iter().enumerate() {
+            let field = format!("spec.providers[{at}]");
+            let Some(kind) = provider.kind() else {
+                self.error(field, Provider::ONE_KIND);
+                continue;
+            };
+            if let Some(name) = kind.key()
+                && key_of(spec, provider).is_none()
+            {
+                let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
+                let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
+                self.error(field.clone(), format!("its key is {name}: name one of spec.secrets ({names})"));
+            }
+            self.not_allowed(field, self.policies.refuses_provider(provider, None));
+        }
+    }
+
     /// Plans the agents, each with its provider.
     pub(super) fn agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {
         let mut agents = BTreeMap::new();
-        for (at, provider) in spec.providers.iter().enumerate() {
-            if provider.openai.is_some() == provider.scripted.is_some() {
-                self.error(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
-            }
-            self.not_allowed(format!("spec.providers[{at}]"), self.policies.refuses_provider(provider));
-        }
         for (at, agent) in spec.agents.iter().enumerate() {
             let field = format!("spec.agents[{at}]");
             let provider = match (&agent.provider, spec.providers.as_slice()) {
@@ -50,15 +75,22 @@ impl Validator<'_> {
             }
             // Its steps are not reported as naming an unknown agent: this one error is enough.
             let provider = provider.cloned().unwrap_or_default();
-            if provider.openai.is_some() && agent.model.is_none() {
+            let is_asked = provider.kind().is_some_and(|kind| kind.endpoint().is_some());
+            if is_asked && agent.model.is_none() {
                 self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
-            let planned =
-                PlannedAgent { spec: agent.clone(), provider, system, tools: self.tools_of(spec, agent, &field) };
+            let (key, tools) = (key_of(spec, &provider).cloned(), self.tools_of(spec, agent, &field));
+            let planned = PlannedAgent { spec: agent.clone(), provider, key, system, tools };
             if agents.insert(agent.name.clone(), planned).is_some() {
                 self.error(format!("{field}.name"), format!("duplicate name {}: names must be unique", agent.name));
             }
         }
         agents
     }
+}
+
+/// Returns the entry of `spec.secrets` that is the key of a provider.
+fn key_of<'a>(spec: &'a WorkflowSpec, provider: &Provider) -> Option<&'a SecretEntry> {
+    let name = provider.kind()?.key()?;
+    spec.secrets.iter().find(|entry| entry.name == name)
 }

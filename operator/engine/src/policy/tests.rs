@@ -317,7 +317,7 @@ fn only_what_no_rendering_can_change_is_a_fixed_host() {
     }
 }
 
-fn errors(policies: Policies, spec: Value) -> Vec<FieldError> {
+pub(super) fn errors(policies: Policies, spec: Value) -> Vec<FieldError> {
     let workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
     }))
@@ -335,7 +335,12 @@ fn what_is_written_down_is_refused_before_the_run() {
         policies,
         json!({
             "requestedBy": "dana",
-            "providers": [{"name": "p", "openai": {"baseURL": "https://a.org/v1", "keyFrom": {"name": "root", "key": "k"}}}],
+            "secrets": [{"name": "root", "secret": "root", "key": "k"}],
+            "providers": [
+                {"name": "p", "openai": {"baseURL": "https://a.org/v1", "key": "root"}},
+                {"name": "q", "openai": {"baseURL": "https://evil.org/v1"}},
+                {"name": "r", "openai": {}},
+            ],
             "steps": [
                 {"name": "fixed", "http": {"url": "https://evil.org/x"}},
                 {"name": "open", "http": {"url": "https://{{ last_response }}/"}},
@@ -347,7 +352,9 @@ fn what_is_written_down_is_refused_before_the_run() {
     assert_eq!(
         told,
         [
-            ("NotAllowed", "spec.providers[0]"),
+            ("NotAllowed", "spec.secrets[0]"),
+            ("NotAllowed", "spec.providers[1]"),
+            ("NotAllowed", "spec.providers[2]"),
             ("NotAllowed", "spec.steps[0].http.url"),
             ("PolicyConflict", "spec.steps[2].hitl.approvers"),
         ]

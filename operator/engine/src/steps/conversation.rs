@@ -60,6 +60,7 @@ pub(super) fn call<'a>(
         content: CallContent::Agent(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
+            key: agent.key.clone(),
             model: agent.spec.model.clone(),
             system: agent.system.as_ref().map(|template| template.render(&scope)).transpose()?,
             messages,

@@ -30,7 +30,7 @@ pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
         }
         CallContent::Http(http) => of_http(http),
         CallContent::Agent(agent) => {
-            Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages")
+            Fields::of(agent, &["agent", "provider", "key", "model", "messages", "system"], "messages")
         }
     }
 }
@@ -93,6 +93,7 @@ fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {
     for (name, value) in [
         ("agent", json!(agent.agent)),
         ("provider", json!(agent.provider)),
+        ("key", json!(agent.key)),
         ("model", json!(agent.model)),
         ("input", json!(input)),
         ("system", json!(agent.system)),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use signoff_api::journal::Usage;
 use signoff_api::turn::RequestedCall;
-use signoff_api::workflow::ScriptedReply;
+use signoff_api::workflow::{Provider, ProviderKind};
 use signoff_engine::transition::{Message, Role, ToolOffer};
 
 use crate::error::CallError;
@@ -21,26 +21,11 @@ use crate::http::HttpClient;
 use crate::room::AnswerRoom;
 use crate::secrets::SecretText;
 
-/// Where turns are sent, chosen by the Workflow's author.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ProviderConfig {
-    /// Fixed replies, for examples, tests and rehearsals. Same request, same reply, for ever.
-    Scripted {
-        /// Tried in order; the first that fits answers.
-        replies: Vec<ScriptedReply>,
-    },
-    /// Any endpoint that speaks OpenAI's chat completions.
-    OpenAi {
-        /// The URL before `/chat/completions`, such as `https://models.example.com/v1`.
-        base_url: String,
-    },
-}
-
 /// One turn: the whole conversation so far, to be answered by one message.
 #[derive(Clone)]
 pub struct TurnRequest {
     /// Where to send it.
-    pub provider: ProviderConfig,
+    pub provider: Provider,
     /// The provider's name of the model.
     pub model: String,
     /// The agent's system prompt, rendered.
@@ -101,9 +86,14 @@ impl Providers {
 #[async_trait]
 impl Model for Providers {
     async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
-        match &request.provider {
-            ProviderConfig::Scripted { replies } => scripted::answer(replies, &request),
-            ProviderConfig::OpenAi { base_url } => openai::turn(&self.http, base_url, &request, room).await,
+        let Some(kind) = request.provider.kind() else {
+            return Err(CallError::invalid(format!("provider {}: {}", request.provider.name, Provider::ONE_KIND)));
+        };
+        match kind {
+            ProviderKind::Scripted(script) => scripted::answer(&script.replies, &request),
+            ProviderKind::OpenAi(_) => {
+                openai::turn(&self.http, kind.endpoint().unwrap_or_default(), &request, room).await
+            }
         }
     }
 }

@@ -90,14 +90,14 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::{Value, json};
+    use signoff_api::workflow::Provider;
     use signoff_engine::transition::{Message, Role, ToolOffer};
 
-    use super::super::ProviderConfig;
     use super::*;
 
     fn turn(messages: Vec<Message>) -> TurnRequest {
         TurnRequest {
-            provider: ProviderConfig::Scripted { replies: vec![] },
+            provider: Provider::default(),
             model: "any".into(),
             system: Some("be kind".into()),
             messages,

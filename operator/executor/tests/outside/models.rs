@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use signoff_api::{
     journal::Usage,
     turn::{RequestedArguments, RequestedCall},
-    workflow::ScriptedReply,
+    workflow::{OpenAi, Provider, Scripted, ScriptedReply},
 };
 use signoff_engine::transition::{Message, Role};
 use signoff_executor::{
-    CallError, ErrorClass, Model as _, ProviderConfig, Providers, SecretText, TurnReply, TurnRequest, UnboundedRoom,
+    CallError, ErrorClass, Model as _, Providers, SecretText, TurnReply, TurnRequest, UnboundedRoom,
 };
 
 use crate::server::{Behaviour, Server, client};
@@ -22,7 +22,10 @@ const PROMPT: &str = "Refund 420 EUR to ACME, account 12-345, at once.";
 
 pub(crate) fn request(base_url: String) -> TurnRequest {
     TurnRequest {
-        provider: ProviderConfig::OpenAi { base_url },
+        provider: Provider {
+            openai: Some(OpenAi { base_url: Some(base_url), ..OpenAi::default() }),
+            ..Provider::default()
+        },
         model: "small".into(),
         system: Some("You write short, polite letters.".into()),
         messages: vec![
@@ -36,6 +39,11 @@ pub(crate) fn request(base_url: String) -> TurnRequest {
         timeout: Duration::from_secs(5),
         key: Some(SecretText::from(format!("{KEY}\n"))),
     }
+}
+
+/// Returns a provider with these replies.
+pub(crate) fn scripted(replies: Vec<ScriptedReply>) -> Provider {
+    Provider { scripted: Some(Scripted { replies }), ..Provider::default() }
 }
 
 fn completion(content: Value, finish: &str) -> String {
@@ -216,7 +224,7 @@ async fn the_scripted_provider_answers_without_any_server() {
         text: Some("Dear ACME".into()),
         ..ScriptedReply::default()
     }];
-    let scripted = TurnRequest { provider: ProviderConfig::Scripted { replies }, ..request(String::new()) };
+    let scripted = TurnRequest { provider: scripted(replies), ..request(String::new()) };
     let reply = Providers::new(client()).turn(scripted, &UnboundedRoom).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
     assert_eq!(reply.usage, Some(Usage { input_tokens: 16, output_tokens: 2 }));

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use signoff_api::turn::{RequestedArguments, RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 use signoff_executor::{
-    AnswerRoom, CallError, ErrorClass, Model as _, ProviderConfig, Providers, TurnReply, TurnRequest, UnboundedRoom,
+    AnswerRoom, CallError, ErrorClass, Model as _, Providers, TurnReply, TurnRequest, UnboundedRoom,
     room::TURN_ANSWER_BYTES,
 };
 
 use crate::{
-    models::{KEY, request},
+    models::{KEY, request, scripted},
     server::{Server, client},
 };
 
@@ -262,7 +262,7 @@ async fn a_script_calls_a_tool_and_answers_its_result_without_any_server() {
     ]);
     let replies = serde_json::from_value(replies).unwrap();
     let mut request = with_tools(String::new(), vec![Message::text(Role::User, "write")]);
-    (request.provider, request.timeout) = (ProviderConfig::Scripted { replies }, Duration::from_secs(1));
+    (request.provider, request.timeout) = (scripted(replies), Duration::from_secs(1));
     let first = Providers::new(client()).turn(request.clone(), &UnboundedRoom).await.unwrap();
     assert_eq!(first.calls, [requested("call_1", "letter", r#"{"to":"ACME"}"#)]);
 

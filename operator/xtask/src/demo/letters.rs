@@ -129,9 +129,12 @@ impl Model {
     fn put_into(&self, manifest: &mut Value) -> Result<()> {
         let mut openai = json!({"baseURL": self.url.as_str().trim_end_matches('/')});
         if self.key.is_some() {
-            openai["keyFrom"] = json!({"name": "models", "key": "token"});
+            openai["key"] = json!("models");
         }
         let spec = manifest.get_mut("spec").context("the quickstart example has no spec")?;
+        if self.key.is_some() {
+            spec["secrets"] = json!([{"name": "models", "secret": "models", "key": "token"}]);
+        }
         spec["providers"] = json!([{"name": "models", "openai": openai}]);
         for agent in spec["agents"].as_array_mut().into_iter().flatten() {
             agent["model"] = self.name.clone().into();

@@ -265,9 +265,12 @@ fn creates() -> Vec<Row> {
     };
     let provider = |n: usize| {
         json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1",
-            "keyFrom": {"name": format!("key-{n}"), "key": "token"}}})
+            "key": format!("k{n}")}})
     };
-    let providers = |count: usize| json!({"providers": (0..count).map(provider).collect::<Vec<_>>()});
+    let secret = |n: usize| json!({"name": format!("k{n}"), "secret": format!("key-{n}"), "key": "token"});
+    let providers = |count: usize| {
+        json!({"secrets": (0..count).map(secret).collect::<Vec<_>>(), "providers": (0..count).map(provider).collect::<Vec<_>>()})
+    };
     let excluding = || gate(json!({"excludeRequester": true}));
     let everybody = gate(json!({"approvers": [{"kind": "Group", "name": "system:authenticated"}]}));
     let machines = gate(json!({"approvers": [{"kind": "Group", "name": "system:serviceaccounts"}]}));

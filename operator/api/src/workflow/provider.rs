@@ -1,0 +1,193 @@
+//! The model providers of a Workflow, and the Secrets that it uses.
+//!
+//! **Invariant:** every part that asks where a provider is, or which key it gets, asks [`Provider::kind`]. A further kind does
+//! not compile until it has an answer to both.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::values::JsonObject;
+
+/// A key of a Secret that a run uses. The creator of the Workflow must be allowed to read the Secret, and the annotation
+/// `signoff.dev/allowed-hosts` of the Secret must list each host to which the value is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretEntry {
+    /// The name by which other fields refer to the entry.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The name of the Secret, in the namespace of the Workflow.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret: String,
+    /// The key in the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+/// A model provider. Exactly one of `openai` and `scripted`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.openai) != has(self.scripted)").message(Provider::ONE_KIND))]
+pub struct Provider {
+    /// The name by which agents refer to the provider.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// A server with the OpenAI chat completions API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openai: Option<OpenAi>,
+    /// Scripted replies, for demonstrations and tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scripted: Option<Scripted>,
+}
+
+/// A server with the OpenAI chat completions API.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenAi {
+    /// The base URL, without `/chat/completions`. Default: `https://api.openai.com/v1`.
+    #[serde(default, rename = "baseURL", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), pattern("^https?://"))]
+    pub base_url: Option<String>,
+    /// The API key: the name of an entry of `spec.secrets`. Default: none is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub key: Option<String>,
+}
+
+/// Scripted replies of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Scripted {
+    /// The replies. The first one whose `contains` occurs in the last message is used.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub replies: Vec<ScriptedReply>,
+}
+
+/// One scripted reply: a text, calls of tools or both; or an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("(has(self.text) || has(self.calls)) != has(self.error)").message("a scripted reply is either text, calls or both, or an error"))]
+pub struct ScriptedReply {
+    /// The text that must occur in the last message. Default: matches every message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub contains: Option<String>,
+    /// The reply of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub text: Option<String>,
+    /// The tools that the model calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub calls: Vec<ScriptedCall>,
+    /// The error with which the model fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub error: Option<String>,
+}
+
+/// One call of a tool in a scripted reply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScriptedCall {
+    /// The name of the tool.
+    #[schemars(length(min = 1, max = 64))]
+    pub tool: String,
+    /// The arguments. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<JsonObject>,
+}
+
+/// The kind of a provider, with its fields.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProviderKind<'a> {
+    /// A server with the OpenAI chat completions API.
+    OpenAi(&'a OpenAi),
+    /// Scripted replies.
+    Scripted(&'a Scripted),
+}
+
+impl Provider {
+    /// The fields that are kinds.
+    pub const KINDS: [&str; 2] = ["openai", "scripted"];
+
+    /// The error of a provider that does not have exactly one kind.
+    pub const ONE_KIND: &str = "a provider is exactly one of openai and scripted";
+
+    /// Returns the kind; `None` unless the provider has exactly one.
+    #[must_use]
+    pub fn kind(&self) -> Option<ProviderKind<'_>> {
+        let Self { name: _, openai, scripted } = self;
+        let given = [openai.as_ref().map(ProviderKind::OpenAi), scripted.as_ref().map(ProviderKind::Scripted)];
+        let mut given = given.into_iter().flatten();
+        given.next().filter(|_| given.next().is_none())
+    }
+}
+
+impl<'a> ProviderKind<'a> {
+    /// Returns the base URL of its server; `None` if no server is asked.
+    #[must_use]
+    pub fn endpoint(self) -> Option<&'a str> {
+        match self {
+            Self::OpenAi(OpenAi { base_url, key: _ }) => {
+                Some(base_url.as_deref().unwrap_or("https://api.openai.com/v1"))
+            }
+            Self::Scripted(Scripted { replies: _ }) => None,
+        }
+    }
+
+    /// Returns the name of the entry of `spec.secrets` that is its key; `None` if it gets none.
+    #[must_use]
+    pub fn key(self) -> Option<&'a str> {
+        match self {
+            Self::OpenAi(OpenAi { base_url: _, key }) => key.as_deref(),
+            Self::Scripted(Scripted { replies: _ }) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn provider(mut fields: Value) -> Provider {
+        fields["name"] = json!("p");
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn every_field_but_the_name_is_a_kind() {
+        let schema = serde_json::to_value(schemars::schema_for!(Provider)).unwrap();
+        let fields = schema["properties"].as_object().unwrap().keys().filter(|field| *field != "name");
+        let mut fields: Vec<_> = fields.map(String::as_str).collect();
+        fields.sort_by_key(|field| Provider::KINDS.iter().position(|kind| kind == field));
+        assert_eq!(fields, Provider::KINDS);
+        assert!(Provider::KINDS.iter().all(|kind| Provider::ONE_KIND.contains(kind)));
+    }
+
+    #[test]
+    fn a_provider_has_exactly_one_kind_and_a_server_its_usual_address() {
+        for fields in [json!({}), json!({"openai": {}, "scripted": {"replies": []}})] {
+            assert_eq!(provider(fields).kind(), None);
+        }
+        for kind in Provider::KINDS {
+            if kind == "scripted" {
+                let scripted = provider(json!({"scripted": {"replies": []}}));
+                let scripted = scripted.kind().unwrap();
+                assert_eq!((scripted.endpoint(), scripted.key()), (None, None));
+                continue;
+            }
+            let own = provider(json!({kind: {"baseURL": "https://models.example.com/v1", "key": "k"}}));
+            let own = own.kind().unwrap();
+            assert_eq!((own.endpoint(), own.key()), (Some("https://models.example.com/v1"), Some("k")), "{kind}");
+            let usual = provider(json!({kind: {}}));
+            let usual = usual.kind().unwrap();
+            assert!(usual.endpoint().unwrap().starts_with("http") && usual.key().is_none(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The providers of a Workflow under policies: each kind is refused without its host and without its Secret.
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use signoff_api::workflow::{Provider, SecretEntry};
+
+use super::tests::{cluster, errors};
+use crate::{
+    Plan, Settings,
+    tests::test_run::workflow,
+    transition::{AgentCall, Call, CallContent},
+};
+
+fn call(provider: &Provider, key: &SecretEntry) -> Call {
+    let turn = AgentCall {
+        agent: "a".into(),
+        provider: provider.clone(),
+        key: Some(key.clone()),
+        model: None,
+        system: None,
+        messages: Vec::new(),
+        temperature: None,
+        max_tokens: None,
+        tools: Vec::new(),
+    };
+    let timeout = Duration::from_secs(1);
+    Call { path: "ask".into(), attempt: 1, idempotent: true, timeout, content: CallContent::Agent(turn) }
+}
+
+#[test]
+fn each_kind_with_a_server_needs_the_host_and_the_secret_that_policies_list() {
+    let entry = SecretEntry { name: "k".into(), secret: "root".into(), key: "token".into() };
+    let mut asked = 0;
+    for kind in Provider::KINDS.into_iter().filter(|kind| *kind != "scripted") {
+        for address in [json!({"baseURL": "https://models.example.com/v1", "key": "k"}), json!({"key": "k"})] {
+            let provider: Provider = serde_json::from_value(json!({"name": "p", kind: address})).unwrap();
+            let spec = json!({
+                "requestedBy": "dana", "secrets": [entry], "providers": [provider], "agents": [{"name": "a", "model": "m"}],
+                "steps": [{"name": "ask", "agent": {"name": "a", "input": "x"}}],
+            });
+            for (rules, part) in [
+                (json!({"allowedHosts": ["a.org"]}), "(allowedHosts: a.org)"),
+                (json!({"allowedSecrets": ["models"]}), "Secret root is not allowed by"),
+            ] {
+                let policies = cluster(&[("prod", rules)]);
+                let found = errors(policies.clone(), spec.clone());
+                assert!(found.iter().any(|error| error.message.contains(part)), "{kind}: {found:?}");
+                // A call of a run that was accepted before the policy.
+                let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
+                assert_eq!(plan.refuses(&call(&provider, &entry)), None);
+                plan.policies = Arc::new(policies);
+                assert!(plan.refuses(&call(&provider, &entry)).is_some_and(|why| why.contains(part)), "{kind}");
+                asked += 1;
+            }
+        }
+    }
+    assert_eq!(asked, 4 * (Provider::KINDS.len() - 1));
+}
