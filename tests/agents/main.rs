@@ -7,3 +7,4 @@ mod failures;
 mod hostile;
 mod provider;
 mod transcript;
+mod ways;

@@ -308,12 +308,25 @@ pub struct Usage {
     pub input_tokens: i64,
     /// Tokens that the model wrote.
     pub output_tokens: i64,
+    /// Those of `inputTokens` that the provider had in its cache.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cached_tokens: i64,
+    /// Those of `outputTokens` that the model thought and did not say.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub reasoning_tokens: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_none(tokens: &i64) -> bool {
+    *tokens == 0
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(more.cached_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(more.reasoning_tokens);
     }
 }
 

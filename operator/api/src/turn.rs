@@ -21,6 +21,34 @@ pub struct TurnCalls {
     /// The number of further calls that were not kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: usize,
+    /// The parts of the answer that only its provider can read. People are not shown them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<OpaqueParts>,
+}
+
+/// The parts of an answer that only the provider that wrote them can read, such as thinking, its signatures and encrypted
+/// reasoning. They go back to it unchanged with the calls of the answer, and to no other provider or model. At most 128 KiB,
+/// written as JSON. Its `Debug` shows lengths only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpaqueParts {
+    /// The name of the provider.
+    pub provider: String,
+    /// The name of the model at the provider.
+    pub model: String,
+    /// The parts, in the order of the answer.
+    pub parts: Vec<OpaquePart>,
+}
+
+/// A part of an answer that only its provider can read, as JSON text.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OpaquePart {
+    /// An item of its own.
+    Item(String),
+    /// An object with fields of the message.
+    Message(String),
+    /// The number of a call, from 0, and an object with fields of it.
+    Call(usize, String),
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -85,7 +113,18 @@ impl TurnCalls {
             call
         };
         let calls = calls.into_iter().take(Self::MAX_CALLS).enumerate().map(name).collect();
-        Self { text, calls, truncated, dropped }
+        Self { text, calls, truncated, dropped, opaque: None }
+    }
+}
+
+impl OpaqueParts {
+    /// Returns the bytes of the parts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let bytes = |part: &OpaquePart| match part {
+            OpaquePart::Item(json) | OpaquePart::Message(json) | OpaquePart::Call(_, json) => json.len(),
+        };
+        self.parts.iter().map(bytes).sum()
     }
 }
 
@@ -105,6 +144,12 @@ pub fn turn_of(path: &str) -> Option<(&str, u32)> {
 impl fmt::Debug for TurnCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnCalls").field("bytes", &self.text.len()).field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OpaqueParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpaqueParts({} bytes)", self.bytes())
     }
 }
 
@@ -135,7 +180,7 @@ mod tests {
         let call = |arguments| RequestedCall { id: "a".into(), tool: "letter".into(), arguments };
         let calls =
             vec![call(RequestedArguments::Text("no JSON".into())), call(RequestedArguments::TooLong(5_242_880))];
-        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false, dropped: 0 };
+        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false, dropped: 0, opaque: None };
         let written = json!({"text": "I write.", "calls": [
             {"id": "a", "tool": "letter", "arguments": "no JSON"}, {"id": "a", "tool": "letter", "tooLong": 5_242_880},
         ]});
@@ -193,7 +238,7 @@ mod tests {
             arguments: RequestedArguments::Text("ACME".into()),
         };
         let shown =
-            format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false, dropped: 0 });
+            format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false, dropped: 0, opaque: None });
         assert!(shown.contains("Text(4 bytes)"), "{shown}");
         assert!(["ACME", "letter", "secret"].iter().all(|word| !shown.contains(word)), "{shown}");
     }

@@ -12,7 +12,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::provider::{OpenAi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry};
+pub use self::provider::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry};
 use crate::{
     digest::Digest,
     journal::{Segment, StepRecord, Usage},

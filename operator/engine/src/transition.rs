@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,6 +14,7 @@ use signoff_api::{
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
+    turn::OpaqueParts,
     workflow::{Provider, SecretEntry, WorkflowPhase},
 };
 
@@ -252,7 +254,10 @@ impl AgentCall {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_call = |call: &ToolCall| call.id.len() + call.tool.len() + call.arguments.len();
-        let of_message = |message: &Message| message.text.len() + message.calls.iter().map(of_call).sum::<usize>();
+        let of_message = |message: &Message| {
+            let opaque = message.opaque.as_ref().map_or(0, |opaque| opaque.bytes());
+            message.text.len() + opaque + message.calls.iter().map(of_call).sum::<usize>()
+        };
         let of_tool = |tool: &ToolOffer| tool.name.len() + tool.description.len() + bytes_of(&tool.parameters);
         self.system.as_ref().map_or(0, String::len)
             + self.messages.iter().map(of_message).sum::<usize>()
@@ -295,13 +300,16 @@ pub struct Message {
     /// The id of the call that this message answers; exactly in a [`Role::Tool`] message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<String>,
+    /// The parts that only the provider can read; only of [`Role::Assistant`]. Neither digests nor people see them.
+    #[serde(skip)]
+    pub opaque: Option<Arc<OpaqueParts>>,
 }
 
 impl Message {
     /// Returns a message without calls.
     #[must_use]
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self { role, text: text.into(), calls: Vec::new(), answers: None }
+        Self { role, text: text.into(), calls: Vec::new(), answers: None, opaque: None }
     }
 
     /// Returns the result of a call.

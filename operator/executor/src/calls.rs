@@ -137,7 +137,13 @@ impl DefaultCaller {
         };
         let turn = match request.provider.kind() {
             Some(ProviderKind::Scripted(_)) => self.scripted_turn(run, request).await,
-            Some(ProviderKind::OpenAi(_)) | None => self.model.turn(request, room).await,
+            Some(
+                ProviderKind::OpenAi(_)
+                | ProviderKind::Anthropic(_)
+                | ProviderKind::Gemini(_)
+                | ProviderKind::Ollama(_),
+            )
+            | None => self.model.turn(request, room).await,
         };
         turn.map(Reply::from)
     }
@@ -194,12 +200,12 @@ impl Caller for DefaultCaller {
 impl From<TurnReply> for Reply {
     /// Returns the text as the response of a turn without calls, otherwise its calls as the journal has them.
     fn from(turn: TurnReply) -> Self {
-        let TurnReply { text, calls, dropped, usage, truncated } = turn;
+        let TurnReply { text, calls, dropped, opaque, usage, truncated } = turn;
         let (response, fact) = if calls.is_empty() {
             (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
         } else {
             let fact = (FACT_CALLS.to_owned(), calls.len().to_string());
-            (json!(TurnCalls::recorded(text, calls, truncated, dropped)), Some(fact))
+            (json!(TurnCalls { opaque, ..TurnCalls::recorded(text, calls, truncated, dropped) }), Some(fact))
         };
         Self { response, facts: fact.into_iter().collect(), usage, log: None }
     }
@@ -271,7 +277,7 @@ mod tests {
         async fn turn(&self, request: TurnRequest, _: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
             while request.model == "endless" && signoff_expr::budget::charge(1).is_ok() {}
             let text = std::thread::current().name().unwrap_or_default().to_owned();
-            Ok(TurnReply { text, calls: vec![], dropped: 0, usage: None, truncated: false })
+            Ok(TurnReply { text, calls: vec![], dropped: 0, opaque: None, usage: None, truncated: false })
         }
     }
 
@@ -327,7 +333,7 @@ mod tests {
         assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
         assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
         // A model is asked where the run waits for it.
-        let openai = Some(signoff_api::workflow::OpenAi { base_url: Some("http://x".into()), key: None });
+        let openai = Some(signoff_api::workflow::OpenAi { base_url: Some("http://x".into()), ..Default::default() });
         let asked = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
         assert!(
             asked.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))
@@ -335,7 +341,7 @@ mod tests {
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {
-        Reply::from(TurnReply { text: "I write.".into(), calls, dropped: 0, usage: None, truncated })
+        Reply::from(TurnReply { text: "I write.".into(), calls, dropped: 0, opaque: None, usage: None, truncated })
     }
 
     fn facts(reply: &Reply) -> Vec<(&str, &str)> {

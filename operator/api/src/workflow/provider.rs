@@ -4,6 +4,7 @@
 //! not compile until it has an answer to both.
 
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::JsonObject;
@@ -24,27 +25,66 @@ pub struct SecretEntry {
     pub key: String,
 }
 
-/// A model provider. Exactly one of `openai` and `scripted`.
+/// A model provider. Exactly one of `openai`, `anthropic`, `gemini`, `ollama` and `scripted`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.openai) != has(self.scripted)").message(Provider::ONE_KIND))]
+#[x_kube(validation = kube::core::Rule::new(
+    "(has(self.openai) ? 1 : 0) + (has(self.anthropic) ? 1 : 0) + (has(self.gemini) ? 1 : 0) + (has(self.ollama) ? 1 : 0) + (has(self.scripted) ? 1 : 0) == 1"
+).optional_old_self(true).message(Provider::ONE_KIND))]
 pub struct Provider {
     /// The name by which agents refer to the provider.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// A server with the OpenAI chat completions API.
+    /// A server with the OpenAI chat completions API or Responses API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openai: Option<OpenAi>,
+    /// A server with the Messages API of Anthropic. Default of `baseURL`: `https://api.anthropic.com`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anthropic: Option<ModelApi>,
+    /// A server with the Gemini API. Default of `baseURL`: `https://generativelanguage.googleapis.com/v1beta`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gemini: Option<ModelApi>,
+    /// A server with the API of Ollama. Default of `baseURL`: `http://localhost:11434`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ollama: Option<ModelApi>,
     /// Scripted replies, for demonstrations and tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scripted: Option<Scripted>,
 }
 
-/// A server with the OpenAI chat completions API.
+/// A server with the OpenAI chat completions API or Responses API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenAi {
-    /// The base URL, without `/chat/completions`. Default: `https://api.openai.com/v1`.
+    /// The base URL, without `/chat/completions` or `/responses`. Default: `https://api.openai.com/v1`.
+    #[serde(default, rename = "baseURL", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), pattern("^https?://"))]
+    pub base_url: Option<String>,
+    /// The API key: the name of an entry of `spec.secrets`. Default: none is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub key: Option<String>,
+    /// The API that is called. Default: `chat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<OpenAiApi>,
+}
+
+/// The APIs of servers that speak as OpenAI's do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OpenAiApi {
+    /// Chat completions.
+    #[default]
+    Chat,
+    /// Responses.
+    Responses,
+}
+
+/// A server of models.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelApi {
+    /// The base URL.
     #[serde(default, rename = "baseURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), pattern("^https?://"))]
     pub base_url: Option<String>,
@@ -103,24 +143,36 @@ pub struct ScriptedCall {
 /// The kind of a provider, with its fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProviderKind<'a> {
-    /// A server with the OpenAI chat completions API.
+    /// A server with one of OpenAI's APIs.
     OpenAi(&'a OpenAi),
+    /// A server with the Messages API of Anthropic.
+    Anthropic(&'a ModelApi),
+    /// A server with the Gemini API.
+    Gemini(&'a ModelApi),
+    /// A server with the API of Ollama.
+    Ollama(&'a ModelApi),
     /// Scripted replies.
     Scripted(&'a Scripted),
 }
 
 impl Provider {
     /// The fields that are kinds.
-    pub const KINDS: [&str; 2] = ["openai", "scripted"];
+    pub const KINDS: [&str; 5] = ["openai", "anthropic", "gemini", "ollama", "scripted"];
 
     /// The error of a provider that does not have exactly one kind.
-    pub const ONE_KIND: &str = "a provider is exactly one of openai and scripted";
+    pub const ONE_KIND: &str = "a provider is exactly one of openai, anthropic, gemini, ollama and scripted";
 
     /// Returns the kind; `None` unless the provider has exactly one.
     #[must_use]
     pub fn kind(&self) -> Option<ProviderKind<'_>> {
-        let Self { name: _, openai, scripted } = self;
-        let given = [openai.as_ref().map(ProviderKind::OpenAi), scripted.as_ref().map(ProviderKind::Scripted)];
+        let Self { name: _, openai, anthropic, gemini, ollama, scripted } = self;
+        let given = [
+            openai.as_ref().map(ProviderKind::OpenAi),
+            anthropic.as_ref().map(ProviderKind::Anthropic),
+            gemini.as_ref().map(ProviderKind::Gemini),
+            ollama.as_ref().map(ProviderKind::Ollama),
+            scripted.as_ref().map(ProviderKind::Scripted),
+        ];
         let mut given = given.into_iter().flatten();
         given.next().filter(|_| given.next().is_none())
     }
@@ -130,20 +182,23 @@ impl<'a> ProviderKind<'a> {
     /// Returns the base URL of its server; `None` if no server is asked.
     #[must_use]
     pub fn endpoint(self) -> Option<&'a str> {
-        match self {
-            Self::OpenAi(OpenAi { base_url, key: _ }) => {
-                Some(base_url.as_deref().unwrap_or("https://api.openai.com/v1"))
-            }
-            Self::Scripted(Scripted { replies: _ }) => None,
-        }
+        let (own, usual) = match self {
+            Self::OpenAi(OpenAi { base_url, .. }) => (base_url, "https://api.openai.com/v1"),
+            Self::Anthropic(ModelApi { base_url, .. }) => (base_url, "https://api.anthropic.com"),
+            Self::Gemini(ModelApi { base_url, .. }) => (base_url, "https://generativelanguage.googleapis.com/v1beta"),
+            Self::Ollama(ModelApi { base_url, .. }) => (base_url, "http://localhost:11434"),
+            Self::Scripted(_) => return None,
+        };
+        Some(own.as_deref().unwrap_or(usual))
     }
 
     /// Returns the name of the entry of `spec.secrets` that is its key; `None` if it gets none.
     #[must_use]
     pub fn key(self) -> Option<&'a str> {
         match self {
-            Self::OpenAi(OpenAi { base_url: _, key }) => key.as_deref(),
-            Self::Scripted(Scripted { replies: _ }) => None,
+            Self::OpenAi(OpenAi { key, .. }) => key.as_deref(),
+            Self::Anthropic(api) | Self::Gemini(api) | Self::Ollama(api) => api.key.as_deref(),
+            Self::Scripted(_) => None,
         }
     }
 }

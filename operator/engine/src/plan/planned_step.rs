@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use signoff_api::{
-    JsonObject, Span, Verdict,
+    FailureClass, JsonObject, Span, Verdict,
     approval::RequiredBy,
     gate::{Form, PersonRule, Quorum},
     journal::StepRecord,
@@ -19,6 +19,8 @@ use signoff_expr::{Condition, Template};
 use super::Plan;
 use crate::{field_error::FieldError, gate::subject::GateSubject};
 
+/// The most times that the turn of a model is repeated by itself.
+const REPEATED_BY_ITSELF: i32 = 3;
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -175,6 +177,20 @@ impl PlannedStep {
             }
             _ => self.retry.limit.unwrap_or(0),
         }
+    }
+
+    /// Returns how often an attempt that failed in this way is repeated where neither the author nor people have a say: the
+    /// turn of a model whose server was busy or lost it.
+    pub(crate) fn repeats_by_itself(&self, plan: &Plan, failed: &StepRecord) -> i32 {
+        let is_passing = failed.error.as_ref().is_some_and(|error| {
+            let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
+            let is_busy = status.is_some_and(|status| status == 408 || status == 429 || status >= 500);
+            error.retryable && (is_busy || error.is(FailureClass::Protocol))
+        });
+        let asks = self.start.is_some() || !self.policy_gates.is_empty();
+        let escalates = self.escalation.is_some() && !self.escalates_unknown_only;
+        let is_meant = self.is_agent() && !self.is_scripted(plan) && self.retry.limit.is_none() && !asks && !escalates;
+        if is_meant && is_passing { REPEATED_BY_ITSELF } else { 0 }
     }
 
     /// Whether it asks people and does nothing else.

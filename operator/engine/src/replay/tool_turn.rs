@@ -1,6 +1,8 @@
 //! A turn of an agent that called tools: its text, its calls, and the result of each.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
+
+use signoff_api::turn::OpaqueParts;
 
 use crate::transition::{Message, Role, ToolCall};
 
@@ -18,6 +20,8 @@ pub(crate) struct ToolTurn {
     pub(crate) told: BTreeSet<String>,
     /// In the order of `calls`.
     pub(crate) results: Vec<String>,
+    /// The parts that only the provider can read.
+    pub(crate) opaque: Option<Arc<OpaqueParts>>,
 }
 
 /// The message to the model in place of turns that do not fit its conversation.

@@ -45,8 +45,8 @@ pub(super) fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
     permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
 }
 
-/// One attempt after the other, until one is not to be repeated; at most `limit` further ones. Returns the last one, and how many
-/// further ones are left.
+/// One attempt after the other, until one is not to be repeated; at most `limit` further ones, and those by which a turn
+/// is repeated by itself. Returns the last one, and how many of `limit` are left.
 pub(super) async fn run_attempts<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -54,7 +54,7 @@ pub(super) async fn run_attempts<'a>(
     limit: i32,
 ) -> (StepRecord, i32) {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
-    let (mut attempt, mut limit) = (first, limit);
+    let (mut attempt, mut limit, mut by_itself) = (first, limit, 0);
     loop {
         let key = ActivityKey { attempt, ..key.clone() };
         if matches!(key.kind, StepKind::Agent | StepKind::Set) {
@@ -67,7 +67,8 @@ pub(super) async fn run_attempts<'a>(
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         // Whether there is room is no matter of the step: it is not counted, and people are not asked.
         let is_counted = !had_no_room(&record);
-        if is_counted && (!is_retryable(invocation.step, &record) || !is_covered || limit <= 0) {
+        let may_follow = limit > 0 || by_itself < invocation.step.repeats_by_itself(run.plan, &record);
+        if is_counted && (!is_retryable(invocation.step, &record) || !is_covered || !may_follow) {
             return (record, limit);
         }
         attempt += 1;
@@ -77,7 +78,10 @@ pub(super) async fn run_attempts<'a>(
         if was_made_meanwhile(run, &invocation, &first, &next).await {
             return (record, limit);
         }
-        limit -= i32::from(is_counted);
+        match limit > 0 {
+            true => limit -= i32::from(is_counted),
+            false => by_itself += i32::from(is_counted),
+        }
     }
 }
 

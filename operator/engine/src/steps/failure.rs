@@ -2,18 +2,22 @@
 //!
 //! It never repeats anything by itself: what may be repeated without asking was repeated before.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::json;
 use signoff_api::{
     FailureClass, Outcome, RecordPath, Verdict,
     gate::TimeoutAction,
-    journal::{StepError, StepPhase},
+    journal::{StepError, StepKind, StepPhase},
     step::OnError,
+    tool::Effects,
 };
 
 use super::{
-    attempts::is_repeated_by_people_only,
+    attempts::{is_repeated_by_people_only, may_have_effect},
     flow::EarlyEnd,
     gate::{self, verdict_or_end},
 };
@@ -66,10 +70,11 @@ pub(super) async fn decide<'a>(
     // A tool can be called often, so the path says which call it was.
     let name = if step.is_tool() { path } else { step.name.trim_start_matches('.') };
     let error = &failure.error;
+    let message = told(run, invocation, error);
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {
-            let why = format!("step {name}: {}", error.message);
+            let why = format!("step {name}: {message}");
             Err(if failure.by_a_person { EarlyEnd::GivenUp(why) } else { EarlyEnd::Failed(why) })
         }
     };
@@ -95,10 +100,10 @@ pub(super) async fn decide<'a>(
         scope.set("error", value.clone());
         Ok(())
     });
-    let shown = ReviewSubject::of(path, &error.message);
+    let shown = ReviewSubject::of(path, &message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let (sends, origins) = sent::of_attempt(run, invocation, path, attempt).await.unzip();
-    let replaced = sends.as_ref().map_or_else(|| error.message.clone(), Fields::whole);
+    let replaced = sends.as_ref().map_or_else(|| message.clone(), Fields::whole);
     let shown = shown.sending(sends).made_of(origins.unwrap_or_default());
     let base = RecordPath::new(path).error();
     let by_people: &[Verdict] = match step.is_tool() {
@@ -114,7 +119,7 @@ pub(super) async fn decide<'a>(
         return if is_never_told { Err(unknown()) } else { by_itself() };
     }
     if decided.verdict == Verdict::Reject {
-        return Err(EarlyEnd::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.describe(""))));
+        return Err(EarlyEnd::GivenUp(format!("step {name}: {message}; given up at {}", decided.describe(""))));
     }
     match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Skip => Ok(FailureAction::Skip),
@@ -136,13 +141,10 @@ pub(super) async fn decide<'a>(
 /// Returns the gate about a step whose condition cannot be evaluated: neither people nor a deadline can run the step there, because
 /// whether it may run is not known.
 fn without_running(gate: &PlannedStep) -> PlannedStep {
-    let Some(planned) = gate.gate() else { return gate.clone() };
+    let runs_nothing = |v| matches!(v, Verdict::Skip | Verdict::Reject | Verdict::Abort | Verdict::Escalate);
+    let gate = gate::with_verdicts(gate, runs_nothing);
+    let Some(planned) = gate.gate() else { return gate };
     let mut planned = planned.clone();
-    planned.allowed.retain(|v| matches!(v, Verdict::Skip | Verdict::Reject | Verdict::Abort | Verdict::Escalate));
-    if planned.allowed.iter().all(|verdict| *verdict == Verdict::Escalate) {
-        planned.allowed.extend([Verdict::Reject, Verdict::Abort]);
-    }
-    (planned.form, planned.spec.form) = (None, None);
     if let Some(timeout) = &mut planned.spec.timeout {
         timeout.action = timeout.action.map(|action| match action {
             TimeoutAction::Skip | TimeoutAction::Abort | TimeoutAction::Escalate | TimeoutAction::Reject => action,
@@ -152,7 +154,32 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
         });
         timeout.default = None;
     }
-    PlannedStep { action: Action::Gate(Box::new(planned)), ..gate.clone() }
+    PlannedStep { action: Action::Gate(Box::new(planned)), ..gate }
+}
+
+/// Returns the error of a step for people. Of an agent it names the calls with effects that the step made before: they were
+/// made although it failed.
+fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError) -> String {
+    let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let state = run.state.borrow();
+    for record in state.journal.under(&format!("{}/", invocation.base)) {
+        let step = RecordPath::new(&record.path).last().name();
+        let tool = run.plan.tools.tools.values().find(|tool| tool.step.name == step && tool.effects() != Effects::Read);
+        if let Some(tool) = tool
+            && matches!(record.kind, StepKind::Http | StepKind::Pod)
+            && may_have_effect(record)
+        {
+            made.entry(&tool.name).or_default().insert(&record.path);
+        }
+    }
+    if made.is_empty() {
+        return error.message.clone();
+    }
+    let calls = made.into_iter().map(|(tool, calls)| match calls.len() {
+        1 => tool.to_owned(),
+        times => format!("{tool} ({times} times)"),
+    });
+    format!("{}; before that, its agent called {}", error.message, calls.collect::<Vec<_>>().join(", "))
 }
 
 /// The result of a call after a Defer.

@@ -2,7 +2,7 @@
 //!
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{borrow::Cow, future::poll_fn, task::Poll, time::Duration};
 
 use signoff_api::{
     Digest, Moment, Outcome, RecordPath, Seq, Verdict,
@@ -18,7 +18,7 @@ use super::{
 
 use crate::{
     gate::subject::GateSubject,
-    plan::{PlannedGate, PlannedStep},
+    plan::{Action, PlannedGate, PlannedStep},
     replay::{
         activity::{ActivityKey, Start},
         run::{RenderError, Run},
@@ -131,12 +131,35 @@ pub(super) async fn decide_after<'a>(
     (by_people, again): (&[Verdict], &[Verdict]),
 ) -> Result<DecidedGate, EarlyEnd> {
     loop {
-        let decided = decide(run, step_scope, gate, base, &|_| Ok(Some(shown.clone()))).await?;
+        let gate = without_spent(run, gate, base, again);
+        let decided = decide(run, step_scope, &gate, base, &|_| Ok(Some(shown.clone()))).await?;
         if !decided.is_by_timeout() || !by_people.contains(&decided.verdict) {
             return Ok(decided);
         }
         verdict_or_end(run, &decided, again)?;
     }
+}
+
+/// Returns the gate as it asks next: without the verdicts by which it would ask again, once people gave them so often that
+/// another one would end the run.
+fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
+    let asked = run.state.borrow().journal.get(&run.next_visit(base), 1).map(|record| record.seq);
+    let times = asked_again(run, RecordPath::new(base), Source::Human, asked, again);
+    if times < MOST_AGAIN { Cow::Borrowed(gate) } else { Cow::Owned(with_verdicts(gate, |verdict| !again.contains(&verdict))) }
+}
+
+/// Returns a gate with those of its verdicts that are kept. Reject and Abort are allowed where nothing else would end it.
+pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) -> PlannedStep {
+    let Some(planned) = gate.gate() else { return gate.clone() };
+    let mut planned = planned.clone();
+    planned.allowed.retain(|verdict| keep(*verdict));
+    if planned.allowed.iter().all(|verdict| *verdict == Verdict::Escalate) {
+        planned.allowed.extend([Verdict::Reject, Verdict::Abort]);
+    }
+    if !planned.allowed.contains(&Verdict::Respond) {
+        (planned.form, planned.spec.form) = (None, None);
+    }
+    PlannedStep { action: Action::Gate(Box::new(planned)), ..gate.clone() }
 }
 
 /// Waits, in front of a gate of a call, until fewer than [`MOST_ASKED`] gates of calls of the run wait for people.
@@ -276,19 +299,30 @@ pub(super) fn next_step(
     }
 }
 
-/// Returns how often this gate had asked before this decision, by people or by deadlines as this one.
-fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
-    let own = RecordPath::new(&decided.record.path).without_last_visit();
-    // Deadlines do not use up what people may decide.
-    let source = decided.record.decision.as_ref().map(|outcome| outcome.source);
+/// Returns how often the gate at a path asked again, before a number of the journal where one is given. Deadlines do not
+/// use up what people may decide, so each source counts by itself.
+fn asked_again(
+    run: &Run<'_>,
+    own: RecordPath<'_>,
+    source: Source,
+    before: Option<Seq>,
+    asks_again: &[Verdict],
+) -> usize {
     let again = |r: &&StepRecord| {
-        let verdict = r.decision.as_ref().filter(|d| Some(d.source) == source).and_then(|d| d.verdict);
+        let verdict = r.decision.as_ref().filter(|decision| decision.source == source).and_then(|d| d.verdict);
         r.kind == StepKind::Hitl
-            && r.done < decided.record.done
+            && before.is_none_or(|before| r.done.is_some_and(|done| done < before))
             && verdict.is_some_and(|verdict| asks_again.contains(&verdict))
             && RecordPath::new(&r.path).without_last_visit() == own
     };
     run.state.borrow().journal.records().iter().filter(again).count()
+}
+
+/// Returns how often a gate had asked again before a decision.
+fn has_asked_again(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> usize {
+    let own = RecordPath::new(&decided.record.path).without_last_visit();
+    let source = decided.record.decision.as_ref().map_or(Source::Human, |outcome| outcome.source);
+    asked_again(run, own, source, decided.record.done, again)
 }
 
 /// Asks at a gate that stands before or after something, until it lets the run through. Returns the decision that did.
@@ -316,7 +350,7 @@ pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verd
     match decided.verdict {
         Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),
         Verdict::Reject => Err(EarlyEnd::Rejected(decided.describe(""))),
-        verdict if again.contains(&verdict) && asked_again(run, decided, again) >= MOST_AGAIN => {
+        verdict if again.contains(&verdict) && has_asked_again(run, decided, again) >= MOST_AGAIN => {
             Err(EarlyEnd::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),

@@ -36,6 +36,8 @@ use crate::{
 
 /// The further requests of an agent's answer that does not match its schema.
 const ASKED_AGAIN: i32 = 2;
+/// The further requests of an answer that is empty.
+const ASKED_FOR_TEXT: i32 = 1;
 /// The verdicts by which the step runs again, and people are asked about what it then answers.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 /// The characters of a problem that are quoted.
@@ -70,7 +72,8 @@ pub(super) async fn process_answer<'a>(
     let (path, step) = (turn.path.as_str(), invocation.step);
     let given = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
-    if parser.is_none() && step.output.is_none() {
+    let is_empty = is_empty_answer(run, step, &given.text);
+    if parser.is_none() && step.output.is_none() && !is_empty {
         record_end(run, invocation, turn, Start::Immediate(given.text.clone())).await;
         return Ok(AnswerResult::Accepted(given.text));
     }
@@ -157,7 +160,11 @@ async fn validate_answer<'a>(
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let part = || Part::step(answered, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
+    let any_text = parser.is_none() && schema.is_none();
     let judge = |text: &str| -> Option<String> {
+        if any_text && is_empty_answer(run, step, text) {
+            return Some("it is empty".to_owned());
+        }
         if let Some(Err(why)) = parser.map(|parser| (parser.parse)(text)) {
             return Some(why);
         }
@@ -174,7 +181,8 @@ async fn validate_answer<'a>(
             })
         })
     };
-    let retries = parser.map_or(ASKED_AGAIN, |parser| parser.retries);
+    let usual = if any_text { ASKED_FOR_TEXT } else { ASKED_AGAIN };
+    let retries = parser.map_or(usual, |parser| parser.retries);
     let mut found = problem(&answer);
     let mut asked = 0;
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
@@ -316,6 +324,11 @@ impl Answer {
     }
 }
 
+/// Whether an answer of a model says nothing. The author may script such a one.
+fn is_empty_answer(run: &Run<'_>, step: &PlannedStep, text: &str) -> bool {
+    step.is_agent() && !step.is_scripted(run.plan) && text.trim().is_empty()
+}
+
 /// Whether a text holds JSON that fits a schema.
 fn fits(schema: &JsonObject, text: &str) -> Result<(), String> {
     endless::meet("output", text);
@@ -336,6 +349,6 @@ fn clarification(step: &PlannedStep, problem: &str) -> String {
     format!(
         "Your last answer cannot be used. The problem: {}\n{}",
         text::display(problem, QUOTED),
-        wanted.unwrap_or_default()
+        wanted.unwrap_or_else(|| "Answer in words, and call no tool.".to_owned())
     )
 }

@@ -154,12 +154,14 @@ impl ToolTurn {
     fn bytes(&self) -> usize {
         let calls: usize =
             self.calls.iter().map(|call| call.id.len() * 2 + call.tool.len() + call.arguments.len()).sum();
-        self.text.len() + calls + self.results.iter().map(String::len).sum::<usize>()
+        let opaque = self.opaque.as_ref().map_or(0, |opaque| opaque.bytes());
+        self.text.len() + calls + opaque + self.results.iter().map(String::len).sum::<usize>()
     }
 
     /// The message of the model with its calls, and the result of each.
     fn messages(&self) -> Vec<Message> {
-        let said = Message { calls: self.calls.clone(), ..Message::text(Role::Assistant, self.text.clone()) };
+        let said = Message::text(Role::Assistant, self.text.clone());
+        let said = Message { calls: self.calls.clone(), opaque: self.opaque.clone(), ..said };
         let results =
             self.calls.iter().zip(&self.results).map(|(call, text)| Message::result(call.id.clone(), text.clone()));
         std::iter::once(said).chain(results).collect()

@@ -3,19 +3,34 @@
 //! It must not keep a conversation, decide whether to call again, or log: prompts, answers and keys
 //! pass through and leave no trace. What a turn cost is in its reply.
 
-mod openai;
+mod anthropic;
+mod chat;
+mod collected;
+mod dialect;
+mod documents;
+mod fields;
+mod gemini;
+mod merged;
+mod ollama;
+mod protocol;
 mod requested;
+mod responses;
 mod scripted;
+mod server;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use signoff_api::journal::Usage;
-use signoff_api::turn::RequestedCall;
-use signoff_api::workflow::{Provider, ProviderKind};
+use signoff_api::turn::{OpaqueParts, RequestedCall};
+use signoff_api::workflow::{OpenAiApi, Provider, ProviderKind};
 use signoff_engine::transition::{Message, Role, ToolOffer};
 
+use self::{
+    anthropic::Messages, chat::ChatCompletions, dialect::Dialects, gemini::GenerateContent, ollama::OllamaChat,
+    protocol::Protocol, responses::Responses, server::ModelServer,
+};
 use crate::error::CallError;
 use crate::http::HttpClient;
 use crate::room::AnswerRoom;
@@ -53,6 +68,8 @@ pub struct TurnReply {
     pub calls: Vec<RequestedCall>,
     /// The number of further calls, which are not kept.
     pub dropped: usize,
+    /// The parts that only the provider can read, and that it wants back with the calls.
+    pub opaque: Option<OpaqueParts>,
     /// The tokens used, or `None` where the provider does not report them.
     pub usage: Option<Usage>,
     /// Whether the answer was cut at `max_tokens` or the model's own limit.
@@ -62,7 +79,8 @@ pub struct TurnReply {
 /// A model that answers turns.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one turn, asking once. `room`: the memory for the answer.
+    /// Answers one turn. A request that the server refuses because of an optional field is sent again without it.
+    /// `room`: the memory for the answer.
     ///
     /// # Errors As the call's [`CallError`]; a turn has no effects, so every retryable error may
     /// be repeated.
@@ -73,13 +91,14 @@ pub trait Model: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Providers {
     http: HttpClient,
+    dialects: Arc<Dialects>,
 }
 
 impl Providers {
     /// Providers that call out through `http`, and so only where it may go.
     #[must_use]
     pub fn new(http: HttpClient) -> Self {
-        Self { http }
+        Self { http, dialects: Arc::default() }
     }
 }
 
@@ -89,12 +108,19 @@ impl Model for Providers {
         let Some(kind) = request.provider.kind() else {
             return Err(CallError::invalid(format!("provider {}: {}", request.provider.name, Provider::ONE_KIND)));
         };
-        match kind {
-            ProviderKind::Scripted(script) => scripted::answer(&script.replies, &request),
-            ProviderKind::OpenAi(_) => {
-                openai::turn(&self.http, kind.endpoint().unwrap_or_default(), &request, room).await
-            }
-        }
+        let protocol: &dyn Protocol = match kind {
+            ProviderKind::Scripted(script) => return scripted::answer(&script.replies, &request),
+            ProviderKind::OpenAi(openai) => match openai.api.unwrap_or_default() {
+                OpenAiApi::Chat => &ChatCompletions,
+                OpenAiApi::Responses => &Responses,
+            },
+            ProviderKind::Anthropic(_) => &Messages,
+            ProviderKind::Gemini(_) => &GenerateContent,
+            ProviderKind::Ollama(_) => &OllamaChat,
+        };
+        let base_url = kind.endpoint().unwrap_or_default();
+        let server = ModelServer { http: &self.http, dialects: &self.dialects, protocol, base_url };
+        server.turn(&request, room).await
     }
 }
 
@@ -133,6 +159,7 @@ impl fmt::Debug for TurnReply {
             .field("bytes", &self.text.len())
             .field("calls", &self.calls.len())
             .field("dropped", &self.dropped)
+            .field("opaque", &self.opaque)
             .field("usage", &self.usage)
             .field("truncated", &self.truncated)
             .finish()

@@ -5,11 +5,11 @@
 use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 
 /// The most characters that are kept of the id of a call, and of the name of its tool.
-pub(super) const MAX_NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 /// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the journal,
 /// which takes 900 KiB.
-pub(super) const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
+const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
 
 /// Returns the calls as far as they are kept: at most [`TurnCalls::MAX_CALLS`], with bounded names and arguments.
 pub(super) fn bounded(calls: impl IntoIterator<Item = RequestedCall>) -> Vec<RequestedCall> {
@@ -44,7 +44,7 @@ fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> Request
 }
 
 /// Returns the bytes of a text as a JSON string, where a control character takes six.
-fn written(text: &str) -> usize {
+pub(super) fn written(text: &str) -> usize {
     serde_json::to_string(text).map_or(usize::MAX, |text| text.len())
 }
 

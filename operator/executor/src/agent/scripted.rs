@@ -54,9 +54,10 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
             let usage = Usage {
                 input_tokens: request.prompts().map(words).sum(),
                 output_tokens: words(&text) + written.sum::<i64>(),
+                ..Usage::default()
             };
             let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
-            Ok(TurnReply { text, calls: bounded(calls), dropped, usage: Some(usage), truncated: false })
+            Ok(TurnReply { text, calls: bounded(calls), dropped, opaque: None, usage: Some(usage), truncated: false })
         }
     }
 }
@@ -222,11 +223,11 @@ mod tests {
     #[test]
     fn usage_counts_words_of_system_messages_calls_results_and_answer() {
         let reply = answer(&script(json!([{"text": "one two three"}])), &asked(" a  b\nc ")).unwrap();
-        assert_eq!(reply.usage, Some(Usage { input_tokens: 5, output_tokens: 3 }));
+        assert_eq!(reply.usage, Some(Usage { input_tokens: 5, output_tokens: 3, ..Usage::default() }));
         let script = script(json!([{"text": "one", "calls": [{"tool": "letter", "arguments": {"to": "a b"}}]}]));
         let messages = vec![made(&[("call_1", r#"{"to": "me"}"#)]), Message::result("call_1", "sent it")];
         let reply = answer(&script, &with_tools(messages)).unwrap();
-        assert_eq!(reply.usage, Some(Usage { input_tokens: 6, output_tokens: 3 }));
+        assert_eq!(reply.usage, Some(Usage { input_tokens: 6, output_tokens: 3, ..Usage::default() }));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub(crate) enum BodyRefused {
     TooLarge(usize),
     /// There is no memory for it now.
     NoRoom,
+    /// It is not of the form that was expected.
+    Unreadable,
 }
 
 /// The whole body of an answer, of at most `limit` bytes.
@@ -293,6 +295,11 @@ impl Broken {
                 ErrorClass::TooLarge,
                 true,
                 format!("{target} answered {status} with more than the limit of {limit} bytes"),
+            ),
+            Self::Refused(BodyRefused::Unreadable) => CallError::new(
+                ErrorClass::Protocol,
+                true,
+                format!("{target} answered {status} with what cannot be read"),
             ),
             Self::Connection(cause) => CallError::new(
                 ErrorClass::Protocol,

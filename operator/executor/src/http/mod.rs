@@ -16,7 +16,7 @@ use url::Url;
 use crate::error::CallError;
 use crate::redact::excerpt;
 
-pub(crate) use client::{AnswerBody, BodyRefused, ERROR_BODY_LIMIT};
+pub(crate) use client::{Answer, AnswerBody, BodyRefused, ERROR_BODY_LIMIT};
 pub use client::{HttpClient, HttpSettings};
 
 /// Methods a step may use. CONNECT and TRACE are left out: a tunnel is no call, and TRACE echoes

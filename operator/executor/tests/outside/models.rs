@@ -77,7 +77,7 @@ async fn a_turn_sends_the_conversation_and_the_key_and_records_usage() {
     let server = Server::answering("200 OK", "", &completion(json!("Dear ACME"), "stop")).await;
     let reply = turn(&server).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
-    assert_eq!(reply.usage, Some(Usage { input_tokens: 21, output_tokens: 3 }));
+    assert_eq!(reply.usage, Some(Usage { input_tokens: 21, output_tokens: 3, ..Usage::default() }));
     assert!(!reply.truncated);
 
     let sent = &server.received()[0];
@@ -97,6 +97,8 @@ async fn a_turn_sends_the_conversation_and_the_key_and_records_usage() {
             ],
             "max_tokens": 100,
             "temperature": 0.5,
+            "stream": true,
+            "stream_options": {"include_usage": true},
         })
     );
 }
@@ -161,8 +163,6 @@ async fn an_answer_that_is_no_completion_is_a_protocol_error() {
         (r#"{"choices": []}"#.to_owned(), "answered without any choice"),
         (r#"{"object": "list"}"#.to_owned(), "answered without any choice"),
         (r#"{"choices": [{}]}"#.to_owned(), "answered a choice without a message"),
-        (completion(Value::Null, "tool_calls"), "answered without text (finish reason \"tool_calls\")"),
-        (completion(json!(""), "stop"), "answered without text"),
         (r#"{"error": {"message": "backend\ngone"}}"#.to_owned(), "answered an error: backend gone"),
         (format!("{}1{}", "[".repeat(1000), "]".repeat(1000)), "answered something other than a chat completion"),
     ] {
@@ -170,6 +170,14 @@ async fn an_answer_that_is_no_completion_is_a_protocol_error() {
         assert_eq!(error.class, ErrorClass::Protocol, "{body}: {error}");
         assert!(error.message.contains(said), "{body}: {error}");
         assert!(error.retryable(true), "a turn has no effects");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_text_and_calls_is_empty_whatever_its_finish_reason_says() {
+    for (content, finish) in [(Value::Null, "tool_calls"), (json!(""), "stop"), (json!([]), "length")] {
+        let reply = answered("200 OK", "", &completion(content, finish)).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.calls.len(), reply.truncated), ("", 0, finish == "length"));
     }
 }
 
@@ -227,7 +235,7 @@ async fn the_scripted_provider_answers_without_any_server() {
     let scripted = TurnRequest { provider: scripted(replies), ..request(String::new()) };
     let reply = Providers::new(client()).turn(scripted, &UnboundedRoom).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
-    assert_eq!(reply.usage, Some(Usage { input_tokens: 16, output_tokens: 2 }));
+    assert_eq!(reply.usage, Some(Usage { input_tokens: 16, output_tokens: 2, ..Usage::default() }));
 }
 
 #[test]
@@ -236,6 +244,6 @@ fn debug_shows_neither_key_nor_prompt_nor_answer() {
     assert!(!shown.contains(KEY) && !shown.contains("ACME") && !shown.contains("polite"), "{shown}");
     let call =
         RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: RequestedArguments::Text("ACME".into()) };
-    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], dropped: 0, usage: None, truncated: false };
+    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], dropped: 0, opaque: None, usage: None, truncated: false };
     assert!(!format!("{reply:?}").contains("ACME") && !format!("{:?}", reply.calls).contains("ACME"));
 }

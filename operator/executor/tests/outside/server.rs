@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Behaviour {
     /// Writes these bytes and closes.
     Answer(String),
+    /// Writes the bytes of the connection's number and closes; the last ones again and again.
+    InTurn(Vec<String>),
     /// The same for bytes that are not text.
     Bytes(&'static [u8]),
     /// Writes these bytes, then this chunk for ever.
@@ -74,11 +76,19 @@ pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
 
 async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<String>>>) {
     let received = request(&mut stream).await;
-    log.lock().unwrap().push(received);
+    let number = {
+        let mut log = log.lock().unwrap();
+        log.push(received);
+        log.len()
+    };
     // A client that gives up closes the connection: writing then fails, and that is the end of it.
     match behaviour {
         Behaviour::Answer(bytes) => {
             let _ = stream.write_all(bytes.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+        Behaviour::InTurn(answers) => {
+            let _ = stream.write_all(answers[number.min(answers.len()) - 1].as_bytes()).await;
             let _ = stream.shutdown().await;
         }
         Behaviour::Bytes(bytes) => {

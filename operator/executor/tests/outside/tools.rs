@@ -86,7 +86,7 @@ async fn tools_are_offered_byte_for_byte_in_their_order() {
             r#""tools":[{"type":"function","function":{"name":"letter","description":"Send a letter.","#,
             r#""parameters":{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}}},"#,
             r#"{"type":"function","function":{"name":"refund","description":"Send a letter.","#,
-            r#""parameters":{"type":"object"}}}]}"#,
+            r#""parameters":{"type":"object"}}}],"stream":true,"stream_options":{"include_usage":true}}"#,
         )
     );
 }
@@ -97,7 +97,7 @@ async fn the_request_of_an_agent_without_tools_has_nothing_of_them() {
     let plain = body_of(messages, |request| request.tools.clear());
     assert_eq!(
         plain.await,
-        r#"{"model":"small","messages":[{"role":"user","content":"write"},{"role":"assistant","content":""}]}"#
+        r#"{"model":"small","messages":[{"role":"user","content":"write"},{"role":"assistant","content":""}],"stream":true,"stream_options":{"include_usage":true}}"#
     );
 }
 
@@ -118,7 +118,8 @@ async fn calls_and_results_are_sent_byte_for_byte_under_their_ids() {
             r#"{"role":"tool","tool_call_id":"call_2","content":"error: the arguments are not JSON"},"#,
             r#"{"role":"assistant","content":"Once more.","tool_calls":["#,
             r#"{"id":"call_3","type":"function","function":{"name":"letter","arguments":"{}"}}]},"#,
-            r#"{"role":"tool","tool_call_id":"call_3","content":""}]}"#,
+            r#"{"role":"tool","tool_call_id":"call_3","content":""}],"#,
+            r#""stream":true,"stream_options":{"include_usage":true}}"#,
         )
     );
 }
@@ -188,14 +189,10 @@ async fn an_answer_that_was_cut_in_a_call_is_truncated() {
 #[tokio::test]
 async fn calls_of_a_model_that_was_offered_no_tools_are_left_out() {
     let calls = json!([asked("a", "letter", "{}")]);
-    for (text, expected) in [(json!("ok"), Some("ok")), (Value::Null, None)] {
+    for (text, expected) in [(json!("ok"), "ok"), (Value::Null, "")] {
         let server = Server::answering("200 OK", "", &completion(text, calls.clone(), "tool_calls")).await;
-        let reply = Providers::new(client()).turn(request(server.url("/v1")), &UnboundedRoom).await;
-        match (reply, expected) {
-            (Ok(reply), Some(text)) => assert!(reply.text == text && reply.calls.is_empty(), "{reply:?}"),
-            (Err(error), None) => assert!(error.message.contains("answered without text"), "{error}"),
-            (reply, _) => panic!("{reply:?}"),
-        }
+        let reply = Providers::new(client()).turn(request(server.url("/v1")), &UnboundedRoom).await.unwrap();
+        assert!(reply.text == expected && reply.calls.is_empty(), "{reply:?}");
     }
 }
 
@@ -245,13 +242,40 @@ async fn a_call_of_another_shape_is_a_protocol_error_that_shows_nothing_of_it() 
         json!("ACME"),
         json!(["ACME"]),
         json!([{"id": 1, "function": {"name": "ACME"}}]),
-        json!([{"id": "a", "function": {"name": "letter", "arguments": {"to": "ACME"}}}]),
+        json!([{"id": "a", "function": {"name": "letter", "arguments": ["ACME"]}}]),
+        json!([{"id": "a", "function": {"name": "letter", "arguments": 7}}]),
     ] {
         let error = answered("200 OK", &completion(Value::Null, calls.clone(), "tool_calls")).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Protocol, "{calls}: {error}");
         assert!(error.message.contains("answered something other than a chat completion"), "{error}");
         assert!(!error.message.contains("ACME") && error.retryable(true), "{error}");
     }
+}
+
+#[tokio::test]
+async fn arguments_that_are_an_object_are_read_as_its_text() {
+    let object = r#"{"to": "ACME", "n": 12345678901234567890.50}"#;
+    let body = format!(
+        r#"{{"choices": [{{"message": {{"tool_calls": [{{"id": "a", "function": {{"name": "letter", "arguments": {object}}}}}]}}}}]}}"#
+    );
+    assert_eq!(answered("200 OK", &body).await.unwrap().calls, [requested("a", "letter", object)]);
+    let long = format!(r#"{{"to": "{}"}}"#, "x".repeat(RequestedArguments::MAX_BYTES));
+    let calls = answered("200 OK", &body.replace(object, &long)).await.unwrap().calls;
+    assert_eq!(calls[0].arguments, RequestedArguments::TooLong(long.len()));
+}
+
+#[tokio::test]
+async fn an_item_of_a_tool_that_is_no_call_of_ours_fails_the_turn_by_name() {
+    let custom = json!({"id": "c", "type": "custom", "custom": {"name": "pay", "input": "420"}});
+    let search = json!({"id": "c", "type": "web_search", "web_search": {}});
+    for (calls, name) in [(json!([custom]), "custom"), (json!([asked("a", "letter", "{}"), search]), "web_search")] {
+        let error = answered("200 OK", &completion(json!("I write."), calls, "tool_calls")).await.unwrap_err();
+        assert!(error.message.contains(&format!("answered with {name}, which is no call of a tool")), "{error}");
+        assert!(error.class == ErrorClass::Refused && !error.retryable(true), "{error}");
+    }
+    let ran = json!({"choices": [{"message": {"content": "done", "executed_tools": [{"type": "search"}]}}]});
+    let error = answered("200 OK", &ran.to_string()).await.unwrap_err();
+    assert!(error.message.contains("a tool that the provider ran"), "{error}");
 }
 
 #[tokio::test]

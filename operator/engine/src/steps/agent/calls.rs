@@ -3,7 +3,7 @@
 //! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses a gate, an
 //! approver, or a tool that its agent does not have.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
 use serde_json::json;
 use signoff_api::{
@@ -77,7 +77,7 @@ pub(crate) async fn perform_turn<'a>(
     };
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
-    let dropped = reply.dropped;
+    let (dropped, opaque) = (reply.dropped, reply.opaque.map(Arc::new));
     let calls = read(reply.calls);
     let equal = equal_calls(&calls);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
@@ -107,7 +107,7 @@ pub(crate) async fn perform_turn<'a>(
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
     let (calls, told) = as_told(calls, &site.path);
-    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results })))
+    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results, opaque })))
 }
 
 /// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all

@@ -1,0 +1,334 @@
+//! An answer of the Messages API while it is received: a whole message, or the events of its blocks.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::{RawValue, to_raw_value};
+use signoff_api::{
+    journal::Usage,
+    turn::{OpaquePart, TurnCalls},
+};
+
+use super::{OF_CALL, is_blank};
+use crate::agent::{
+    collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
+    fields::Fields,
+    protocol::{Reading, Unreadable, foreign_tool, incomplete, object},
+};
+
+/// The most blocks of an answer.
+const MOST_BLOCKS: usize = 4 * TurnCalls::MAX_CALLS;
+
+const INPUT: &str = "input";
+const PARTIAL_INPUT: &str = "partial_json";
+const TEXT: &str = "text";
+const THINKING: &str = "thinking";
+const SIGNATURE: &str = "signature";
+
+const INPUT_TOKENS: &str = "input_tokens";
+const CACHE_CREATION_TOKENS: &str = "cache_creation_input_tokens";
+const CACHE_READ_TOKENS: &str = "cache_read_input_tokens";
+const OUTPUT_TOKENS: &str = "output_tokens";
+const THINKING_TOKENS: &str = "thinking_tokens";
+
+/// A message while it is received.
+#[derive(Default)]
+pub(super) struct Answer {
+    collected: Collected,
+    has_begun: bool,
+    /// The blocks, in their order.
+    parts: Vec<Part>,
+    /// The tokens by the name of their field: a later number replaces an earlier one.
+    tokens: BTreeMap<&'static str, i64>,
+}
+
+/// A block, as far as it was received.
+struct Part {
+    /// The number of the block in the stream.
+    index: i64,
+    is_open: bool,
+    kind: Kind,
+    /// The block as it began, JSON. Of a call: only the server's own fields.
+    begun: String,
+    /// The texts that came in pieces, by their field. Of a call: the input that it began with.
+    texts: BTreeMap<&'static str, String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// Also what the server redacted.
+    Thinking,
+    /// The number of the call, if it is kept.
+    Call(Option<usize>),
+}
+
+impl Reading for Answer {
+    fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
+        if self.collected.is_complete {
+            return Ok(());
+        }
+        let event = object(document)?;
+        match kind(&event)?.as_str() {
+            "message" => self.take_whole(&event),
+            "message_start" => {
+                self.has_begun = true;
+                self.count(&event.object("message")?)
+            }
+            "content_block_start" => self.start(event.count("index"), &event.object("content_block")?),
+            "content_block_delta" => self.add(event.count("index"), &event.object("delta")?),
+            "content_block_stop" => {
+                self.stop(event.count("index"));
+                Ok(())
+            }
+            "message_delta" => {
+                self.count(&event)?;
+                self.finish(&event.object("delta")?)
+            }
+            "message_stop" => {
+                self.collected.is_complete = true;
+                Ok(())
+            }
+            "error" => Err(Unreadable::Because("answered an error without saying which".to_owned())),
+            // Pings, and what later versions add.
+            _ => Ok(()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.collected.bytes() + self.parts.iter().map(Part::bytes).sum::<usize>()
+    }
+
+    fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
+        let Self { mut collected, has_begun, parts, tokens } = *self;
+        // A message that was cut at its largest length ends within a block.
+        let is_usual = matches!(collected.finish, None | Some(Finish::Usual));
+        if !has_begun || !collected.is_complete || (is_usual && parts.iter().any(|part| part.is_open)) {
+            return Err(incomplete());
+        }
+        let has_thinking = parts.iter().any(|part| part.kind == Kind::Thinking);
+        let keeps_calls = has_thinking || parts.iter().any(Part::is_call_with_own_fields);
+        for part in parts {
+            match part.kind {
+                Kind::Text => {
+                    let text = part.text(TEXT)?;
+                    if has_thinking && !is_blank(&text) {
+                        collected.add_opaque(OpaquePart::Item(part.json()?));
+                    }
+                    collected.text.push_str(&text);
+                }
+                // Without its end it has no signature, and would be refused.
+                Kind::Thinking if part.is_open => {}
+                Kind::Thinking => collected.add_opaque(OpaquePart::Item(part.json()?)),
+                Kind::Call(Some(number)) if keeps_calls => collected.add_opaque(OpaquePart::Call(number, part.begun)),
+                Kind::Call(_) => {}
+            }
+        }
+        collected.usage = usage(&tokens);
+        Ok(collected)
+    }
+}
+
+impl Answer {
+    /// Takes an answer that is not streamed.
+    fn take_whole(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+        if message.get("content").is_none() {
+            return Err(Unreadable::Form(1, 1));
+        }
+        let content = message.list::<MOST_BLOCKS>("content")?;
+        if content.dropped > 0 {
+            return Err(too_many_blocks());
+        }
+        for block in content.kept {
+            self.start(0, &block)?;
+            self.stop(0);
+        }
+        self.count(message)?;
+        self.finish(message)?;
+        (self.has_begun, self.collected.is_complete) = (true, true);
+        Ok(())
+    }
+
+    fn start(&mut self, index: i64, block: &Fields<'_>) -> Result<(), Unreadable> {
+        if self.parts.len() == MOST_BLOCKS {
+            return Err(too_many_blocks());
+        }
+        let name = kind(block)?;
+        let mut texts = BTreeMap::new();
+        let (kind, begun) = match name.as_str() {
+            "text" => (Kind::Text, block.json()),
+            "thinking" | "redacted_thinking" => (Kind::Thinking, block.json()),
+            "tool_use" => {
+                if let Some(kind) = foreign_kind(block)? {
+                    return Err(foreign_tool(&kind));
+                }
+                texts.insert(INPUT, block.get(INPUT).map(arguments).transpose()?.unwrap_or_default());
+                let (id, tool) = (block.text("id")?.unwrap_or_default(), block.text("name")?.unwrap_or_default());
+                let piece = CallPiece { place: Some(self.parts.len() as u64), id, tool, ..CallPiece::default() };
+                (Kind::Call(self.collected.add_call(piece)), block.others(&OF_CALL).json())
+            }
+            _ => return Err(foreign_tool(&name)),
+        };
+        self.parts.push(Part { index, is_open: true, kind, begun, texts });
+        Ok(())
+    }
+
+    fn add(&mut self, index: i64, delta: &Fields<'_>) -> Result<(), Unreadable> {
+        let field = match kind(delta)?.as_str() {
+            "text_delta" => TEXT,
+            "thinking_delta" => THINKING,
+            "signature_delta" => SIGNATURE,
+            "input_json_delta" => PARTIAL_INPUT,
+            // Citations, and what later versions add.
+            _ => return Ok(()),
+        };
+        let piece = delta.text(field)?.unwrap_or_default();
+        let found = open_part(&mut self.parts, index).filter(|(_, part)| part.kind.fields().contains(&field));
+        let Some((place, part)) = found else {
+            return Err(Unreadable::Because("streamed a piece of a block that it had not begun".to_owned()));
+        };
+        match part.kind {
+            Kind::Text => part.texts.entry(field).or_default().push_str(&piece),
+            Kind::Thinking => {
+                let text = part.texts.entry(field).or_default();
+                // Text that is too long to go back is kept only until that is seen.
+                if text.len() <= MAX_OPAQUE {
+                    text.push_str(&piece);
+                }
+            }
+            Kind::Call(_) => {
+                if !piece.is_empty() {
+                    part.texts.remove(INPUT);
+                }
+                self.add_arguments(place, piece);
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, index: i64) {
+        let Some((place, part)) = open_part(&mut self.parts, index) else { return };
+        part.is_open = false;
+        if let Kind::Call(_) = part.kind {
+            let input = part.texts.remove(INPUT).unwrap_or_default();
+            self.add_arguments(place, input);
+        }
+    }
+
+    fn add_arguments(&mut self, place: usize, arguments: String) {
+        self.collected.add_call(CallPiece { place: Some(place as u64), arguments, ..CallPiece::default() });
+    }
+
+    fn finish(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+        let Some(reason) = message.text("stop_reason")? else { return Ok(()) };
+        self.collected.finish = Some(match reason.as_str() {
+            "max_tokens" | "model_context_window_exceeded" => Finish::Cut,
+            "refusal" => Finish::Declined(reason),
+            "pause_turn" => {
+                let why = "paused (pause_turn) for tools that the provider runs itself: such tools are never used";
+                return Err(Unreadable::Because(why.to_owned()));
+            }
+            _ => Finish::Usual,
+        });
+        Ok(())
+    }
+
+    /// Takes the tokens of a message, or of an event.
+    fn count(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+        let usage = message.object("usage")?;
+        let details = usage.object("output_tokens_details")?;
+        for (fields, name) in [
+            (&usage, INPUT_TOKENS),
+            (&usage, CACHE_CREATION_TOKENS),
+            (&usage, CACHE_READ_TOKENS),
+            (&usage, OUTPUT_TOKENS),
+            (&details, THINKING_TOKENS),
+        ] {
+            if fields.get(name).is_some() {
+                self.tokens.insert(name, fields.count(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.begun.len() + self.texts.values().map(String::len).sum::<usize>()
+    }
+
+    fn is_call_with_own_fields(&self) -> bool {
+        matches!(self.kind, Kind::Call(_)) && self.begun != "{}"
+    }
+
+    /// Returns a text: as it began, and the pieces of it.
+    fn text(&self, field: &str) -> Result<String, serde_json::Error> {
+        let begun = Fields::of(&self.begun)?.text(field)?.unwrap_or_default();
+        Ok(begun + self.texts.get(field).map_or("", String::as_str))
+    }
+
+    /// Returns the block as JSON: as it began, with the texts that came in pieces.
+    fn json(&self) -> Result<String, serde_json::Error> {
+        if self.texts.is_empty() {
+            return Ok(self.begun.clone());
+        }
+        let begun = Fields::of(&self.begun)?.into_iter();
+        let mut fields: BTreeMap<String, Box<RawValue>> = begun.map(|(name, value)| (name, value.to_owned())).collect();
+        for field in self.texts.keys() {
+            fields.insert((*field).to_owned(), to_raw_value(&self.text(field)?)?);
+        }
+        serde_json::to_string(&fields)
+    }
+}
+
+impl Kind {
+    /// Returns the fields that come in pieces.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Text => &[TEXT],
+            Self::Thinking => &[THINKING, SIGNATURE],
+            Self::Call(_) => &[PARTIAL_INPUT],
+        }
+    }
+}
+
+/// Returns the place of a block that has not ended, and the block.
+fn open_part(parts: &mut [Part], index: i64) -> Option<(usize, &mut Part)> {
+    parts.iter_mut().enumerate().rev().find(|(_, part)| part.is_open && part.index == index)
+}
+
+/// Returns the type of an event, a block, or a piece of one.
+fn kind(fields: &Fields<'_>) -> Result<String, Unreadable> {
+    fields.text("type")?.ok_or(Unreadable::Form(1, 1))
+}
+
+/// Returns the kind of a call that is none of our functions: a set of tools of the provider, or code that it runs.
+fn foreign_kind(call: &Fields<'_>) -> Result<Option<String>, Unreadable> {
+    let toolset = call.text("toolset_name")?;
+    let caller = call.object("caller")?.text("type")?.filter(|caller| caller != "direct");
+    Ok(toolset.or(caller))
+}
+
+/// Returns an input as text: the JSON of an object, or the text that a server wrote instead.
+fn arguments(input: &RawValue) -> Result<String, Unreadable> {
+    let json = input.get();
+    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
+}
+
+fn too_many_blocks() -> Unreadable {
+    Unreadable::Because(format!("answered with more than {MOST_BLOCKS} blocks"))
+}
+
+fn usage(tokens: &BTreeMap<&'static str, i64>) -> Option<Usage> {
+    let count = |name: &str| tokens.get(name).copied().unwrap_or_default();
+    let cached = count(CACHE_READ_TOKENS);
+    (!tokens.is_empty()).then(|| Usage {
+        // The number of the API is that of the tokens after the cached ones.
+        input_tokens: count(INPUT_TOKENS).saturating_add(count(CACHE_CREATION_TOKENS)).saturating_add(cached),
+        output_tokens: count(OUTPUT_TOKENS),
+        cached_tokens: cached,
+        reasoning_tokens: count(THINKING_TOKENS),
+    })
+}
+
+#[cfg(test)]
+mod tests;

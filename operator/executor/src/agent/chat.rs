@@ -1,0 +1,334 @@
+//! OpenAI's chat completions, as many servers speak them.
+//!
+//! Fields of an answer that this protocol does not know are the server's own: they are kept with a turn that has calls, and
+//! go back unchanged.
+
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::value::RawValue;
+use signoff_api::{
+    journal::Usage,
+    turn::{OpaquePart, TurnCalls},
+};
+use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
+
+use super::{
+    TurnRequest,
+    collected::{CallPiece, Collected, Finish},
+    dialect::LeftOut,
+    fields::Fields,
+    merged::Merged,
+    protocol::{Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+};
+use crate::{error::CallError, secrets::ExposeSecret as _};
+
+/// The fields of a message that are not the server's own.
+const OF_MESSAGE: [&str; 8] =
+    ["role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations", EXECUTED_TOOLS];
+/// The fields of a call that are not the server's own.
+const OF_CALL: [&str; 4] = ["id", "type", "index", FUNCTION];
+/// The fields of a function that are not the server's own.
+const OF_FUNCTION: [&str; 2] = ["name", "arguments"];
+const FUNCTION: &str = "function";
+/// The field of tools that a server ran itself.
+const EXECUTED_TOOLS: &str = "executed_tools";
+const MAX_TOKENS: &str = "max_tokens";
+const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
+const TEMPERATURE: &str = "temperature";
+const STREAM: &str = "stream";
+const STREAM_OPTIONS: &str = "stream_options";
+
+/// The protocol.
+pub(super) struct ChatCompletions;
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    /// Null only beside calls.
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Called<'a>>,
+    #[serde(flatten)]
+    own: Fields<'a>,
+}
+
+struct Called<'a> {
+    call: &'a ToolCall,
+    own: Fields<'a>,
+}
+
+/// A function, as every tool is for these servers.
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: &'a ToolOffer,
+}
+
+impl Protocol for ChatCompletions {
+    fn answer(&self) -> &'static str {
+        "a chat completion"
+    }
+
+    fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
+        let takes = |field: &str| !left_out.contains(field);
+        let system = turn.system.as_deref().map(|content| Said::text("system", content));
+        let said = turn.messages.iter().map(|message| Said::of(message, turn, left_out));
+        let messages: Vec<_> = system.into_iter().chain(said).collect();
+        let own = messages.iter().flat_map(|said| said.own_names().map(str::to_owned)).collect::<Vec<_>>();
+        let streams = takes(STREAM);
+        let request = Request {
+            model: &turn.model,
+            messages,
+            tools: turn.tools.iter().map(|function| Tool { kind: FUNCTION, function }).collect(),
+            // The older name first: every server knows it but those that name the newer one.
+            max_tokens: turn.max_tokens.filter(|_| takes(MAX_TOKENS)),
+            max_completion_tokens: turn.max_tokens.filter(|_| !takes(MAX_TOKENS) && takes(MAX_COMPLETION_TOKENS)),
+            temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
+            stream: streams.then_some(true),
+            stream_options: (streams && takes(STREAM_OPTIONS)).then_some(StreamOptions { include_usage: true }),
+        };
+        let sent = [
+            (MAX_TOKENS, request.max_tokens.is_some()),
+            (MAX_COMPLETION_TOKENS, request.max_completion_tokens.is_some()),
+            (TEMPERATURE, request.temperature.is_some()),
+            (STREAM, request.stream.is_some()),
+            (STREAM_OPTIONS, request.stream_options.is_some()),
+        ];
+        let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own);
+        let body = serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
+        // Keys read from files and Secrets often end in a line break, which no header may hold.
+        let key = turn.key.iter().map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())));
+        let (path, headers) = ("/chat/completions".to_owned(), key.collect());
+        Ok(Written { path, headers, optional: optional.collect(), body })
+    }
+
+    fn reading(&self) -> Box<dyn Reading> {
+        Box::<Completion>::default()
+    }
+}
+
+impl<'a> Said<'a> {
+    fn text(role: &'static str, content: &'a str) -> Self {
+        Self { role, tool_call_id: None, content: Some(content), tool_calls: Vec::new(), own: Fields::default() }
+    }
+
+    fn of(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Self {
+        let text = message.text.as_str();
+        match message.role {
+            Role::User => Self::text("user", text),
+            Role::Assistant => {
+                let (mut own, mut of_calls) = (Fields::default(), vec![Fields::default(); message.calls.len()]);
+                for part in opaque_of(message, turn) {
+                    let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
+                    match part {
+                        OpaquePart::Message(json) => own = fields(json),
+                        OpaquePart::Call(at, json) => {
+                            if let Some(of_call) = of_calls.get_mut(*at) {
+                                *of_call = fields(json);
+                            }
+                        }
+                        OpaquePart::Item(_) => {}
+                    }
+                }
+                let calls = message.calls.iter().zip(of_calls).map(|(call, own)| Called { call, own });
+                Self {
+                    content: (message.calls.is_empty() || !text.is_empty()).then_some(text),
+                    tool_calls: calls.collect(),
+                    own,
+                    ..Self::text("assistant", text)
+                }
+            }
+            Role::Tool => Self { tool_call_id: message.answers.as_deref(), ..Self::text("tool", text) },
+        }
+    }
+
+    /// Returns the names of the server's own fields.
+    fn own_names(&self) -> impl Iterator<Item = &str> {
+        let of_calls = self.tool_calls.iter().flat_map(|called| called.own.names()).filter(|name| *name != FUNCTION);
+        self.own.names().chain(of_calls)
+    }
+}
+
+impl Serialize for Called<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Function<'a> {
+            name: &'a str,
+            arguments: &'a str,
+            #[serde(flatten)]
+            own: Fields<'a>,
+        }
+        let ToolCall { id, tool, arguments } = self.call;
+        let mut call = to.serialize_map(None)?;
+        call.serialize_entry("id", id)?;
+        call.serialize_entry("type", FUNCTION)?;
+        let own = self.own.object(FUNCTION).unwrap_or_default();
+        call.serialize_entry(FUNCTION, &Function { name: tool, arguments, own })?;
+        for (name, value) in self.own.clone().without(&[FUNCTION]) {
+            call.serialize_entry(&name, value)?;
+        }
+        call.end()
+    }
+}
+
+/// A completion while it is received.
+#[derive(Default)]
+struct Completion {
+    collected: Collected,
+    has_choice: bool,
+    has_message: bool,
+    refusal: String,
+    /// The server's own fields of the message.
+    own: Merged,
+    /// Those of the calls that are kept.
+    of_calls: Vec<Merged>,
+}
+
+impl Reading for Completion {
+    fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
+        let document = object(document)?;
+        if document.get("usage").is_some() {
+            self.collected.set_usage(usage(&document.object("usage")?)?);
+        }
+        // Of several choices the first one is the answer.
+        let Some(choice) = document.list::<1>("choices")?.kept.into_iter().next() else { return Ok(()) };
+        if choice.count("index") > 0 {
+            return Ok(());
+        }
+        self.has_choice = true;
+        let is_whole = choice.get("message").is_some();
+        if is_whole || choice.get("delta").is_some() {
+            self.has_message = true;
+            self.add(&choice.object(if is_whole { "message" } else { "delta" })?)?;
+        }
+        if let Some(reason) = choice.text("finish_reason")? {
+            self.collected.finish = Some(match reason.as_str() {
+                "length" => Finish::Cut,
+                "content_filter" => Finish::Declined(reason),
+                _ => Finish::Usual,
+            });
+            self.collected.is_complete = true;
+        }
+        self.collected.is_complete |= is_whole;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let own: usize = self.of_calls.iter().map(Merged::kept).sum();
+        self.collected.bytes() + self.refusal.len() + self.own.kept() + own
+    }
+
+    fn end(self: Box<Self>, is_done: bool) -> Result<Collected, Unreadable> {
+        let Self { mut collected, has_choice, has_message, refusal, own, of_calls } = *self;
+        if !has_choice && (is_done || collected.usage.is_some() || !has_message) {
+            return Err(Unreadable::Because("answered without any choice".to_owned()));
+        }
+        if !has_message {
+            return Err(Unreadable::Because("answered a choice without a message".to_owned()));
+        }
+        if !is_done && !collected.is_complete {
+            return Err(incomplete());
+        }
+        if collected.text.is_empty() && !refusal.is_empty() {
+            collected.finish = Some(Finish::Declined("refusal".to_owned()));
+        }
+        collected.add_fields(own.json(), OpaquePart::Message);
+        for (at, own) in of_calls.into_iter().enumerate() {
+            collected.add_fields(own.json(), |json| OpaquePart::Call(at, json));
+        }
+        Ok(collected)
+    }
+}
+
+impl Completion {
+    /// Adds a message, or a piece of one.
+    fn add(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+        if let Some(content) = message.get("content") {
+            self.collected.text.push_str(&text(content)?);
+        }
+        self.refusal.push_str(&message.text("refusal")?.unwrap_or_default());
+        if message.list::<1>(EXECUTED_TOOLS)?.kept.first().is_some() {
+            return Err(foreign_tool("a tool that the provider ran"));
+        }
+        self.own.add(message.others(&OF_MESSAGE))?;
+        let calls = message.list::<{ TurnCalls::MAX_CALLS }>("tool_calls")?;
+        self.collected.add_dropped(calls.dropped);
+        let is_only_piece = calls.kept.len() == 1;
+        for (number, call) in calls.kept.into_iter().enumerate() {
+            if let Some(kind) = call.text("type")?.filter(|kind| kind != FUNCTION && !kind.is_empty()) {
+                return Err(foreign_tool(&kind));
+            }
+            let function = call.object(FUNCTION)?;
+            let arguments = function.get("arguments").map(arguments).transpose()?.unwrap_or_default();
+            let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
+            // Without a number, each call of a list is one of its own; a single one may continue the last.
+            let place = index.or_else(|| (!is_only_piece).then(|| number as u64));
+            let id = call.text("id")?.unwrap_or_default();
+            let piece = CallPiece { place, id, tool: function.text("name")?.unwrap_or_default(), arguments };
+            let Some(at) = self.collected.add_call(piece) else { continue };
+            if self.of_calls.len() <= at {
+                self.of_calls.resize_with(at + 1, Merged::default);
+            }
+            if let Some(own) = self.of_calls.get_mut(at) {
+                own.add(call.others(&OF_CALL))?;
+                own.add_object(FUNCTION, function.others(&OF_FUNCTION))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a text, or the texts of a list of parts as one.
+fn text(content: &RawValue) -> Result<String, Unreadable> {
+    #[derive(serde::Deserialize)]
+    struct Part {
+        #[serde(default)]
+        text: String,
+    }
+    if content.get().starts_with('[') {
+        let parts: Vec<Part> = serde_json::from_str(content.get())?;
+        return Ok(parts.into_iter().map(|part| part.text).collect());
+    }
+    Ok(serde_json::from_str(content.get())?)
+}
+
+/// Returns arguments as text: as the server wrote them, or the JSON of an object.
+fn arguments(value: &RawValue) -> Result<String, Unreadable> {
+    let json = value.get();
+    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
+}
+
+fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
+    let cached = usage.object("prompt_tokens_details")?.count("cached_tokens");
+    Ok(Usage {
+        input_tokens: usage.count("prompt_tokens"),
+        output_tokens: usage.count("completion_tokens"),
+        cached_tokens: cached.max(usage.count("prompt_cache_hit_tokens")),
+        reasoning_tokens: usage.object("completion_tokens_details")?.count("reasoning_tokens"),
+    })
+}

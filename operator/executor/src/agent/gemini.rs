@@ -1,0 +1,497 @@
+//! Google's Gemini API: `generateContent` and its stream.
+//!
+//! Parts of an answer that only the model can read, and the ids of its calls, go back as they came and in their order.
+//! Of an answer without any of them only its text and its calls are kept.
+
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+use signoff_api::{journal::Usage, turn::OpaquePart};
+use signoff_engine::transition::{Message, Role, ToolCall};
+
+use super::{
+    TurnRequest,
+    collected::{CallPiece, Collected, Finish},
+    dialect::LeftOut,
+    fields::Fields,
+    protocol::{Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object, opaque_of},
+};
+use crate::{error::CallError, redact::excerpt, secrets::ExposeSecret as _};
+
+const TEXT: &str = "text";
+const THOUGHT: &str = "thought";
+const FUNCTION_CALL: &str = "functionCall";
+
+/// The fields that a part may have without a text or a call.
+const OF_ANY_PART: [&str; 3] = [THOUGHT, "thoughtSignature", "partMetadata"];
+/// The fields of a call that are not the model's own.
+const OF_CALL: [&str; 2] = ["name", "args"];
+/// The fields of a part that are of a tool which is not ours.
+const FOREIGN: [&str; 5] = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "functionResponse"];
+/// The fields of a candidate, and within them, that are there only after the provider ran a tool itself.
+const RAN: [(&str, &str); 3] = [
+    ("groundingMetadata", "webSearchQueries"),
+    ("groundingMetadata", "groundingChunks"),
+    ("urlContextMetadata", "urlMetadata"),
+];
+/// The fields of a part that is no text.
+const MEDIA: [&str; 2] = ["inlineData", "fileData"];
+/// The most parts of one document.
+const MAX_PARTS: usize = 1024;
+/// An object without fields.
+const EMPTY: &str = "{}";
+
+const TEMPERATURE: &str = "temperature";
+const MAX_OUTPUT_TOKENS: &str = "maxOutputTokens";
+const STREAM: &str = "stream";
+
+/// The protocol.
+pub(super) struct GenerateContent;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Content<'a>>,
+    contents: Vec<Content<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Functions<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_config: Option<GenerationConfig>,
+}
+
+#[derive(Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Functions<'a> {
+    function_declarations: Vec<Declaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a Value,
+}
+
+/// The parts of one side.
+#[derive(Serialize)]
+struct Content<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    Text {
+        text: &'a str,
+    },
+    /// A part of an earlier answer, as it came.
+    Own(&'a RawValue),
+    Call(CallPart<'a>),
+    Result {
+        #[serde(rename = "functionResponse")]
+        result: FunctionResponse<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct CallPart<'a> {
+    #[serde(rename = "functionCall")]
+    call: FunctionCall<'a>,
+    #[serde(flatten)]
+    own: Fields<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionCall<'a> {
+    name: &'a str,
+    args: Box<RawValue>,
+    #[serde(flatten)]
+    own: Fields<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionResponse<'a> {
+    /// The id of the call, exactly where the model gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    name: &'a str,
+    response: ToolResult<'a>,
+}
+
+#[derive(Serialize)]
+struct ToolResult<'a> {
+    result: &'a str,
+}
+
+impl Protocol for GenerateContent {
+    fn answer(&self) -> &'static str {
+        "an answer of generateContent"
+    }
+
+    fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
+        let takes = |field: &str| !left_out.contains(field);
+        let streams = takes(STREAM);
+        let config = GenerationConfig {
+            temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
+            max_output_tokens: turn.max_tokens.filter(|_| takes(MAX_OUTPUT_TOKENS)),
+        };
+        let sent = [
+            (TEMPERATURE, config.temperature.is_some()),
+            (MAX_OUTPUT_TOKENS, config.max_output_tokens.is_some()),
+            (STREAM, streams),
+        ];
+        let request = Request {
+            system_instruction: turn
+                .system
+                .as_deref()
+                .map(|text| Content { role: None, parts: vec![Part::Text { text }] }),
+            contents: contents(turn)?,
+            tools: functions(turn).into_iter().collect(),
+            generation_config: Some(config).filter(|config| *config != GenerationConfig::default()),
+        };
+        let body =
+            serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
+        // Keys read from files and Secrets often end in a line break, which no header may hold.
+        let key = turn.key.iter().map(|key| ("x-goog-api-key".to_owned(), key.expose_secret().trim().to_owned()));
+        let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
+        Ok(Written { path: path(&turn.model, streams), headers: key.collect(), body, optional: optional.collect() })
+    }
+
+    fn reading(&self) -> Box<dyn Reading> {
+        Box::<Generated>::default()
+    }
+}
+
+/// Returns the path of a model. A name that begins with its collection, as Google writes names, keeps that.
+fn path(model: &str, streams: bool) -> String {
+    let (collection, name) = match model.split_once('/') {
+        Some((collection @ ("models" | "tunedModels"), name)) => (collection, name),
+        Some(_) | None => ("models", model),
+    };
+    let method = if streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    format!("/{collection}/{}:{method}", encoded(name))
+}
+
+fn encoded(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(encode).collect()
+}
+
+/// Returns the tools that are offered, if there are any.
+fn functions(turn: &TurnRequest) -> Option<Functions<'_>> {
+    let declarations = turn.tools.iter().map(|tool| Declaration {
+        name: &tool.name,
+        description: &tool.description,
+        parameters_json_schema: &tool.parameters,
+    });
+    (!turn.tools.is_empty()).then(|| Functions { function_declarations: declarations.collect() })
+}
+
+/// Returns the conversation. Neighbours of one role are one content, because the results of an answer must be together.
+fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
+    let mut contents: Vec<Content<'_>> = Vec::new();
+    let mut answer = None;
+    for message in &turn.messages {
+        let (role, parts) = match message.role {
+            Role::User => ("user", vec![Part::Text { text: &message.text }]),
+            Role::Assistant => {
+                answer = Some(message);
+                ("model", parts_of_answer(message, turn))
+            }
+            Role::Tool => ("user", vec![Part::of_result(message, answer, turn)?]),
+        };
+        match contents.last_mut().filter(|last| last.role == Some(role)) {
+            Some(last) => last.parts.extend(parts),
+            None => contents.push(Content { role: Some(role), parts }),
+        }
+    }
+    Ok(contents)
+}
+
+/// Returns the parts of an answer: as they came, or its text and its calls.
+fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<Part<'a>> {
+    let call = |at: usize| message.calls.get(at).map(|call| Part::of_call(call, own_of(message, at, turn)));
+    let parts = opaque_of(message, turn);
+    if parts.is_empty() {
+        let has_text = !message.text.is_empty() || message.calls.is_empty();
+        let text = has_text.then_some(Part::Text { text: &message.text });
+        return text.into_iter().chain((0..message.calls.len()).filter_map(call)).collect();
+    }
+    let part = |part: &'a OpaquePart| match part {
+        OpaquePart::Item(json) => serde_json::from_str(json).ok().map(Part::Own),
+        OpaquePart::Call(at, _) => call(*at),
+        OpaquePart::Message(_) => None,
+    };
+    parts.iter().filter_map(part).collect()
+}
+
+/// Returns the model's own fields of the part of a call.
+fn own_of<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'a> {
+    let fields = opaque_of(message, turn).iter().find_map(|part| match part {
+        OpaquePart::Call(at, json) if *at == call => Fields::of(json).ok(),
+        OpaquePart::Call(..) | OpaquePart::Item(_) | OpaquePart::Message(_) => None,
+    });
+    fields.unwrap_or_default()
+}
+
+impl<'a> Part<'a> {
+    fn of_call(call: &'a ToolCall, own: Fields<'a>) -> Self {
+        Self::Call(CallPart {
+            call: FunctionCall {
+                name: &call.tool,
+                args: arguments_object(&call.arguments),
+                own: own.object(FUNCTION_CALL).unwrap_or_default(),
+            },
+            own: own.without(&[FUNCTION_CALL]),
+        })
+    }
+
+    /// Returns the result of a call of `answer`, with the name and the id by which the model knows the call.
+    fn of_result(result: &'a Message, answer: Option<&'a Message>, turn: &TurnRequest) -> Result<Self, CallError> {
+        let unknown = || CallError::invalid("internal error: a result answers no call; please report this as a bug");
+        let answer = answer.ok_or_else(unknown)?;
+        let mut calls = answer.calls.iter().enumerate();
+        let (at, call) = calls.find(|(_, call)| result.answers.as_ref() == Some(&call.id)).ok_or_else(unknown)?;
+        let own = own_of(answer, at, turn).object(FUNCTION_CALL).unwrap_or_default();
+        let response = ToolResult { result: &result.text };
+        Ok(Self::Result { result: FunctionResponse { id: own.get("id"), name: &call.tool, response } })
+    }
+}
+
+/// An answer while it is received.
+#[derive(Default)]
+struct Generated {
+    collected: Collected,
+    has_candidate: bool,
+    /// The number of calls, also of those that are not kept.
+    calls: u64,
+    /// All parts, in their order.
+    parts: Vec<Received>,
+    /// The bytes that the parts take.
+    parts_bytes: usize,
+}
+
+/// A received part.
+enum Received {
+    /// A text: its place in that of the answer.
+    Text(Range<usize>),
+    /// A part that goes back as it came.
+    Own(String),
+    /// A call: its number, and the model's own fields of its part as JSON.
+    Call(usize, String),
+}
+
+/// The model's own fields of the part of a call.
+#[derive(Serialize)]
+struct OwnOfCall<'a> {
+    #[serde(flatten)]
+    part: Fields<'a>,
+    #[serde(rename = "functionCall", skip_serializing_if = "Fields::is_empty")]
+    call: Fields<'a>,
+}
+
+impl Reading for Generated {
+    fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
+        let document = object(document)?;
+        if document.get("usageMetadata").is_some() {
+            self.collected.set_usage(usage(&document.object("usageMetadata")?));
+        }
+        let block = document.object("promptFeedback")?.text("blockReason")?;
+        if let Some(reason) = block.filter(|reason| !matches!(reason.as_str(), "" | "BLOCK_REASON_UNSPECIFIED")) {
+            self.set_finish(Finish::Declined(reason));
+        }
+        // Of several candidates the first one is the answer.
+        let Some(candidate) = document.list::<1>("candidates")?.kept.into_iter().next() else { return Ok(()) };
+        if candidate.count("index") > 0 {
+            return Ok(());
+        }
+        self.has_candidate = true;
+        for (metadata, list) in RAN {
+            if candidate.object(metadata)?.get(list).is_some_and(|list| list.get() != "[]") {
+                return Err(foreign_tool(metadata));
+            }
+        }
+        let parts = candidate.object("content")?.list::<MAX_PARTS>("parts")?;
+        if parts.dropped > 0 {
+            return Err(Unreadable::Because(format!("answered with more than {MAX_PARTS} parts at once")));
+        }
+        for part in &parts.kept {
+            self.add(part)?;
+        }
+        if let Some(finish) = candidate.text("finishReason")?.map(finish).transpose()?.flatten() {
+            self.set_finish(finish);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.collected.bytes() + self.parts_bytes
+    }
+
+    /// The stream has no terminal event: the reason of its end is what completes the answer.
+    fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
+        let Self { mut collected, has_candidate, parts, .. } = *self;
+        match (collected.is_complete, has_candidate) {
+            (true, _) => {}
+            (false, true) => return Err(incomplete()),
+            (false, false) => return Err(Unreadable::Because("answered without any candidate".to_owned())),
+        }
+        if parts.iter().any(Received::is_own) {
+            for part in parts {
+                let part = part.opaque(&collected.text);
+                collected.add_opaque(part);
+            }
+        }
+        Ok(collected)
+    }
+}
+
+impl Generated {
+    /// Adds a part.
+    fn add(&mut self, part: &Fields<'_>) -> Result<(), Unreadable> {
+        if let Some(kind) = FOREIGN.into_iter().find(|kind| part.get(kind).is_some()) {
+            return Err(foreign_tool(kind));
+        }
+        if MEDIA.into_iter().any(|kind| part.get(kind).is_some()) {
+            return Err(Unreadable::Because("answered with something other than text".to_owned()));
+        }
+        if part.get(FUNCTION_CALL).is_some() {
+            return self.add_call(part);
+        }
+        let text = part.text(TEXT)?;
+        if text.is_none()
+            && let Some(kind) = part.others(&OF_ANY_PART).names().next()
+        {
+            return Err(foreign_tool(kind));
+        }
+        let text = text.unwrap_or_default();
+        let is_thought = part.get(THOUGHT).is_some_and(|thought| thought.get() != "false");
+        let start = self.collected.text.len();
+        if !is_thought {
+            self.collected.text.push_str(&text);
+        }
+        // Only texts without a signature may be merged.
+        if is_thought || !part.others(&[TEXT, THOUGHT]).is_empty() {
+            self.keep(Received::Own(part.json()));
+        } else if let Some(Received::Text(place)) = self.parts.last_mut() {
+            place.end = self.collected.text.len();
+        } else if !text.is_empty() {
+            self.keep(Received::Text(start..self.collected.text.len()));
+        }
+        Ok(())
+    }
+
+    /// Adds a call, which is always a whole one.
+    fn add_call(&mut self, part: &Fields<'_>) -> Result<(), Unreadable> {
+        let call = part.object(FUNCTION_CALL)?;
+        if call.get("partialArgs").is_some() || call.is_true("willContinue") {
+            return Err(Unreadable::Because("answered with a call in pieces, which it was not asked for".to_owned()));
+        }
+        self.calls += 1;
+        let piece = CallPiece {
+            place: Some(self.calls),
+            id: call.text("id")?.unwrap_or_default(),
+            tool: call.text("name")?.unwrap_or_default(),
+            arguments: call.get("args").map(arguments).transpose()?.unwrap_or_else(|| EMPTY.to_owned()),
+        };
+        if let Some(at) = self.collected.add_call(piece) {
+            let own = OwnOfCall { part: part.others(&[FUNCTION_CALL]), call: call.others(&OF_CALL) };
+            self.keep(Received::Call(at, serde_json::to_string(&own)?));
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, part: Received) {
+        self.parts_bytes += size_of::<Received>() + part.json().len();
+        self.parts.push(part);
+    }
+
+    /// Completes the answer. Some servers give a reason with every document: an unusual one stays.
+    fn set_finish(&mut self, finish: Finish) {
+        if self.collected.finish.as_ref().is_none_or(|known| *known == Finish::Usual) {
+            self.collected.finish = Some(finish);
+        }
+        self.collected.is_complete = true;
+    }
+}
+
+impl Received {
+    /// Returns the JSON that is kept of it.
+    fn json(&self) -> &str {
+        match self {
+            Self::Text(_) => "",
+            Self::Own(json) | Self::Call(_, json) => json,
+        }
+    }
+
+    /// Whether it has something that the text and the calls of the answer do not have.
+    fn is_own(&self) -> bool {
+        !matches!(self.json(), "" | EMPTY)
+    }
+
+    /// Returns it as it is recorded. `text`: that of the answer.
+    fn opaque(self, text: &str) -> OpaquePart {
+        match self {
+            Self::Text(place) => OpaquePart::Item(json!({TEXT: text.get(place).unwrap_or_default()}).to_string()),
+            Self::Own(json) => OpaquePart::Item(json),
+            Self::Call(at, json) => OpaquePart::Call(at, json),
+        }
+    }
+}
+
+/// Returns arguments as text: the JSON of an object, or a text as the model wrote it.
+fn arguments(value: &RawValue) -> Result<String, Unreadable> {
+    let json = value.get();
+    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
+}
+
+/// Returns the end of an answer by its reason, or `None` where the reason says that it has not ended.
+///
+/// # Errors
+/// The reason is another one, after which the answer is not known to be whole.
+fn finish(reason: String) -> Result<Option<Finish>, Unreadable> {
+    match reason.as_str() {
+        "" | "FINISH_REASON_UNSPECIFIED" => Ok(None),
+        "STOP" => Ok(Some(Finish::Usual)),
+        "MAX_TOKENS" => Ok(Some(Finish::Cut)),
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Ok(Some(Finish::Declined(reason))),
+        _ => Err(Unreadable::Because(format!("stopped before its answer was whole ({})", excerpt(&reason, [])))),
+    }
+}
+
+fn usage(usage: &Fields<'_>) -> Usage {
+    let thoughts = usage.count("thoughtsTokenCount");
+    Usage {
+        input_tokens: usage.count("promptTokenCount"),
+        output_tokens: usage.count("candidatesTokenCount").saturating_add(thoughts),
+        cached_tokens: usage.count("cachedContentTokenCount"),
+        reasoning_tokens: thoughts,
+        ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

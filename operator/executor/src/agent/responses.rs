@@ -1,0 +1,551 @@
+//! OpenAI's Responses API, as several servers speak it.
+//!
+//! Servers are asked to store nothing: the whole conversation is sent each time, and reasoning goes back as the items
+//! that the server wrote. Of a stream the whole items count, and pieces where the server sends no whole item.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde::Serialize;
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
+use signoff_api::{journal::Usage, turn::OpaquePart};
+use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
+
+use super::{
+    TurnRequest,
+    collected::{CallPiece, Collected, Finish},
+    dialect::LeftOut,
+    fields::{AtMost, Fields},
+    protocol::{Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+};
+use crate::{error::CallError, secrets::ExposeSecret as _};
+
+const MAX_OUTPUT_TOKENS: &str = "max_output_tokens";
+const TEMPERATURE: &str = "temperature";
+const STORE: &str = "store";
+const INCLUDE: &str = "include";
+const STREAM: &str = "stream";
+const STRICT: &str = "strict";
+
+const OUTPUT: &str = "output";
+const CONTENT: &str = "content";
+const ENCRYPTED_CONTENT: &str = "encrypted_content";
+const ARGUMENTS: &str = "arguments";
+const STATUS: &str = "status";
+const COMPLETED: &str = "completed";
+const INCOMPLETE: &str = "incomplete";
+const FAILED: &str = "failed";
+
+/// The fields of a call that are not the server's own. Its status is only for the reader of the answer.
+const OF_CALL: [&str; 5] = ["type", "call_id", "name", ARGUMENTS, STATUS];
+/// The fields without which no server understands an item of its own.
+const NEEDED: [&str; 5] = ["type", "role", CONTENT, "summary", ENCRYPTED_CONTENT];
+/// The most items of an answer, and the most parts of one item.
+const MAX_ITEMS: usize = 1024;
+
+/// The protocol.
+pub(super) struct Responses;
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+    input: Vec<InputItem<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    function: &'a ToolOffer,
+    /// False, or absent. The API makes a schema strict unless it is told not to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+}
+
+/// An item of the conversation.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum InputItem<'a> {
+    Message {
+        role: &'static str,
+        content: &'a str,
+    },
+    FunctionCall {
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+        #[serde(flatten)]
+        own: Fields<'a>,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: &'a str,
+    },
+    /// As the server wrote it.
+    #[serde(untagged)]
+    Own(Fields<'a>),
+}
+
+impl Protocol for Responses {
+    fn answer(&self) -> &'static str {
+        "a response of the Responses API"
+    }
+
+    fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
+        let takes = |field: &str| !left_out.contains(field);
+        let input: Vec<_> = turn.messages.iter().flat_map(|message| InputItem::of(message, turn, left_out)).collect();
+        let own = input.iter().filter_map(InputItem::own).flat_map(Fields::names).filter(|name| !NEEDED.contains(name));
+        let own: BTreeSet<_> = own.map(str::to_owned).collect();
+        let strict = takes(STRICT).then_some(false);
+        let request = Request {
+            model: &turn.model,
+            instructions: turn.system.as_deref(),
+            input,
+            tools: turn.tools.iter().map(|function| Tool { kind: "function", function, strict }).collect(),
+            max_output_tokens: turn.max_tokens.filter(|_| takes(MAX_OUTPUT_TOKENS)),
+            temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
+            store: takes(STORE).then_some(false),
+            // A server that stores nothing gives reasoning away only when asked. Models without reasoning refuse it.
+            include: takes(INCLUDE).then_some(["reasoning.encrypted_content"]),
+            stream: takes(STREAM).then_some(true),
+        };
+        let sent = [
+            (MAX_OUTPUT_TOKENS, request.max_output_tokens.is_some()),
+            (TEMPERATURE, request.temperature.is_some()),
+            (STORE, request.store.is_some()),
+            (INCLUDE, request.include.is_some()),
+            (STREAM, request.stream.is_some()),
+            (STRICT, strict.is_some() && !request.tools.is_empty()),
+        ];
+        let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own);
+        let body =
+            serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
+        // Keys read from files and Secrets often end in a line break, which no header may hold.
+        let key =
+            turn.key.iter().map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())));
+        let (path, headers) = ("/responses".to_owned(), key.collect());
+        Ok(Written { path, headers, optional: optional.collect(), body })
+    }
+
+    fn reading(&self) -> Box<dyn Reading> {
+        Box::<Response>::default()
+    }
+}
+
+impl<'a> InputItem<'a> {
+    /// Returns the items that a message is.
+    fn of(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Vec<Self> {
+        let text = message.text.as_str();
+        match message.role {
+            Role::User => vec![Self::Message { role: "user", content: text }],
+            Role::Tool => {
+                let call_id = message.answers.as_deref().unwrap_or_default();
+                vec![Self::FunctionCallOutput { call_id, output: text }]
+            }
+            Role::Assistant => {
+                let parts = opaque_of(message, turn);
+                // Parts without any item are of another protocol.
+                if parts.iter().any(|part| matches!(part, OpaquePart::Item(_))) {
+                    return Self::of_server(message, parts, left_out);
+                }
+                let text = (!text.is_empty()).then_some(Self::Message { role: "assistant", content: text });
+                let calls = message.calls.iter().map(|call| Self::call(call, Fields::default()));
+                text.into_iter().chain(calls).collect()
+            }
+        }
+    }
+
+    /// Returns the items that the server wrote, in their order. The text of the message is in them. The ids and the
+    /// arguments of calls are those that were recorded.
+    fn of_server(message: &'a Message, parts: &'a [OpaquePart], left_out: &LeftOut) -> Vec<Self> {
+        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
+        let (mut items, mut written) = (Vec::new(), BTreeSet::new());
+        for part in parts {
+            match part {
+                OpaquePart::Item(json) => items.push(Self::Own(fields(json))),
+                OpaquePart::Call(at, json) => {
+                    if let Some(call) = message.calls.get(*at).filter(|_| written.insert(*at)) {
+                        items.push(Self::call(call, fields(json)));
+                    }
+                }
+                OpaquePart::Message(_) => {}
+            }
+        }
+        let others = message.calls.iter().enumerate().filter(|(at, _)| !written.contains(at));
+        items.extend(others.map(|(_, call)| Self::call(call, Fields::default())));
+        items
+    }
+
+    fn call(call: &'a ToolCall, own: Fields<'a>) -> Self {
+        Self::FunctionCall { call_id: &call.id, name: &call.tool, arguments: &call.arguments, own }
+    }
+
+    /// Returns the server's own fields.
+    fn own(&self) -> Option<&Fields<'a>> {
+        match self {
+            Self::FunctionCall { own, .. } | Self::Own(own) => Some(own),
+            Self::Message { .. } | Self::FunctionCallOutput { .. } => None,
+        }
+    }
+}
+
+/// A response while it is received.
+#[derive(Default)]
+struct Response {
+    collected: Collected,
+    /// The items of a stream, in the order in which they began.
+    items: Vec<OutputItem>,
+    has_refusal: bool,
+}
+
+/// An item of a stream, as far as it was received.
+struct OutputItem {
+    kind: Kind,
+    /// Its number in the answer.
+    place: Option<i64>,
+    /// As it began, or as it ended.
+    json: String,
+    is_done: bool,
+    /// The pieces that are not in the item.
+    pieces: Pieces,
+}
+
+#[derive(Default)]
+struct Pieces {
+    text: String,
+    refusal: String,
+    arguments: String,
+}
+
+/// The kind of an item of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+    Call,
+}
+
+impl Reading for Response {
+    fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
+        let document = object(document)?;
+        // What comes after the end of the answer is no part of it.
+        if self.collected.is_complete {
+            return Ok(());
+        }
+        let Some(kind) = document.text("type")? else {
+            return match document.get(OUTPUT) {
+                Some(_) => self.finish(&document, None),
+                None => Err(Unreadable::Form(1, 1)),
+            };
+        };
+        match kind.as_str() {
+            "response.output_item.added" => self.begin(&document),
+            "response.output_text.delta" => self.add_piece(&document, Kind::Message, |pieces| &mut pieces.text),
+            "response.refusal.delta" => self.add_piece(&document, Kind::Message, |pieces| &mut pieces.refusal),
+            "response.function_call_arguments.delta" => {
+                self.add_piece(&document, Kind::Call, |pieces| &mut pieces.arguments)
+            }
+            // Some servers give the arguments only here.
+            "response.function_call_arguments.done" => self.set_arguments(&document),
+            "response.output_item.done" => self.complete(&document),
+            "response.completed" => self.finish(&document.object("response")?, Some(COMPLETED)),
+            "response.incomplete" => self.finish(&document.object("response")?, Some(INCOMPLETE)),
+            "response.failed" => self.finish(&document.object("response")?, Some(FAILED)),
+            "error" => Err(Unreadable::Failed(document.others(&[]).json())),
+            _ => Ok(()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.collected.bytes() + self.items.iter().map(OutputItem::bytes).sum::<usize>()
+    }
+
+    fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
+        if self.collected.is_complete { Ok(self.collected) } else { Err(incomplete()) }
+    }
+}
+
+impl Response {
+    /// Begins an item of a stream.
+    fn begin(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
+        let item = event.object("item")?;
+        self.push(Kind::of(&item)?, place(event), item.json()).map(|_| ())
+    }
+
+    /// Ends an item of a stream. Some servers send its content only in pieces.
+    fn complete(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
+        let item = event.object("item")?;
+        let kind = Kind::of(&item)?;
+        let has_content = kind.has_content(&item)?;
+        let open = self.open(event, kind)?;
+        open.json = item.json();
+        open.is_done = true;
+        if has_content {
+            open.pieces = Pieces::default();
+        }
+        Ok(())
+    }
+
+    fn add_piece(
+        &mut self,
+        event: &Fields<'_>,
+        kind: Kind,
+        of: fn(&mut Pieces) -> &mut String,
+    ) -> Result<(), Unreadable> {
+        let piece = event.text("delta")?.unwrap_or_default();
+        of(&mut self.open(event, kind)?.pieces).push_str(&piece);
+        Ok(())
+    }
+
+    fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
+        let arguments = arguments(event)?;
+        self.open(event, Kind::Call)?.pieces.arguments = arguments;
+        Ok(())
+    }
+
+    /// Returns the item that an event is about: the one of its number that is not done, or else the last one that is
+    /// not done, or a new one. Some servers count wrongly, and some begin no item.
+    fn open(&mut self, event: &Fields<'_>, kind: Kind) -> Result<&mut OutputItem, Unreadable> {
+        let place = place(event);
+        let is_open = |item: &OutputItem| item.kind == kind && !item.is_done;
+        let same = self.items.iter().rposition(|item| is_open(item) && item.place == place);
+        let at = match same.or_else(|| self.items.iter().rposition(is_open)) {
+            Some(at) => at,
+            None => self.push(kind, place, kind.empty().to_owned())?,
+        };
+        self.items.get_mut(at).ok_or_else(incomplete)
+    }
+
+    /// Adds an item to a stream. Returns its number.
+    fn push(&mut self, kind: Kind, place: Option<i64>, json: String) -> Result<usize, Unreadable> {
+        if self.items.len() == MAX_ITEMS {
+            return Err(too_many());
+        }
+        self.items.push(OutputItem { kind, place, json, is_done: false, pieces: Pieces::default() });
+        Ok(self.items.len() - 1)
+    }
+
+    /// Reads a response that has ended. `event`: the end that the stream gave it. Some servers give another in the
+    /// status.
+    fn finish(&mut self, response: &Fields<'_>, event: Option<&str>) -> Result<(), Unreadable> {
+        let status = response.text(STATUS)?;
+        let is = |word: &str| event == Some(word) || status.as_deref() == Some(word);
+        if let Some(error) = response.get("error") {
+            return Err(Unreadable::Failed(error.get().to_owned()));
+        }
+        if is(FAILED) {
+            return Err(Unreadable::Because("failed without a reason".to_owned()));
+        }
+        if response.get("usage").is_some() {
+            self.collected.set_usage(usage(&response.object("usage")?)?);
+        }
+        let reason = response.object("incomplete_details")?.text("reason")?;
+        self.collected.finish = Some(match reason {
+            Some(reason) if reason == "content_filter" => Finish::Declined(reason),
+            Some(_) => Finish::Cut,
+            None if is(INCOMPLETE) => Finish::Cut,
+            None => Finish::Usual,
+        });
+        self.collected.is_complete = event.is_some() || status.is_none() || is(COMPLETED) || is(INCOMPLETE);
+        if self.collected.is_complete { self.add_items(&list(response, OUTPUT)?) } else { Ok(()) }
+    }
+
+    /// Adds the items of the answer: those of the stream, unless some are not done and the response has all. `output`:
+    /// the items of the response.
+    fn add_items(&mut self, output: &[&RawValue]) -> Result<(), Unreadable> {
+        let streamed = std::mem::take(&mut self.items);
+        let are_done = !streamed.is_empty() && streamed.iter().all(|item| item.is_done);
+        let items: Vec<Cow<'_, str>> = if are_done || output.is_empty() {
+            // Reasoning that is not done cannot go back.
+            let streamed = streamed.into_iter().filter(|item| item.is_done || item.kind != Kind::Reasoning);
+            streamed.map(|item| item.json().map(Cow::<str>::Owned)).collect::<Result<_, _>>()?
+        } else {
+            output.iter().map(|item| Cow::Borrowed(item.get())).collect()
+        };
+        let mut go_back = false;
+        for item in &items {
+            go_back |= is_reasoning(&Fields::of(item)?)?;
+        }
+        for (number, item) in items.iter().enumerate() {
+            self.add(&Fields::of(item)?, number as u64, go_back)?;
+        }
+        if self.has_refusal && self.collected.text.is_empty() {
+            self.collected.finish = Some(Finish::Declined("refusal".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds an item of the answer. `goes_back`: whether the server gets its items back.
+    fn add(&mut self, item: &Fields<'_>, number: u64, goes_back: bool) -> Result<(), Unreadable> {
+        let is_cut = item.text(STATUS)?.as_deref() == Some(INCOMPLETE);
+        if is_cut && self.collected.finish == Some(Finish::Usual) {
+            self.collected.finish = Some(Finish::Cut);
+        }
+        let part = match Kind::of(item)? {
+            Kind::Message => {
+                let (text, refusal) = texts(item)?;
+                self.collected.text.push_str(&text);
+                self.has_refusal |= !refusal.is_empty();
+                let says = !(text.is_empty() && refusal.is_empty());
+                (goes_back && says).then(|| sent_back(item)).transpose()?.map(OpaquePart::Item)
+            }
+            // The API refuses the status of reasoning.
+            Kind::Reasoning => is_reasoning(item)?.then(|| OpaquePart::Item(item.others(&[STATUS]).json())),
+            Kind::Call => {
+                let id = item.text("call_id")?.unwrap_or_default();
+                let tool = item.text("name")?.unwrap_or_default();
+                let piece = CallPiece { place: Some(number), id, tool, arguments: arguments(item)? };
+                self.collected.add_call(piece).map(|at| OpaquePart::Call(at, item.others(&OF_CALL).json()))
+            }
+        };
+        if let Some(part) = part.filter(|_| goes_back) {
+            self.collected.add_opaque(part);
+        }
+        Ok(())
+    }
+}
+
+impl OutputItem {
+    fn bytes(&self) -> usize {
+        let Pieces { text, refusal, arguments } = &self.pieces;
+        self.json.len() + text.len() + refusal.len() + arguments.len()
+    }
+
+    /// Returns the item as JSON, with its pieces.
+    fn json(self) -> Result<String, Unreadable> {
+        let Self { kind, json, pieces: Pieces { text, refusal, arguments }, .. } = self;
+        let text = (!text.is_empty()).then(|| json!({"type": "output_text", "text": text, "annotations": []}));
+        let refusal = (!refusal.is_empty()).then(|| json!({"type": "refusal", "refusal": refusal}));
+        let content: Vec<Value> = text.into_iter().chain(refusal).collect();
+        match kind {
+            Kind::Message if !content.is_empty() => with_field(Fields::of(&json)?, CONTENT, &content),
+            Kind::Call if !arguments.is_empty() => with_field(Fields::of(&json)?, ARGUMENTS, &arguments),
+            Kind::Message | Kind::Call | Kind::Reasoning => Ok(json),
+        }
+    }
+}
+
+impl Kind {
+    /// Returns the kind of an item. Items of other kinds are of tools that the provider runs itself.
+    fn of(item: &Fields<'_>) -> Result<Self, Unreadable> {
+        match item.text("type")?.as_deref() {
+            Some("message") => Ok(Self::Message),
+            Some("reasoning") => Ok(Self::Reasoning),
+            Some("function_call") => Ok(Self::Call),
+            Some(other) => Err(foreign_tool(other)),
+            None => Err(foreign_tool("an item without a type")),
+        }
+    }
+
+    /// Returns an item without content.
+    fn empty(self) -> &'static str {
+        match self {
+            Self::Message => r#"{"type":"message","role":"assistant"}"#,
+            Self::Reasoning => r#"{"type":"reasoning"}"#,
+            Self::Call => r#"{"type":"function_call"}"#,
+        }
+    }
+
+    fn has_content(self, item: &Fields<'_>) -> Result<bool, Unreadable> {
+        match self {
+            Self::Message => texts(item).map(|(text, refusal)| !(text.is_empty() && refusal.is_empty())),
+            Self::Call => arguments(item).map(|arguments| !arguments.is_empty()),
+            Self::Reasoning => Ok(true),
+        }
+    }
+}
+
+/// Returns the number of the item that an event is about.
+fn place(event: &Fields<'_>) -> Option<i64> {
+    event.get("output_index").map(|_| event.count("output_index"))
+}
+
+/// Returns the values of a list. They are read one by one, so that many small ones take no memory at once.
+fn list<'a>(of: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
+    let Some(json) = of.get(name) else { return Ok(Vec::new()) };
+    let list: AtMost<&'a RawValue, MAX_ITEMS> = serde_json::from_str(json.get())?;
+    if list.dropped == 0 { Ok(list.kept) } else { Err(too_many()) }
+}
+
+fn too_many() -> Unreadable {
+    Unreadable::Because(format!("answered with more than {MAX_ITEMS} items"))
+}
+
+/// Returns the text and the refusal of a message.
+fn texts(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
+    let (mut text, mut refusal) = (String::new(), String::new());
+    for part in list(message, CONTENT)? {
+        let part = Fields::of(part.get())?;
+        match part.text("type")?.as_deref() {
+            Some("output_text" | "text") => text.push_str(&part.text("text")?.unwrap_or_default()),
+            Some("refusal") => refusal.push_str(&part.text("refusal")?.unwrap_or_default()),
+            Some(_) | None => {}
+        }
+    }
+    Ok((text, refusal))
+}
+
+/// Returns the arguments of a call as text: as the server wrote them, or the JSON of an object.
+fn arguments(call: &Fields<'_>) -> Result<String, Unreadable> {
+    match call.get(ARGUMENTS).map(RawValue::get) {
+        Some(json) if json.starts_with('{') => Ok(json.to_owned()),
+        Some(json) => Ok(serde_json::from_str(json)?),
+        None => Ok(String::new()),
+    }
+}
+
+/// Whether an item is reasoning that can go back. One without content only names what a server would have stored.
+fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
+    let is_encrypted = item.get(ENCRYPTED_CONTENT).is_some_and(|content| content.get() != "\"\"");
+    Ok(Kind::of(item)? == Kind::Reasoning && (is_encrypted || !list(item, CONTENT)?.is_empty()))
+}
+
+/// Returns a message as the server gets it back: without its nulls, which the API refuses.
+fn sent_back(message: &Fields<'_>) -> Result<String, Unreadable> {
+    let parts = list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
+    with_field(message.others(&[]), CONTENT, &parts.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Returns an item as JSON, with another value of a field.
+fn with_field(item: Fields<'_>, name: &str, value: &impl Serialize) -> Result<String, Unreadable> {
+    #[derive(Serialize)]
+    struct Item<'a> {
+        #[serde(flatten)]
+        others: Fields<'a>,
+        #[serde(flatten)]
+        field: Fields<'a>,
+    }
+    let value = to_raw_value(value)?;
+    let item = Item { others: item.without(&[name]), field: Fields::from([(name.to_owned(), &*value)]) };
+    Ok(serde_json::to_string(&item)?)
+}
+
+fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
+    Ok(Usage {
+        input_tokens: usage.count("input_tokens"),
+        output_tokens: usage.count("output_tokens"),
+        cached_tokens: usage.object("input_tokens_details")?.count("cached_tokens"),
+        reasoning_tokens: usage.object("output_tokens_details")?.count("reasoning_tokens"),
+        ..Usage::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

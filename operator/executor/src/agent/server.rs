@@ -1,0 +1,253 @@
+//! One turn at a server: write -> send -> read, and once more without each optional field that the server refuses by name.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use signoff_api::turn::OpaqueParts;
+
+use super::{
+    TurnReply, TurnRequest,
+    collected::{Collected, Finish},
+    dialect::{Dialects, refused_field},
+    documents::Documents,
+    protocol::{Protocol, Unreadable, Written},
+    requested::bounded,
+};
+use crate::{
+    error::{CallError, ErrorClass},
+    http::{Answer, ERROR_BODY_LIMIT, HttpClient, HttpRequest},
+    redact::{excerpt, on_a_line},
+    room::{AnswerRoom, MAX_TURN_ANSWER},
+    secrets::ExposeSecret as _,
+};
+
+/// The most fields that one turn learns to leave out.
+const MOST_LEARNT: usize = 4;
+
+/// A provider's message that holds this many characters of a prompt in a row quotes it.
+const QUOTE: usize = 24;
+
+/// Shorter texts within JSON are not looked for in a provider's message: too many of them are ordinary words.
+const SHORTEST_VALUE: usize = 6;
+
+/// A server of models.
+pub(super) struct ModelServer<'a> {
+    pub(super) http: &'a HttpClient,
+    pub(super) dialects: &'a Dialects,
+    pub(super) protocol: &'a dyn Protocol,
+    pub(super) base_url: &'a str,
+}
+
+impl ModelServer<'_> {
+    /// Makes one turn.
+    pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
+        let known = self.dialects.of(self.base_url, &request.model);
+        let mut left_out = known.clone();
+        loop {
+            let written = self.protocol.write(request, &left_out)?;
+            let optional = written.optional.clone();
+            match self.ask(request, written, room).await? {
+                Asked::Answered(reply) => {
+                    if left_out != known {
+                        self.dialects.learn(self.base_url, &request.model, left_out);
+                    }
+                    return Ok(reply);
+                }
+                Asked::Refused(answer, error) => {
+                    let field = refused_field(answer.status.as_u16(), &answer.beginning, &optional);
+                    match field.filter(|_| left_out.len() < known.len() + MOST_LEARNT) {
+                        Some(field) => left_out.insert(field.clone()),
+                        None => return Err(error),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Sends a turn and reads the answer.
+    async fn ask(&self, request: &TurnRequest, written: Written, room: &dyn AnswerRoom) -> Result<Asked, CallError> {
+        let mut call = self.call(request, written)?;
+        let offers_tools = !request.tools.is_empty();
+        let most = self.http.max_response();
+        let limit = if offers_tools { MAX_TURN_ANSWER.max(most) } else { most };
+        let mut documents = Documents::new(room, self.protocol.reading(), self.protocol.has_lines(), limit);
+        let target = format!("model {} at {}", excerpt(&request.model, []), call.place());
+        let broken = |why| self.unreadable(request, &target, why);
+        let answer = match self.http.exchange(&mut call, &mut documents).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(documents.failure().map_or(error, broken)),
+        };
+        if !answer.status.is_success() {
+            let error = answer.unexpected(&target, &reason(&answer.beginning, request));
+            return Ok(Asked::Refused(answer, error));
+        }
+        let collected = documents.end().map_err(broken)?;
+        reply(collected, request, &target).map(Asked::Answered)
+    }
+
+    /// The HTTP call that makes the turn.
+    fn call(&self, request: &TurnRequest, written: Written) -> Result<HttpRequest, CallError> {
+        if self.base_url.contains(['?', '#']) {
+            return Err(CallError::invalid(format!(
+                "the provider's baseURL has a query or a fragment: give only the part before {}",
+                written.path.split('?').next().unwrap_or_default()
+            )));
+        }
+        let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        headers.extend(written.headers);
+        Ok(HttpRequest {
+            method: "POST".to_owned(),
+            url: format!("{}{}", self.base_url.trim_end_matches('/'), written.path),
+            headers,
+            body: Some(written.body),
+            expect_status: Vec::new(),
+            timeout: request.timeout,
+        })
+    }
+
+    /// The error of an answer that is not used.
+    fn unreadable(&self, request: &TurnRequest, target: &str, why: Unreadable) -> CallError {
+        let class = match why {
+            Unreadable::Form(..) | Unreadable::Because(_) | Unreadable::Failed(_) => ErrorClass::Protocol,
+            Unreadable::Refused(_) => ErrorClass::Refused,
+        };
+        let said = match why {
+            Unreadable::Form(line, column) => {
+                format!("answered something other than {} (JSON line {line}, column {column})", self.protocol.answer())
+            }
+            Unreadable::Because(why) | Unreadable::Refused(why) => why,
+            Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
+        };
+        CallError::new(class, true, format!("{target} {said}"))
+    }
+}
+
+/// The result of asking once.
+enum Asked {
+    Answered(TurnReply),
+    /// With another status than success.
+    Refused(Answer, CallError),
+}
+
+/// Returns the reply that an answer is.
+fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
+    let finish = collected.finish.clone().unwrap_or_default();
+    if let Finish::Declined(word) = &finish {
+        let word = excerpt(word, []);
+        return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({word})")));
+    }
+    let (text, usage) = (collected.text.clone(), collected.usage);
+    let (calls, dropped, opaque) = collected.into_parts();
+    // A model that calls what it was not offered has said only its text.
+    let (calls, dropped) = if request.tools.is_empty() { (Vec::new(), 0) } else { (bounded(calls), dropped) };
+    let opaque = match opaque {
+        _ if calls.is_empty() => None,
+        Ok(parts) if parts.is_empty() => None,
+        Ok(parts) => {
+            let (provider, model) = (request.provider.name.clone(), request.model.clone());
+            Some(OpaqueParts { provider, model, parts })
+        }
+        // Without them the next turn would fail, after the calls of this one.
+        Err(bytes) => {
+            return Err(CallError::new(
+                ErrorClass::TooLarge,
+                true,
+                format!("{target} answered with {bytes} bytes of reasoning and signatures that it wants back, and a turn can keep 131072: ask for less reasoning"),
+            ));
+        }
+    };
+    Ok(TurnReply { text, calls, dropped, opaque, usage, truncated: finish == Finish::Cut })
+}
+/// Returns the provider's reason of a failure; it is empty if the answer gives none, or is too long to be one.
+fn reason(body: &[u8], request: &TurnRequest) -> String {
+    if body.len() > ERROR_BODY_LIMIT {
+        return String::new();
+    }
+    match serde_json::from_slice::<Value>(body) {
+        Ok(body) => sentence(body.get("error").unwrap_or(&body), request),
+        // A page of HTML or a cut answer explains nothing and may hold anything.
+        Err(_) => String::new(),
+    }
+}
+
+/// The provider's sentence about an error, unless it quotes what it was sent.
+fn sentence(error: &Value, request: &TurnRequest) -> String {
+    let text = ["message", "detail", "code", "type"]
+        .iter()
+        .filter_map(|field| error.get(field).and_then(Value::as_str))
+        .chain(error.as_str())
+        .find(|text| !text.is_empty())
+        .unwrap_or_default();
+    let keys = || request.key.iter().map(|key| key.expose_secret().trim());
+    // Only what is shown is looked through: a message may be as long as a whole answer.
+    let shown = excerpt(text, keys());
+    if request.prompts().any(|prompt| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part)))
+    {
+        return "(the provider's message quotes the prompt and is left out)".to_owned();
+    }
+    shown
+}
+
+/// Returns the texts within a prompt that is JSON, as arguments and results often are: a provider may quote one of them, in
+/// other notation.
+fn values(prompt: &str) -> Vec<String> {
+    if !prompt.trim_start().starts_with(['{', '[']) {
+        return Vec::new();
+    }
+    let (mut texts, mut open) = (Vec::new(), Vec::from_iter(serde_json::from_str::<Value>(prompt)));
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) if text.chars().count() >= SHORTEST_VALUE => texts.push(text),
+            Value::Array(list) => open.extend(list),
+            Value::Object(fields) => open.extend(fields.into_values()),
+            _ => {}
+        }
+    }
+    texts
+}
+
+/// Whether what is shown holds a stretch of `prompt`, or all of a shorter one.
+fn quotes(shown: &str, prompt: &str) -> bool {
+    let prompt = comparable(prompt);
+    let stretch = QUOTE.min(prompt.len());
+    if stretch < 4 {
+        return false;
+    }
+    let shown = comparable(shown);
+    let stretches: HashSet<&[char]> = shown.windows(stretch).collect();
+    prompt.windows(stretch).any(|part| stretches.contains(part))
+}
+
+/// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the original.
+fn comparable(text: &str) -> Vec<char> {
+    on_a_line(text.trim()).filter(|character| *character != '\\').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{quotes, values};
+
+    #[test]
+    fn a_message_that_quotes_the_prompt_is_recognised() {
+        let prompt = "Refund 420 EUR to ACME, account 12-345, at once";
+        assert!(quotes("invalid input: 'to ACME, account 12-345, at on'", prompt));
+        assert!(quotes("bad prompt: ping", "ping"));
+        assert!(!quotes("The model `small` does not exist", prompt));
+        assert!(!quotes("", prompt));
+        assert!(!quotes("anything", ""));
+        assert!(quotes("bad: Refund 420 EUR to ACME, account", "Refund  420\nEUR to ACME, account 12"));
+        assert!(quotes("… ünïcödé ünïcödé ünïcödé …", "ünïcödé ünïcödé ünïcödé"));
+    }
+
+    #[test]
+    fn a_message_that_quotes_json_is_recognised_in_other_notation() {
+        let arguments = r#"{"to":["ACME Ltd"],"text":"line\nbreak","n":1}"#;
+        assert!(quotes(r#"invalid call: {\"to\":[\"ACME Ltd\"],\"text\":\"line"#, arguments));
+        assert_eq!(values(arguments), ["line\nbreak", "ACME Ltd"]);
+        let quoted = |shown: &str| values(arguments).iter().any(|value| quotes(shown, value));
+        assert!(quoted("bad input {'to': ['ACME Ltd']}"));
+        assert!(quoted("bad input 'line break'"));
+        assert!(!quoted("the model does not exist"));
+        assert!(values("ACME Ltd").is_empty() && values("{ACME Ltd").is_empty() && values(r#"["short"]"#).is_empty());
+    }
+}
