@@ -66,9 +66,9 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "runtime",
         fields: &[
-            ("provider", Text, Becomes("spec.providers: OpenAI's protocol at the provider's address")),
+            ("provider", Text, Becomes("spec.providers: anthropic, gemini and ollama by their own API, others by that of OpenAI")),
             ("model_id", Text, Becomes("spec.agents[].model")),
-            ("host", Text, Becomes("spec.providers[].openai.baseURL")),
+            ("host", Text, Becomes("baseURL in spec.providers, with the path that the API expects there")),
             ("region", Text, Becomes("part of spec.providers[].openai.baseURL for bedrock")),
             ("temperature", Number, Becomes("spec.agents[].temperature")),
             ("top_p", Any, Without("the provider's own default holds")),

@@ -14,46 +14,42 @@ use super::{
     names::label,
 };
 
-/// Where a provider is reached with OpenAI's protocol, and whether it wants a key.
+/// A provider that files can name.
 struct Provider {
     name: &'static str,
+    /// The field of `spec.providers` that says how it is called.
+    kind: &'static str,
+    /// The base URL where the file gives no host; `None` for that of the kind, or where there is none.
     base_url: Option<&'static str>,
-    /// The path that is appended to the host in a file.
-    path: &'static str,
     key: bool,
     /// A note about it.
     note: Option<&'static str>,
 }
 
 const PROVIDERS: [Provider; 7] = [
-    Provider { name: "openai", base_url: Some("https://api.openai.com/v1"), path: "", key: true, note: None },
-    Provider { name: "ollama", base_url: Some("http://localhost:11434/v1"), path: "/v1", key: false, note: None },
+    Provider { name: "openai", kind: OPENAI, base_url: Some("https://api.openai.com/v1"), key: true, note: None },
+    Provider { name: "ollama", kind: OLLAMA, base_url: Some("http://localhost:11434"), key: false, note: None },
+    Provider { name: "anthropic", kind: ANTHROPIC, base_url: None, key: true, note: None },
+    Provider { name: "gemini", kind: GEMINI, base_url: None, key: true, note: None },
     Provider {
-        name: "anthropic",
-        base_url: Some("https://api.anthropic.com/v1"),
-        path: "",
-        key: true,
-        note: Some("reached by its OpenAI-compatible address"),
-    },
-    Provider {
-        name: "gemini",
-        base_url: Some("https://generativelanguage.googleapis.com/v1beta/openai"),
-        path: "",
-        key: true,
-        note: Some("reached by its OpenAI-compatible address"),
-    },
-    Provider {
-        name: "bedrock",
+        name: BEDROCK,
+        kind: OPENAI,
         base_url: None,
-        path: "",
         key: true,
         note: Some(
             "reached by its OpenAI-compatible address with a Bedrock API key: see that the model is offered there",
         ),
     },
-    Provider { name: "azure_openai", base_url: None, path: "/openai/v1", key: true, note: None },
-    Provider { name: "local", base_url: Some("http://localhost:8000/v1"), path: "", key: false, note: None },
+    Provider { name: AZURE, kind: OPENAI, base_url: None, key: true, note: None },
+    Provider { name: "local", kind: OPENAI, base_url: Some("http://localhost:8000/v1"), key: false, note: None },
 ];
+
+const OPENAI: &str = "openai";
+const ANTHROPIC: &str = "anthropic";
+const GEMINI: &str = "gemini";
+const OLLAMA: &str = "ollama";
+const BEDROCK: &str = "bedrock";
+const AZURE: &str = "azure_openai";
 
 /// The longest span of time, in seconds.
 const LONGEST: u64 = 9_999_999;
@@ -215,7 +211,7 @@ impl Import<'_> {
             }
         }
         self.tell_unused_tools();
-        if let Some(runtime) = runtime.filter(|_| !providers.contains_key("bedrock")) {
+        if let Some(runtime) = runtime.filter(|_| !providers.contains_key(BEDROCK)) {
             self.notes.tell_unused(
                 NoteLevel::Info,
                 runtime,
@@ -224,7 +220,9 @@ impl Import<'_> {
                 "no agent is asked at bedrock: left out",
             );
         }
-        let names = providers.values().filter_map(|provider: &Value| provider.pointer("/openai/key"));
+        let kinds =
+            providers.values().flat_map(|provider: &Value| provider.as_object().into_iter().flat_map(Map::values));
+        let names = kinds.filter_map(|kind| kind.get("key"));
         let secrets = names.map(|name| json!({"name": name, "secret": name, "key": "api-key"})).collect();
         [secrets, providers.into_values().collect(), Value::Array(list)]
     }
@@ -233,31 +231,73 @@ impl Import<'_> {
         let name = label(kind, "provider");
         let known = PROVIDERS.iter().find(|known| known.name == kind);
         let field = "runtime.provider";
-        let host = host.map(|host| host.trim_end_matches('/').to_owned());
         let address = match (host, known, region) {
-            (Some(host), Some(known), _) if host.ends_with("/v1") || known.path.is_empty() => host,
-            (Some(host), Some(known), _) => host + known.path,
-            (Some(host), None, _) => host,
-            (None, Some(known), region) if known.name == "bedrock" => {
+            (Some(host), known, _) => Some(base_url(known, &host)),
+            (None, Some(known), region) if known.name == BEDROCK => {
                 let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-                format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1")
+                Some(format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1"))
             }
-            (None, Some(Provider { base_url: Some(address), .. }), _) => (*address).to_owned(),
+            (None, Some(known), _) if known.base_url.is_some() => known.base_url.map(str::to_owned),
+            (None, Some(known), _) if known.kind != OPENAI => None,
             (None, ..) => {
                 let message = format!("the address of {kind} is not known: write it into spec.providers");
                 self.tell_at(NoteLevel::Unsupported, field, at, message);
-                "https://models.invalid/v1".to_owned()
+                Some("https://models.invalid/v1".to_owned())
             }
         };
         if let Some(note) = known.and_then(|known| known.note) {
             self.tell_at(NoteLevel::Changed, field, at, format!("{kind} is {note}"));
         }
-        let mut openai = Map::from_iter([("baseURL".to_owned(), json!(address))]);
+        let mut api = Map::new();
+        if let Some(address) = address {
+            api.insert("baseURL".into(), address.into());
+        }
         if known.is_none_or(|known| known.key) {
             let message = format!("the key of {kind} is taken from the key `api-key` of the Secret {name}");
             self.tell_at(NoteLevel::Info, field, at, message);
-            openai.insert("key".into(), json!(name));
+            api.insert("key".into(), json!(name));
         }
-        json!({"name": name, "openai": openai})
+        let kind_of_api = known.map_or(OPENAI, |known| known.kind);
+        json!({"name": name, kind_of_api: api})
+    }
+}
+
+/// Returns the base URL for the host of a file, with the path that the kind of the provider expects there.
+fn base_url(known: Option<&Provider>, host: &str) -> String {
+    let host = host.trim_end_matches('/');
+    match known {
+        Some(Provider { kind: ANTHROPIC | OLLAMA, .. }) => host.strip_suffix("/v1").unwrap_or(host).to_owned(),
+        Some(Provider { kind: GEMINI, .. }) => {
+            let host = host.strip_suffix("/openai").unwrap_or(host);
+            let has_version = ["/v1", "/v1beta"].iter().any(|version| host.ends_with(version));
+            if has_version { host.to_owned() } else { format!("{host}/v1beta") }
+        }
+        Some(Provider { name: AZURE, .. }) if !host.ends_with("/v1") => format!("{host}/openai/v1"),
+        _ => host.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PROVIDERS, base_url};
+
+    #[test]
+    fn a_host_becomes_the_base_url_that_the_kind_expects() {
+        for (provider, host, expected) in [
+            ("openai", "http://localhost:4010/v1/", "http://localhost:4010/v1"),
+            ("ollama", "http://models:11434", "http://models:11434"),
+            ("ollama", "http://models:11434/v1/", "http://models:11434"),
+            ("anthropic", "https://claude.example.com/", "https://claude.example.com"),
+            ("anthropic", "https://claude.example.com/v1", "https://claude.example.com"),
+            ("gemini", "https://gemini.example.com", "https://gemini.example.com/v1beta"),
+            ("gemini", "https://gemini.example.com/v1beta/openai/", "https://gemini.example.com/v1beta"),
+            ("gemini", "https://gemini.example.com/v1", "https://gemini.example.com/v1"),
+            ("azure_openai", "https://acme.openai.azure.com/", "https://acme.openai.azure.com/openai/v1"),
+            ("azure_openai", "https://acme.openai.azure.com/openai/v1", "https://acme.openai.azure.com/openai/v1"),
+            ("somewhere", "https://models.example.com/api/", "https://models.example.com/api"),
+        ] {
+            let known = PROVIDERS.iter().find(|known| known.name == provider);
+            assert_eq!(base_url(known, host), expected, "{provider}: {host}");
+        }
     }
 }
