@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
 /// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but for
-/// those that need a node.
-const APART: [&str; 11] = [
+/// those that need a node, and those of models, which `tests/contract/models.rs` runs.
+const APART: [&str; 12] = [
     // a service to talk to, or a real model
     "quickstart/workflow",
     "steps/secret",
+    "models/",
     // more people than one
     "gates/quorum",
     "gates/escalation",

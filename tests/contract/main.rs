@@ -9,6 +9,7 @@ mod evolution;
 mod examples;
 mod generated;
 mod invalid;
+mod models;
 mod stories;
 #[path = "../story.rs"]
 mod story;
