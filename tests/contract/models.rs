@@ -1,6 +1,6 @@
-//! The examples of models, run on this machine by a server that answers in the protocol of each, in place of the real one.
+//! The examples of models, run on this machine by a server that answers in the protocol of each.
 //!
-//! What their servers really do is not tested here: only that each example asks where, and with the key, that its comment says.
+//! Tested is only that each example asks at the path, and with the key, that its provider takes. No real server is asked.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,7 +36,7 @@ const EXAMPLES: [(&str, &str, Option<(&str, &str)>, &str); 8] = [
     ("models/openai-chat", "/v1/chat/completions", BEARER, "* Exports are faster."),
     ("models/openai-responses", "/v1/responses", BEARER, "1. Make a backup."),
     ("models/own-gateway", "/v1/chat/completions", BEARER, "Your order arrives on Tuesday."),
-    ("models/vllm", "/v1/chat/completions", None, r#"{"team": "billing", "urgent": false}"#),
+    ("models/vllm", "/v1/chat/completions", None, r#"{"team":"billing","urgent":false}"#),
 ];
 
 /// Returns a whole answer with a text, in the protocol of a path.
@@ -114,7 +114,8 @@ async fn every_example_of_a_model_asks_its_server_and_is_released_by_people() {
             *counted.lock().unwrap() += 1;
             Some(serde_json::from_value(json!({"verdict": "Approve"})).unwrap())
         };
-        let local = Local::with_secrets(sessions, "bob@example.com", secrets).unwrap().handler(approve);
+        let local = Local::with_secrets(sessions, "dana@example.com", secrets).unwrap();
+        let local = local.decider("bob@example.com").handler(approve);
         let mut run = local.begin(workflow).unwrap_or_else(|why| panic!("{name}: {why}"));
         let ended = run.go().await.unwrap_or_else(|why| panic!("{name}: {why}"));
         let status = run.snapshot().workflow.status;
