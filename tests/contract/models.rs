@@ -1,6 +1,6 @@
 //! The examples of models, run on this machine by a server that answers in the protocol of each.
 //!
-//! Tested is only that each example asks at the path, and with the key, that its provider takes. No real server is asked.
+//! Tested is only that each example asks at the path, and with the key, that its provider takes. No server is real.
 
 use std::{collections::BTreeMap, sync::Arc};
 
