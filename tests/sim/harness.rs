@@ -363,7 +363,7 @@ impl Caller for Hand {
                 };
                 // As models tell it; an agent's turn and no other call.
                 let is_turn = matches!(call.content, CallContent::Agent(_));
-                let usage = is_turn.then_some(Usage { input_tokens: 7, output_tokens: 3 });
+                let usage = is_turn.then_some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
                 Ok(Reply { facts: calls.into_iter().collect(), response, usage, ..Reply::default() })
             }
             Err(failure) => {

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod hosts;
 pub mod journal;
 mod json;
+pub mod money;
 pub mod names;
 pub mod occurrence;
 pub mod pattern;

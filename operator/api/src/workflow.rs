@@ -12,10 +12,13 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::provider::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry};
+pub use self::provider::{
+    ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry,
+};
 use crate::{
     digest::Digest,
     journal::{Segment, StepRecord, Usage},
+    money::Price,
     pattern::Pattern,
     pod::PodGc,
     policy::AddedStep,
@@ -249,6 +252,9 @@ pub struct Agent {
     /// The limits of one step of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<AgentLimits>,
+    /// The prices of the model, by which `status.usage.cost` is computed. Default: no cost is computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }
 
 /// The result of a run.
@@ -378,7 +384,8 @@ pub struct WorkflowStatus {
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent called a tool.
+    /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent called a tool,
+    /// 5 and 6 where its provider also wants parts of the answer back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.

@@ -83,7 +83,7 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
         }
     }
     if let Some(usage) = status.usage {
-        page.fact("Tokens", Tone::Quiet, &format!("{} read, {} written", usage.input_tokens, usage.output_tokens));
+        page.fact("Tokens", Tone::Quiet, &usage.to_string());
     }
     let moved: i64 = status.segments.iter().map(|segment| i64::from(segment.records)).sum();
     if moved > 0 {

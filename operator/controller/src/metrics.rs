@@ -12,6 +12,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use signoff_api::journal::Usage;
 use signoff_cluster::metrics::{Labels, RequestMetrics};
 
 use crate::guard::GuardStatus;
@@ -25,6 +26,8 @@ pub struct Metrics {
     unreadable: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
     calls: Family<Labels, Histogram>,
+    tokens: Family<Labels, Counter>,
+    cost: Counter<f64, AtomicU64>,
     pending: Gauge,
     calls_free: Gauge,
     calls_waiting: Gauge,
@@ -54,6 +57,8 @@ impl Default for Metrics {
             unreadable: Family::default(),
             ends: Family::default(),
             calls: Family::new_with_constructor(long),
+            tokens: Family::default(),
+            cost: Counter::default(),
             pending: Gauge::default(),
             calls_free: Gauge::default(),
             calls_waiting: Gauge::default(),
@@ -76,6 +81,12 @@ impl Default for Metrics {
         registry.register("unreadable_objects", "Objects that could not be decoded, by kind", all.unreadable.clone());
         registry.register("ended", "Runs and Approvals that finished, by kind and phase", all.ends.clone());
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
+        registry.register(
+            "model_tokens",
+            "Tokens of models: read (input, of which some were cached) and written (output, of which some were reasoning)",
+            all.tokens.clone(),
+        );
+        registry.register("model_cost", "Cost of turns of agents that have prices", all.cost.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
         registry.register("calls_free", "Free call slots", all.calls_free.clone());
         registry.register("calls_waiting", "Calls that wait for a free slot", all.calls_waiting.clone());
@@ -172,6 +183,21 @@ impl Metrics {
 
     pub(crate) fn count_call(&self, kind: &'static str, result: &'static str, took: Duration) {
         self.calls.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn count_usage(&self, usage: &Usage) {
+        let Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost } = usage;
+        for (of, tokens) in [
+            ("input", input_tokens),
+            ("cached", cached_tokens),
+            ("output", output_tokens),
+            ("reasoning", reasoning_tokens),
+        ] {
+            self.tokens.get_or_create(&vec![("of", of)]).inc_by(u64::try_from(*tokens).unwrap_or_default());
+        }
+        if let Some(cost) = cost {
+            self.cost.inc_by(cost.units());
+        }
     }
 
     pub(crate) fn set_queue_levels(&self, pending: usize, calls_free: usize, calls_waiting: usize, depth: usize) {

@@ -354,6 +354,9 @@ impl EventLoop {
                 (StartSlot::Call(slot), _) => make(&*caller, &run, call, slot).await,
             };
             context.metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
+            if let Ok(Reply { usage: Some(usage), .. }) = &result {
+                context.metrics.count_usage(usage);
+            }
             let memory = context.call_bytes.note(&name.namespace, RESULT_COPIES * bytes_of(&result));
             drop(hold);
             let (path, attempt) = key.clone();

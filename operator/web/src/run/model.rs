@@ -103,7 +103,7 @@ impl Run {
             took: status.started_at.map(|from| clock::length(status.finished_at.unwrap_or(now).since(from))),
             worked: clock::length(timeline.worked),
             waited: waited(&timeline),
-            tokens: status.usage.map(|usage| format!("{} read, {} written", usage.input_tokens, usage.output_tokens)),
+            tokens: status.usage.map(|usage| usage.to_string()),
             missing: status.segments.iter().map(|segment| i64::from(segment.records)).sum(),
             outline,
             outline_hidden,
