@@ -412,10 +412,7 @@ fn with_secret(entry: &str) -> String {
 fn a_secret_is_sent_and_never_written_down() {
     let home = Home::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let provider = format!(
-        "openai: {{baseURL: 'http://{}/v1', key: models}}",
-        server.local_addr().unwrap()
-    );
+    let provider = format!("openai: {{baseURL: 'http://{}/v1', key: models}}", server.local_addr().unwrap());
     let text = with_secret("{name: models, secret: models, key: token}")
         .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
         .replace("{name: writer}", "{name: writer, model: m}");

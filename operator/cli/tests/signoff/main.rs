@@ -6,6 +6,7 @@ mod answers;
 mod colours;
 mod crashes;
 mod endless;
+mod models;
 mod patterns;
 mod paused;
 mod server;

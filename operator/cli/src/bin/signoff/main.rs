@@ -6,6 +6,7 @@ mod answer;
 mod exit;
 mod explain;
 mod import;
+mod models;
 mod plan;
 mod run;
 mod sessions;
@@ -33,6 +34,7 @@ struct Arguments {
 enum Command {
     Explain(explain::Explain),
     Import(import::Import),
+    Models(models::Models),
     Plan(plan::Plan),
     Run(Box<run::Arguments>),
     Sessions(sessions::Arguments),
@@ -58,6 +60,7 @@ async fn obey(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Explain(options) => explain::explain(&options),
         Command::Import(options) => import::import(&options),
+        Command::Models(options) => models::models(options).await,
         Command::Plan(options) => plan::plan(&options),
         Command::Run(options) => run::run(*options).await,
         Command::Sessions(options) => sessions::sessions(options).await,

@@ -1,0 +1,241 @@
+//! `signoff models`: the models that a provider offers, and what one of them does with a tool.
+//!
+//! It asks a provider only what was asked for: a turn, which costs money, only after a yes.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use signoff_api::workflow::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, SecretEntry};
+use signoff_cli::{sanitize::one_line, table::table, terminal};
+use signoff_engine::{
+    Settings,
+    transition::{Message, Role, ToolCall, ToolOffer},
+};
+use signoff_executor::{
+    AddressSettings, CallError, HttpClient, Model as _, Providers, SecretText, Secrets as _, TurnReply, TurnRequest,
+    UnboundedRoom, http::HttpSettings,
+};
+use signoff_local::LocalSecrets;
+use signoff_manifest::report;
+use signoff_strands::read_any;
+
+use crate::{exit::Exit, texts};
+
+/// The time for one request.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The namespace of what is learnt here: this process.
+const NAMESPACE: &str = "local";
+/// The name of the tool that a model is offered.
+const TOOL: &str = "echo";
+
+/// List the models that a provider offers, and try one turn with a tool
+#[derive(Args, Debug)]
+pub struct Models {
+    /// The kind of the provider: openai, anthropic, gemini or ollama; with --file, the name of a provider in the file
+    #[arg(value_name = "PROVIDER")]
+    provider: String,
+    /// The file of a Workflow that has the provider
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["base_url", "api", "key"])]
+    file: Option<PathBuf>,
+    /// The base URL of the server. Default: that of the provider
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The API of an openai server
+    #[arg(long, value_enum)]
+    api: Option<Api>,
+    /// The key: a Secret and a key of it, as in models/token. It is read as `signoff run` reads it
+    #[arg(long, value_name = "SECRET/KEY")]
+    key: Option<String>,
+    /// The folder of Secrets. Without it, each key is the environment variable SIGNOFF_SECRET_<NAME>_<KEY>
+    #[arg(long, value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
+    /// The model to try one turn with a tool; that costs some tokens
+    #[arg(long = "try", value_name = "MODEL")]
+    model: Option<String>,
+    /// Try it without asking
+    #[arg(long, short, requires = "model")]
+    yes: bool,
+}
+
+/// The APIs of an openai server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Api {
+    /// Chat completions.
+    Chat,
+    /// Responses.
+    Responses,
+}
+
+/// Prints what the provider offers, and what a turn came to.
+pub async fn models(options: Models) -> anyhow::Result<Exit> {
+    let (provider, entry) = provider(&options)?;
+    let Some(endpoint) = provider.kind().and_then(ProviderKind::endpoint).map(str::to_owned) else {
+        return Err(Exit::Usage.because(format!("provider {} asks no server: name one that does", provider.name)));
+    };
+    let server = Server {
+        key: key(&options, entry.as_ref(), &endpoint).await?,
+        providers: Providers::new(HttpClient::new(HttpSettings {
+            addresses: AddressSettings::default().with_loopback(),
+            ..HttpSettings::default()
+        })?),
+        provider,
+    };
+    match server.providers.offered(&server.provider, server.key.as_ref(), TIMEOUT).await {
+        Ok(offered) if offered.is_empty() => terminal::print("The provider lists no models.\n")?,
+        Ok(offered) => {
+            let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
+            terminal::print(&table(&["MODEL"], rows))?;
+        }
+        // A gateway may have no list, and its models work all the same.
+        Err(error) if options.model.is_some() => terminal::note(&format!("no list of models: {error}")),
+        Err(error) => return Err(Exit::Failed.because(error.to_string())),
+    }
+    let Some(model) = &options.model else { return Ok(Exit::Ok) };
+    let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {}.", one_line(model, 120));
+    if !options.yes && !(terminal::can_ask() && terminal::ask(&question)?) {
+        terminal::note("nothing was tried: answer the question with yes, or add --yes");
+        return Ok(Exit::Usage);
+    }
+    let said = server.try_tool(model).await;
+    let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
+    let (rows, exit) = match said {
+        Ok(tried) => (tried.rows(), Exit::Ok),
+        Err(error) => (vec![row("Failed", one_line(&error.to_string(), 400))], Exit::Failed),
+    };
+    let dialect = if left_out.is_empty() { "every field is taken".to_owned() } else { left_out.join(", ") };
+    let rows = rows.into_iter().chain([row("Not supported, and left out", dialect)]).collect();
+    terminal::print(&table(&["WHAT", "FOUND"], rows))?;
+    Ok(exit)
+}
+
+/// Returns the provider, and the entry of its key.
+fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
+    let name = &options.provider;
+    if let Some(file) = &options.file {
+        let text = texts::of_file(file).map_err(|why| Exit::Usage.because(why))?;
+        let read = read_any(&text, "", &Settings::default());
+        let workflow = read.map(|read| read.workflow).map_err(|problems| {
+            let shown = texts::shown(file);
+            Exit::Invalid.because(format!("{shown}: {}: see signoff validate {shown}", report::counted(&problems)))
+        })?;
+        let found = workflow.spec.providers.iter().find(|provider| provider.name == *name).cloned();
+        let provider = found.ok_or_else(|| {
+            let names: Vec<_> = workflow.spec.providers.iter().map(|provider| provider.name.as_str()).collect();
+            Exit::Usage.because(format!("{} has no provider {name}: it has {}", file.display(), names.join(", ")))
+        })?;
+        let key = provider.kind().and_then(ProviderKind::key);
+        let entry = workflow.spec.secrets.iter().find(|entry| Some(entry.name.as_str()) == key).cloned();
+        return Ok((provider, entry));
+    }
+    let entry = options.key.as_ref().map(|key| {
+        let (secret, key) = key.split_once('/').unwrap_or((key, "key"));
+        SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() }
+    });
+    let (base_url, key) = (options.base_url.clone(), entry.as_ref().map(|entry| entry.name.clone()));
+    let api = options.api.map(|api| match api {
+        Api::Chat => OpenAiApi::Chat,
+        Api::Responses => OpenAiApi::Responses,
+    });
+    let of = ModelApi { base_url: base_url.clone(), key: key.clone() };
+    let mut provider = Provider { name: name.clone(), ..Provider::default() };
+    match name.as_str() {
+        "openai" => provider.openai = Some(OpenAi { base_url, key, api }),
+        "anthropic" => provider.anthropic = Some(of),
+        "gemini" => provider.gemini = Some(of),
+        "ollama" => provider.ollama = Some(of),
+        other => {
+            let kinds = Provider::KINDS.into_iter().filter(|kind| *kind != "scripted").collect::<Vec<_>>().join(", ");
+            return Err(
+                Exit::Usage.because(format!("{other} is no kind of a provider: name one of {kinds}, or a file"))
+            );
+        }
+    }
+    Ok((provider, entry))
+}
+
+/// Reads the key, if one is named.
+async fn key(options: &Models, entry: Option<&SecretEntry>, endpoint: &str) -> anyhow::Result<Option<SecretText>> {
+    let Some(entry) = entry else { return Ok(None) };
+    let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
+    let url = endpoint.parse().with_context(|| format!("the base URL {endpoint}"))?;
+    let found = secrets.get(NAMESPACE, &entry.secret, &entry.key, &url).await;
+    found.map(Some).map_err(|error| Exit::Usage.because(error.to_string()))
+}
+
+/// A provider with its key.
+struct Server {
+    providers: Providers,
+    provider: Provider,
+    key: Option<SecretText>,
+}
+
+/// A model that was tried.
+struct Tried {
+    first: TurnReply,
+    /// Its answer to the result of its call; none where it did not call.
+    second: Option<TurnReply>,
+}
+
+impl Server {
+    /// Asks a model to call a tool, and tells it the result.
+    async fn try_tool(&self, model: &str) -> Result<Tried, CallError> {
+        let asked = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
+        let first = self.turn(model, vec![asked.clone()]).await?;
+        let Some(call) = first.calls.first() else { return Ok(Tried { first, second: None }) };
+        let id = if call.id.is_empty() { "call-1".to_owned() } else { call.id.clone() };
+        let arguments = json!({"word": "ready"}).to_string();
+        let made = ToolCall { id: id.clone(), tool: call.tool.clone(), arguments };
+        let opaque = first.opaque.clone().map(std::sync::Arc::new);
+        let said = Message { calls: vec![made], opaque, ..Message::text(Role::Assistant, first.text.clone()) };
+        let second = self.turn(model, vec![asked, said, Message::result(id, "ready")]).await?;
+        Ok(Tried { first, second: Some(second) })
+    }
+
+    async fn turn(&self, model: &str, messages: Vec<Message>) -> Result<TurnReply, CallError> {
+        let parameters = json!({"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]});
+        let request = TurnRequest {
+            provider: self.provider.clone(),
+            namespace: NAMESPACE.to_owned(),
+            model: model.to_owned(),
+            system: Some("You try whether tools work.".to_owned()),
+            messages,
+            tools: vec![ToolOffer { name: TOOL.to_owned(), description: "Returns a word.".to_owned(), parameters }],
+            max_tokens: Some(2000),
+            temperature: Some(0.0),
+            timeout: TIMEOUT,
+            key: self.key.clone(),
+        };
+        self.providers.turn(request, &UnboundedRoom).await
+    }
+}
+
+impl Tried {
+    fn rows(&self) -> Vec<Vec<String>> {
+        let Self { first, second } = self;
+        let calls = first.calls.iter().any(|call| call.tool == TOOL);
+        let kept = first.opaque.as_ref().map_or_else(
+            || "nothing".to_owned(),
+            |opaque| format!("{} bytes, which go back with the call and are never shown", opaque.bytes()),
+        );
+        let mut rows = vec![
+            row("Calls a tool", if calls { "yes" } else { "no: it answered without a call" }),
+            row("Wants back", kept),
+        ];
+        if let Some(second) = second {
+            let said = if second.text.trim().is_empty() { "yes, with an empty answer" } else { "yes" };
+            rows.push(row("Takes the result", said));
+        }
+        let used = second.iter().chain([first]).filter_map(|reply| reply.usage).reduce(|mut sum, more| {
+            sum += more;
+            sum
+        });
+        rows.push(row("Tokens", used.map_or_else(|| "not reported".to_owned(), |usage| usage.to_string())));
+        rows
+    }
+}
+
+fn row(what: &str, found: impl Into<String>) -> Vec<String> {
+    vec![what.to_owned(), found.into()]
+}
