@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Decision, Verdict};
+use signoff_api::{Approval, Decision, Verdict, journal::Usage};
 use signoff_engine::End;
 use signoff_local::{DecisionError, Local, Run, RunOutcome, Sessions, from_yaml};
 
@@ -49,6 +49,8 @@ pub struct Ended {
     pub approvals: Vec<Approval>,
     /// Why answers of people were refused.
     pub refused: Vec<String>,
+    /// The tokens that models used.
+    pub usage: Option<Usage>,
 }
 
 /// Returns the Workflow with the addresses of a provider and of the tools.
@@ -81,7 +83,9 @@ async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
             Err(why) => panic!("{why}"),
         }
     };
-    Ended { end, approvals: run.snapshot().approvals, refused }
+    let snapshot = run.snapshot();
+    let usage = snapshot.workflow.status.and_then(|status| status.usage);
+    Ended { end, approvals: snapshot.approvals, refused, usage }
 }
 
 /// The first answer that is about something pending.

@@ -1,10 +1,11 @@
-//! Tests of agents with tools: real runs on this machine against models that speak OpenAI's protocol, with valid and invalid answers.
+//! Tests of agents with tools: real runs on this machine against models of every protocol, which answer well and badly.
 //! They must not reach beyond loopback.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod clerk;
 mod failures;
 mod hostile;
+mod protocols;
 mod provider;
 mod transcript;
 mod ways;

@@ -1,4 +1,5 @@
-//! A running aimock: a provider of models in a process of its own, which speaks OpenAI's protocol and fails on demand.
+//! A running aimock: a provider of models in a process of its own, which speaks every protocol and fails on demand.
+//! Its journal has every request as one of chat completions.
 
 use std::process::Stdio;
 
@@ -34,6 +35,12 @@ impl Aimock {
         let line = BufReader::new(output).lines().next_line().await?;
         let url = line.context("aimock ended before it listened; its error is above")?;
         Ok(Self { url, process })
+    }
+
+    /// The address before the path of every protocol.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The address before `/chat/completions`.
