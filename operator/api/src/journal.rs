@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a finished record is never changed. A record states what happened, never what is planned.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use crate::{
     approval::Outcome,
     digest::Digest,
+    money::Money,
     seq::Seq,
     values::{Json, Moment},
 };
@@ -20,6 +21,8 @@ struct Format {
     version: i32,
     /// Turns of agents that called tools.
     calls: bool,
+    /// Among them such ones whose provider wants parts of its answer back.
+    opaque: bool,
     /// Segments, see [`Segment`].
     segments: bool,
 }
@@ -27,13 +30,14 @@ struct Format {
 /// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that
 /// an older version can continue the run where possible.
 ///
-/// A part that is new doubles the table: opaque parts of models' answers and records of the kind `mcp` take the next
-/// versions.
-const FORMATS: [Format; 4] = [
-    Format { version: 1, calls: false, segments: false },
-    Format { version: 2, calls: false, segments: true },
-    Format { version: 3, calls: true, segments: false },
-    Format { version: 4, calls: true, segments: true },
+/// A part that is new doubles the table: records of the kind `mcp` take the next versions.
+const FORMATS: [Format; 6] = [
+    Format { version: 1, calls: false, opaque: false, segments: false },
+    Format { version: 2, calls: false, opaque: false, segments: true },
+    Format { version: 3, calls: true, opaque: false, segments: false },
+    Format { version: 4, calls: true, opaque: false, segments: true },
+    Format { version: 5, calls: true, opaque: true, segments: false },
+    Format { version: 6, calls: true, opaque: true, segments: true },
 ];
 
 /// The newest format of a journal that this version reads.
@@ -69,9 +73,14 @@ fn read_attempt<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
 
 /// Returns the format of a journal with these records and segments.
 #[must_use]
-pub fn version<'r>(mut records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
-    let (calls, segments) = (records.any(StepRecord::calls_tools), !segments.is_empty());
-    let format = FORMATS.iter().find(|format| format.calls == calls && format.segments == segments);
+pub fn version<'r>(records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
+    let (mut calls, mut opaque, segments) = (false, false, !segments.is_empty());
+    for record in records.filter(|record| record.calls_tools()) {
+        calls = true;
+        opaque |= record.opaque_ref.is_some();
+    }
+    let is_meant = |format: &&Format| (format.calls, format.opaque, format.segments) == (calls, opaque, segments);
+    let format = FORMATS.iter().find(is_meant);
     format.map_or(VERSION, |format| format.version)
 }
 
@@ -141,6 +150,9 @@ pub struct StepRecord {
     /// The reference to the response if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ref: Option<BlobRef>,
+    /// The reference to the parts of an answer with calls that only its provider can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque_ref: Option<BlobRef>,
     /// Further results: `statusCode` of an http call, `exitCode` of a container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 253}))]
@@ -314,6 +326,25 @@ pub struct Usage {
     /// Those of `outputTokens` that the model thought and did not say.
     #[serde(default, skip_serializing_if = "is_none")]
     pub reasoning_tokens: i64,
+    /// The cost, by the prices of the agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+}
+
+impl fmt::Display for Usage {
+    /// As people read it: `1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost } = self;
+        write!(f, "{input_tokens} read")?;
+        if *cached_tokens > 0 {
+            write!(f, " ({cached_tokens} cached)")?;
+        }
+        write!(f, ", {output_tokens} written")?;
+        if *reasoning_tokens > 0 {
+            write!(f, " ({reasoning_tokens} of them reasoning)")?;
+        }
+        cost.map_or(Ok(()), |cost| write!(f, ", cost {cost}"))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -327,6 +358,9 @@ impl std::ops::AddAssign for Usage {
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(more.cached_tokens);
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(more.reasoning_tokens);
+        if let Some(cost) = more.cost {
+            *self.cost.get_or_insert_default() += cost;
+        }
     }
 }
 
@@ -368,7 +402,8 @@ mod tests {
         };
         let segment = Segment { digest: Digest::of_bytes(b""), size: 1, records: 1, through: Seq::first() };
         for format in &FORMATS {
-            let record = turn(if format.calls { json!({FACT_CALLS: "1"}) } else { json!({}) });
+            let mut record = turn(if format.calls { json!({FACT_CALLS: "1"}) } else { json!({}) });
+            record.opaque_ref = format.opaque.then(|| BlobRef { digest: Digest::of_bytes(b""), size: 1 });
             let segments = if format.segments { vec![segment.clone()] } else { Vec::new() };
             assert_eq!(version([record].iter(), &segments), format.version);
             assert_eq!(has_segments(format.version), format.segments);

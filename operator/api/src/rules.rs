@@ -10,7 +10,8 @@ use crate::WorkflowStatus;
 /// (judged before acceptance), texts or speed change.
 ///
 /// * 1: up to the first rules for tools. A status without the number was written then.
-/// * 2: an error, a gap or a repetition lets no effect through.
+/// * 2: an error, a gap or a repetition lets no effect through, a turn that its server lost is made again, and an empty
+///   answer is requested again.
 pub const RULES: i32 = 2;
 
 impl WorkflowStatus {

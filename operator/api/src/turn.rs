@@ -21,14 +21,11 @@ pub struct TurnCalls {
     /// The number of further calls that were not kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: usize,
-    /// The parts of the answer that only its provider can read. People are not shown them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<OpaqueParts>,
 }
 
 /// The parts of an answer that only the provider that wrote them can read, such as thinking, its signatures and encrypted
-/// reasoning. They go back to it unchanged with the calls of the answer, and to no other provider or model. At most 128 KiB,
-/// written as JSON. Its `Debug` shows lengths only.
+/// reasoning. They go back to it unchanged with the calls of the answer, and to no other provider or model. The journal refers to
+/// them as a value of their own, which no page shows. At most 128 KiB, written as JSON. Its `Debug` shows lengths only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpaqueParts {
     /// The name of the provider.
@@ -113,7 +110,7 @@ impl TurnCalls {
             call
         };
         let calls = calls.into_iter().take(Self::MAX_CALLS).enumerate().map(name).collect();
-        Self { text, calls, truncated, dropped, opaque: None }
+        Self { text, calls, truncated, dropped }
     }
 }
 
@@ -121,10 +118,17 @@ impl OpaqueParts {
     /// Returns the bytes of the parts.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let bytes = |part: &OpaquePart| match part {
-            OpaquePart::Item(json) | OpaquePart::Message(json) | OpaquePart::Call(_, json) => json.len(),
-        };
-        self.parts.iter().map(bytes).sum()
+        self.parts.iter().map(|part| part.json().len()).sum()
+    }
+}
+
+impl OpaquePart {
+    /// Returns the JSON text.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        match self {
+            Self::Item(json) | Self::Message(json) | Self::Call(_, json) => json,
+        }
     }
 }
 
@@ -180,7 +184,7 @@ mod tests {
         let call = |arguments| RequestedCall { id: "a".into(), tool: "letter".into(), arguments };
         let calls =
             vec![call(RequestedArguments::Text("no JSON".into())), call(RequestedArguments::TooLong(5_242_880))];
-        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false, dropped: 0, opaque: None };
+        let turn = TurnCalls { text: "I write.".into(), calls, truncated: false, dropped: 0 };
         let written = json!({"text": "I write.", "calls": [
             {"id": "a", "tool": "letter", "arguments": "no JSON"}, {"id": "a", "tool": "letter", "tooLong": 5_242_880},
         ]});
@@ -238,7 +242,7 @@ mod tests {
             arguments: RequestedArguments::Text("ACME".into()),
         };
         let shown =
-            format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false, dropped: 0, opaque: None });
+            format!("{:?}", TurnCalls { text: "secret".into(), calls: vec![call], truncated: false, dropped: 0 });
         assert!(shown.contains("Text(4 bytes)"), "{shown}");
         assert!(["ACME", "letter", "secret"].iter().all(|word| !shown.contains(word)), "{shown}");
     }

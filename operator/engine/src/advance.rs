@@ -150,6 +150,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
                 serde_json::Value::String(text) => text,
                 other => other.to_string(),
             };
+            let opaque = reply.opaque.and_then(|parts| serde_json::to_string(&parts).ok());
             record.facts.extend(reply.facts);
             record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
@@ -160,10 +161,11 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
                 );
                 record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
-            } else if let Err(why) = state.has_room_for(&response) {
+            } else if let Err(why) = state.can_store_turn(&response, opaque.as_deref()) {
                 record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
             } else {
+                record.opaque_ref = opaque.map(|opaque| state.store_blob(&opaque));
                 (record.response, record.response_ref) = state.store_value(&response);
                 record.phase = StepPhase::Succeeded;
             }

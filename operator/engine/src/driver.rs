@@ -141,8 +141,11 @@ impl Transition {
         let records = self.journal.records();
         let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
         let logs: BTreeSet<_> = logs.map(|log| &log.digest).collect();
-        let answers: BTreeSet<_> =
-            records.iter().filter_map(|record| record.response_ref.as_ref()).map(|answer| &answer.digest).collect();
+        let answers: BTreeSet<_> = records
+            .iter()
+            .flat_map(|record| record.response_ref.iter().chain(&record.opaque_ref))
+            .map(|answer| &answer.digest)
+            .collect();
         self.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
     }
 }
@@ -164,7 +167,8 @@ fn was_asked(path: &str, journal: &Journal) -> bool {
 
 fn bytes_of(record: &StepRecord) -> usize {
     let inline = record.response.as_ref().map_or(0, |response| response.0.as_str().map_or(0, str::len));
-    let references = [record.response_ref.as_ref(), record.log.as_ref().and_then(|log| log.ref_.as_ref())];
+    let log = record.log.as_ref().and_then(|log| log.ref_.as_ref());
+    let references = [record.response_ref.as_ref(), record.opaque_ref.as_ref(), log];
     inline + references.into_iter().flatten().map(|long| usize::try_from(long.size).unwrap_or(0)).sum::<usize>()
 }
 

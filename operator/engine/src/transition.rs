@@ -12,6 +12,7 @@ use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, FailureClass, Moment, Outcome,
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
+    money::Price,
     pod::PodStep,
     sent_method::SentMethod,
     turn::OpaqueParts,
@@ -120,6 +121,8 @@ pub struct Reply {
     pub response: Value,
     /// Facts beside it: `statusCode` of an http call.
     pub facts: BTreeMap<String, String>,
+    /// The parts of an answer with calls that only its provider can read.
+    pub opaque: Option<OpaqueParts>,
     /// Tokens, where a model was asked.
     pub usage: Option<Usage>,
     /// The log of a container.
@@ -247,6 +250,9 @@ pub struct AgentCall {
     /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
+    /// The prices of the model. They change nothing that is sent, and are part of no digest.
+    #[serde(skip)]
+    pub price: Option<Price>,
 }
 
 impl AgentCall {

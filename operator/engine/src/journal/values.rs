@@ -95,7 +95,7 @@ impl References {
 fn of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
     let log = record.log.as_ref().and_then(|log| log.ref_.as_ref());
     let shows = record.request.iter().flat_map(|facts| &facts.shows);
-    record.response_ref.iter().chain(&record.decision_ref).chain(log).chain(shows)
+    record.response_ref.iter().chain(&record.opaque_ref).chain(&record.decision_ref).chain(log).chain(shows)
 }
 
 /// Returns the values that are stored for a run, because its journal or its status refers to them.

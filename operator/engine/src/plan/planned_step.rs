@@ -185,7 +185,10 @@ impl PlannedStep {
         let is_passing = failed.error.as_ref().is_some_and(|error| {
             let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
             let is_busy = status.is_some_and(|status| status == 408 || status == 429 || status >= 500);
-            error.retryable && (is_busy || error.is(FailureClass::Protocol))
+            // A server that wants a longer pause has none of its turns repeated in silence.
+            let latest = failed.finished_at.unwrap_or(failed.at).after(self.retry.max);
+            let is_soon = error.not_before.is_none_or(|earliest| earliest <= latest);
+            error.retryable && is_soon && (is_busy || error.is(FailureClass::Protocol))
         });
         let asks = self.start.is_some() || !self.policy_gates.is_empty();
         let escalates = self.escalation.is_some() && !self.escalates_unknown_only;

@@ -24,6 +24,7 @@ fn call(provider: &Provider, key: &SecretEntry) -> Call {
         temperature: None,
         max_tokens: None,
         tools: Vec::new(),
+        price: None,
     };
     let timeout = Duration::from_secs(1);
     Call { path: "ask".into(), attempt: 1, idempotent: true, timeout, content: CallContent::Agent(turn) }

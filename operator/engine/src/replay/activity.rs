@@ -256,6 +256,7 @@ impl<'a> Run<'a> {
             input_digest: None,
             response: None,
             response_ref: None,
+            opaque_ref: None,
             facts: BTreeMap::new(),
             log: None,
             decision: None,

@@ -74,6 +74,12 @@ impl TransitionState {
         if self.is_inline(value) { Ok(()) } else { self.values.check_fit([value]) }
     }
 
+    /// Checks whether a response and the parts that only its provider can read can be stored.
+    pub(crate) fn can_store_turn(&self, response: &str, opaque: Option<&str>) -> Result<(), String> {
+        let long = Some(response).filter(|response| !self.is_inline(response));
+        self.values.check_fit(long.into_iter().chain(opaque))
+    }
+
     /// Checks whether these texts can be put into the blob store.
     pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         self.values.check_fit(values)

@@ -42,7 +42,8 @@ pub(super) fn call<'a>(
     let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
-    let mut messages = if planned.fresh {
+    // Whoever is asked for another answer is told the last one, also where it remembers nothing else.
+    let mut messages = if planned.fresh && !RecordPath::new(&key.path).last().is_ask() {
         Vec::new()
     } else {
         memory(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
@@ -67,6 +68,7 @@ pub(super) fn call<'a>(
             temperature: agent.spec.temperature,
             max_tokens: agent.spec.max_tokens,
             tools: if invocation.without_tools { Vec::new() } else { turn::offers(run, &agent.tools) },
+            price: agent.spec.price.clone(),
         }),
     }))
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::json;
 use signoff_api::{
-    FailureClass, Outcome, RecordPath, Verdict,
+    FailureClass, Outcome, RecordPath, Seq, Verdict,
     gate::TimeoutAction,
     journal::{StepError, StepKind, StepPhase},
     step::OnError,
@@ -70,7 +70,9 @@ pub(super) async fn decide<'a>(
     // A tool can be called often, so the path says which call it was.
     let name = if step.is_tool() { path } else { step.name.trim_start_matches('.') };
     let error = &failure.error;
-    let message = told(run, invocation, error);
+    let record = run.state.borrow().journal.get(path, attempt).cloned();
+    let failed = record.as_ref().and_then(|record| record.done).unwrap_or(Seq::END);
+    let message = told(run, invocation, error, failed);
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {
@@ -78,7 +80,6 @@ pub(super) async fn decide<'a>(
             Err(if failure.by_a_person { EarlyEnd::GivenUp(why) } else { EarlyEnd::Failed(why) })
         }
     };
-    let record = run.state.borrow().journal.get(path, attempt).cloned();
     let is_unknown = record.as_ref().is_some_and(|record| record.phase == StepPhase::Unknown);
     let is_never_told = step.is_tool() && is_unknown;
     let unknown = || {
@@ -158,14 +159,15 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
 }
 
 /// Returns the error of a step for people. Of an agent it names the calls with effects that the step made before: they were
-/// made although it failed.
-fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError) -> String {
+/// made although it failed. `failed`: the number of the event by which it failed.
+fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
     let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let state = run.state.borrow();
     for record in state.journal.under(&format!("{}/", invocation.base)) {
         let step = RecordPath::new(&record.path).last().name();
         let tool = run.plan.tools.tools.values().find(|tool| tool.step.name == step && tool.effects() != Effects::Read);
         if let Some(tool) = tool
+            && record.seq < failed
             && matches!(record.kind, StepKind::Http | StepKind::Pod)
             && may_have_effect(record)
         {

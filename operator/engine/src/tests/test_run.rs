@@ -194,7 +194,7 @@ impl TestRun {
         let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
         let log = Some(log.to_owned());
         let result = if code == 0 {
-            Ok(Reply { response: json!(message), facts, log, usage: None })
+            Ok(Reply { response: json!(message), facts, log, ..Reply::default() })
         } else {
             let (class, message) = ("ExitCode".to_owned(), format!("it ended with exit code {code}"));
             Err(Failure { class, message, retryable: true, unknown: false, not_before: None, facts, log })

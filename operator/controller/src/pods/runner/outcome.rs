@@ -54,7 +54,7 @@ impl PodRun<'_> {
             (OutputFrom::Log, Ok(log)) => log.text.clone(),
         };
         let log = read.ok().map(|log| log.text);
-        Ok(Reply { response: response.into(), facts, usage: None, log })
+        Ok(Reply { response: response.into(), facts, log, ..Reply::default() })
     }
 
     /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it took

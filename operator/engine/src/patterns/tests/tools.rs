@@ -12,13 +12,20 @@ mod meanwhile;
 mod merge;
 mod no_room;
 mod replayed;
+mod servers;
 mod stored;
 mod verdicts;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase, turn::TurnCalls};
+use signoff_api::{
+    Verdict,
+    approval::ActionKind,
+    gate::GateType,
+    journal::StepPhase,
+    turn::{OpaqueParts, TurnCalls},
+};
 
 use crate::{
     End, Fact,
@@ -69,12 +76,16 @@ pub(super) fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) 
 }
 
 fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
+    turn_with(run, path, response, None);
+}
+
+fn turn_with(run: &mut TestRun, path: &str, response: Value, opaque: Option<OpaqueParts>) {
     // As the caller records it, whatever ids the model gave.
     let given: TurnCalls = serde_json::from_value(response).unwrap();
     let response = json!(TurnCalls::recorded(given.text, given.calls, given.truncated, given.dropped));
     let count = response["calls"].as_array().unwrap().len();
     let facts = BTreeMap::from([("calls".to_owned(), count.to_string())]);
-    let reply = Reply { response, facts, ..Reply::default() };
+    let reply = Reply { response, facts, opaque, ..Reply::default() };
     let at = run.clock;
     run.take(vec![Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at }]);
 }

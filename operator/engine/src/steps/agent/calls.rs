@@ -10,7 +10,7 @@ use signoff_api::{
     FailureClass, RecordPath,
     approval::SiblingCall,
     journal::StepRecord,
-    turn::{RequestedArguments, RequestedCall, TurnCalls},
+    turn::{OpaqueParts, RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
 
@@ -75,9 +75,13 @@ pub(crate) async fn perform_turn<'a>(
     let Ok(reply) = serde_json::from_str::<TurnCalls>(&text) else {
         return Ok(Err(failure(FailureClass::Malformed, "the recorded calls of its turn cannot be read")));
     };
+    let opaque = run.render(|| run.text_of(None, record.opaque_ref.as_ref())).await.map_err(EarlyEnd::Failed)?;
+    let Ok(opaque) = opaque.map(|text| serde_json::from_str::<OpaqueParts>(&text)).transpose() else {
+        return Ok(Err(failure(FailureClass::Malformed, "what its provider wants back cannot be read")));
+    };
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
-    let (dropped, opaque) = (reply.dropped, reply.opaque.map(Arc::new));
+    let dropped = reply.dropped;
     let calls = read(reply.calls);
     let equal = equal_calls(&calls);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
@@ -107,7 +111,7 @@ pub(crate) async fn perform_turn<'a>(
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
     let (calls, told) = as_told(calls, &site.path);
-    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results, opaque })))
+    Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results, opaque: opaque.map(Arc::new) })))
 }
 
 /// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all

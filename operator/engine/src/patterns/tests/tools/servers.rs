@@ -1,0 +1,166 @@
+//! What servers of models do in their own way, as far as the journal knows of it: parts that they want back, empty answers
+//! and turns that are repeated by themselves.
+
+use serde_json::{Value, json};
+use signoff_api::{
+    Verdict,
+    turn::{OpaquePart, OpaqueParts},
+};
+
+use super::{equal::CALL, gates, meanwhile::ended, result, spec, told, turn, turn_with};
+use crate::{
+    tests::test_run::{TestRun, decided, gate},
+    transition::{Message, Role},
+};
+
+const PAY: &str = "handle/.turn-1/.call-1/pay";
+
+/// The spec of the agent at a server.
+fn live(change: impl Fn(&mut Value)) -> Value {
+    let mut spec = spec(gates(json!([])));
+    spec["providers"] = json!([{"name": "models", "openai": {}}]);
+    spec["agents"][0]["model"] = json!("m");
+    change(&mut spec);
+    spec
+}
+
+/// A run whose agent has paid.
+fn paid(change: impl Fn(&mut Value)) -> TestRun {
+    let mut run = TestRun::of(live(change));
+    turn(&mut run, "handle", &[("c1", "refund", CALL)]);
+    run.reply(PAY, 1, "paid");
+    run
+}
+
+fn opaque() -> OpaqueParts {
+    let parts = vec![OpaquePart::Item(r#"{"thinking":"Secret thought"}"#.into()), OpaquePart::Call(0, "{}".into())];
+    OpaqueParts { provider: "models".into(), model: "m".into(), parts }
+}
+
+/// A run whose agent called in a turn with parts that its provider wants back, or without.
+fn called(opaque: Option<OpaqueParts>) -> TestRun {
+    let mut run = TestRun::of(live(|_| {}));
+    let calls = json!([{"id": "c1", "tool": "lookup", "arguments": "{}"}]);
+    turn_with(&mut run, "handle", json!({"text": "", "calls": calls}), opaque);
+    run
+}
+
+#[test]
+fn parts_that_a_provider_wants_back_go_with_its_answer_and_are_in_no_digest_and_no_fact() {
+    let (with, without) = (called(Some(opaque())), called(None));
+    let said = |run: &TestRun| -> Vec<Message> {
+        told(run, "handle/.turn-2").into_iter().filter(|message| message.role == Role::Assistant).collect()
+    };
+    assert_eq!(said(&with)[0].opaque.as_deref(), Some(&opaque()));
+    assert_eq!(said(&without)[0].opaque, None);
+    let digest = |run: &TestRun| run.record("handle/.turn-2").input_digest.clone().unwrap();
+    assert_eq!(digest(&with), digest(&without));
+    assert!(!serde_json::to_string(&said(&with)).unwrap().contains("thought"));
+    let facts = |run: &TestRun| json!(run.transition.journal.records().iter().map(|r| &r.facts).collect::<Vec<_>>());
+    assert!(!facts(&with).to_string().contains("thought"));
+}
+
+#[test]
+fn a_turn_that_is_left_out_of_a_conversation_is_left_out_with_its_parts() {
+    let mut run = TestRun::of(live(|spec| spec["agents"][0]["limits"] = json!({"turns": 9})));
+    for number in 1..=6 {
+        let parts = vec![OpaquePart::Item(format!("\"{}\"", "x".repeat(60_000)))];
+        let calls =
+            json!([{"id": format!("c{number}"), "tool": "lookup", "arguments": format!(r#"{{"name":"{number}"}}"#)}]);
+        let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
+        let opaque = Some(OpaqueParts { parts, ..opaque() });
+        turn_with(&mut run, &path, json!({"text": "", "calls": calls}), opaque);
+    }
+    let messages = told(&run, "handle/.turn-7");
+    let kept = messages.iter().filter(|message| message.opaque.is_some()).count();
+    assert_eq!((kept, messages.iter().filter(|message| !message.calls.is_empty()).count()), (4, 4));
+    assert!(messages[1].text.starts_with("[the oldest 2 turns"), "{}", messages[1].text);
+}
+
+#[test]
+fn an_empty_answer_is_asked_for_once_more_with_what_was_done() {
+    for answer in ["", " \n"] {
+        let mut run = paid(|_| {});
+        run.reply("handle/.turn-2", 1, answer);
+        assert_eq!(run.calls(), ["handle/.ask-2@1"]);
+        assert_eq!(result(&run, "handle/.ask-2", "c1"), "paid");
+        let asked = told(&run, "handle/.ask-2").pop().unwrap();
+        assert!(asked.text.contains("it is empty") && asked.text.contains("Answer in words"), "{}", asked.text);
+        run.reply("handle/.ask-2", 1, "I paid.");
+        assert_eq!(run.succeeded(), "I paid.");
+    }
+}
+
+#[test]
+fn a_second_empty_answer_fails_the_step_and_the_failure_names_the_calls_with_effects() {
+    let mut run = paid(|_| {});
+    turn(&mut run, "handle/.turn-2", &[("c2", "lookup", "{}"), ("c3", "refund", r#"{"amount":7}"#)]);
+    run.reply("handle/.turn-2/.call-2/pay", 1, "paid");
+    run.reply("handle/.turn-3", 1, "");
+    run.reply("handle/.ask-2", 1, "");
+    let why = run.failed();
+    assert!(why.ends_with("it is empty; before that, its agent called refund (2 times)"), "{why}");
+}
+
+#[test]
+fn the_empty_answer_of_a_script_is_its_answer() {
+    let mut run = TestRun::of(spec(gates(json!([]))));
+    run.reply("handle", 1, "");
+    assert_eq!(run.succeeded(), "");
+}
+
+/// Fails attempts at a turn until no further one is made. Returns how many were made.
+fn attempts(run: &mut TestRun, path: &str, class: &str, facts: &[(&str, &str)]) -> i32 {
+    for attempt in 1..=10 {
+        if run.calls() != [format!("{path}@{attempt}")] {
+            return attempt - 1;
+        }
+        ended(run, path, attempt, class, facts, true);
+        run.later(3600);
+    }
+    panic!("it never ends")
+}
+
+#[test]
+fn a_turn_is_repeated_by_itself_only_while_its_server_is_busy_or_lost_it() {
+    for (class, facts, expected) in [
+        ("Status", &[("statusCode", "503")][..], 4),
+        ("Status", &[("statusCode", "408")], 4),
+        ("RateLimited", &[("statusCode", "429")], 4),
+        ("Protocol", &[("outcomeUnknown", "true")], 4),
+        ("Status", &[("statusCode", "400")], 1),
+        ("Timeout", &[], 1),
+        ("Unreachable", &[], 1),
+    ] {
+        assert_eq!(attempts(&mut paid(|_| {}), "handle/.turn-2", class, facts), expected, "{class} {facts:?}");
+    }
+    let busy =
+        |change: fn(&mut Value)| attempts(&mut paid(change), "handle/.turn-2", "Status", &[("statusCode", "503")]);
+    assert_eq!(busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 0})), 1, "the author said so");
+    assert_eq!(busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 1})), 2);
+    assert_eq!(busy(|spec| spec["providers"] = json!([{"name": "s", "scripted": {"replies": [{"text": "x"}]}}])), 1);
+}
+
+#[test]
+fn an_agent_that_remembers_nothing_is_told_its_own_step_when_it_is_asked_for_a_text() {
+    let mut run = paid(|spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"));
+    run.reply("handle/.turn-2", 1, "");
+    assert_eq!(result(&run, "handle/.ask-2", "c1"), "paid");
+    assert_eq!(told(&run, "handle/.ask-2")[0].text, "help");
+}
+
+#[test]
+fn the_fourth_request_about_a_failure_leaves_out_what_would_end_the_run() {
+    let help = json!({"name": "help", "type": "errorEscalation", "afterAttempts": 1, "steps": ["handle"], "hitl": gate(json!({}))});
+    let mut run = TestRun::of(live(|spec| spec["gates"] = gates(json!([help]))));
+    for visit in 1..=4 {
+        ended(&mut run, "handle", visit, "Status", &[("statusCode", "400")], false);
+        let path = if visit == 1 { "handle/.error".to_owned() } else { format!("handle/.error#{visit}") };
+        let allowed = run.asked(&path).request.allowed_verdicts.clone();
+        assert_eq!(allowed.contains(&Verdict::Retry), visit < 4, "{visit}: {allowed:?}");
+        assert!(allowed.contains(&Verdict::Skip) && allowed.contains(&Verdict::Reject), "{allowed:?}");
+        let verdict = if visit < 4 { Verdict::Retry } else { Verdict::Skip };
+        run.decide(&path, decided(verdict));
+    }
+    assert_eq!(run.succeeded(), "");
+}
