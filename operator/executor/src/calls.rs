@@ -17,8 +17,8 @@ use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall
 use tokio::time::timeout;
 
 use crate::{
-    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, SecretText, Secrets,
-    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
+    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, SecretText, Secrets, Stopped, Subject,
+    TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -123,9 +123,10 @@ impl DefaultCaller {
         timeout: std::time::Duration,
         room: &dyn AnswerRoom,
     ) -> Result<Reply, CallError> {
-        let key = self.key(run, &call).await?;
+        let (key, price) = (self.key(run, &call).await?, call.price.clone());
         let request = TurnRequest {
             provider: call.provider,
+            namespace: run.namespace.clone(),
             model: call.model.unwrap_or_default(),
             system: call.system,
             messages: call.messages,
@@ -145,7 +146,11 @@ impl DefaultCaller {
             )
             | None => self.model.turn(request, room).await,
         };
-        turn.map(Reply::from)
+        let mut reply = turn.map(Reply::from)?;
+        if let Some((usage, price)) = reply.usage.as_mut().zip(price) {
+            usage.cost = Some(price.of(*usage));
+        }
+        Ok(reply)
     }
 
     /// Answers a scripted turn on a thread for evaluations, at the charge of its namespace.
@@ -201,13 +206,13 @@ impl From<TurnReply> for Reply {
     /// Returns the text as the response of a turn without calls, otherwise its calls as the journal has them.
     fn from(turn: TurnReply) -> Self {
         let TurnReply { text, calls, dropped, opaque, usage, truncated } = turn;
-        let (response, fact) = if calls.is_empty() {
-            (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())))
+        let (response, facts) = if calls.is_empty() {
+            (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())).into_iter().collect())
         } else {
-            let fact = (FACT_CALLS.to_owned(), calls.len().to_string());
-            (json!(TurnCalls { opaque, ..TurnCalls::recorded(text, calls, truncated, dropped) }), Some(fact))
+            let fact = [(FACT_CALLS.to_owned(), calls.len().to_string())];
+            (json!(TurnCalls::recorded(text, calls, truncated, dropped)), BTreeMap::from(fact))
         };
-        Self { response, facts: fact.into_iter().collect(), usage, log: None }
+        Self { response, facts, opaque, usage, log: None }
     }
 }
 
@@ -314,6 +319,7 @@ mod tests {
             temperature: None,
             max_tokens: None,
             tools: vec![],
+            price: None,
         };
         let content = CallContent::Agent(agent);
         let timeout = Duration::from_secs(60);

@@ -5,8 +5,10 @@
 
 mod answer;
 
+use std::{borrow::Cow, collections::BTreeSet};
+
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use signoff_api::turn::OpaquePart;
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
@@ -15,9 +17,12 @@ use super::{
     TurnRequest,
     dialect::LeftOut,
     fields::Fields,
-    protocol::{Protocol, Reading, Written, arguments_object, opaque_of},
+    protocol::{ModelList, Protocol, Reading, Written, arguments_object, opaque_of},
 };
-use crate::{error::CallError, secrets::ExposeSecret as _};
+use crate::{
+    error::CallError,
+    secrets::{ExposeSecret as _, SecretText},
+};
 
 /// The version of the API.
 const VERSION: &str = "2023-06-01";
@@ -33,6 +38,7 @@ const ASSISTANT: &str = "assistant";
 const TEMPERATURE: &str = "temperature";
 const STREAM: &str = "stream";
 const CACHE_CONTROL: &str = "cache_control";
+const TOOL_CHOICE: &str = "tool_choice";
 
 /// The fields of a call that are not the server's own.
 const OF_CALL: [&str; 5] = ["type", "id", "name", "input", CACHE_CONTROL];
@@ -49,6 +55,9 @@ struct Request<'a> {
     messages: Vec<Said<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
+    /// None of the tools, or absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,9 +103,15 @@ enum Block<'a> {
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct ToolChoice {
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -112,12 +127,15 @@ impl Protocol for Messages {
 
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
+        // The server takes no conversation with calls without any tool.
+        let called = if turn.tools.is_empty() { called(turn) } else { BTreeSet::new() };
         let mut request = Request {
             model: &turn.model,
             max_tokens: turn.max_tokens.unwrap_or(MAX_TOKENS),
             system: turn.system.as_deref().and_then(Block::text).into_iter().collect(),
             messages: conversation(turn, left_out),
-            tools: turn.tools.iter().map(Tool::of).collect(),
+            tool_choice: (!called.is_empty() && takes(TOOL_CHOICE)).then_some(ToolChoice { kind: "none" }),
+            tools: turn.tools.iter().map(Tool::of).chain(called.into_iter().map(Tool::not_offered)).collect(),
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
             stream: takes(STREAM).then_some(true),
         };
@@ -128,21 +146,34 @@ impl Protocol for Messages {
             (TEMPERATURE, request.temperature.is_some()),
             (STREAM, request.stream.is_some()),
             (CACHE_CONTROL, takes(CACHE_CONTROL)),
+            (TOOL_CHOICE, request.tool_choice.is_some()),
         ];
         let own = request.messages.iter().flat_map(|said| &said.content).flat_map(Block::own_names);
         let optional =
             sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own).collect();
         let body =
             serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
-        // Keys read from files and Secrets often end in a line break, which no header may hold.
-        let key = turn.key.iter().map(|key| ("x-api-key".to_owned(), key.expose_secret().trim().to_owned()));
-        let headers = key.chain([("anthropic-version".to_owned(), VERSION.to_owned())]).collect();
+        let headers = self.headers(turn.key.as_ref());
         Ok(Written { path: "/v1/messages".to_owned(), headers, body, optional })
+    }
+
+    fn headers(&self, key: Option<&SecretText>) -> Vec<(String, String)> {
+        let key = key.map(|key| ("x-api-key".to_owned(), key.expose_secret().trim().to_owned()));
+        key.into_iter().chain([("anthropic-version".to_owned(), VERSION.to_owned())]).collect()
+    }
+
+    fn models(&self) -> ModelList {
+        ModelList { path: "/v1/models?limit=1000", list: "data", name: "id" }
     }
 
     fn reading(&self) -> Box<dyn Reading> {
         Box::<Answer>::default()
     }
+}
+
+/// Returns the names of the tools that were called in the conversation.
+fn called(turn: &TurnRequest) -> BTreeSet<&str> {
+    turn.messages.iter().flat_map(|message| &message.calls).map(|call| call.tool.as_str()).collect()
 }
 
 /// Returns the messages: those of one role in a row are one.
@@ -238,8 +269,14 @@ impl<'a> Block<'a> {
 
 impl<'a> Tool<'a> {
     fn of(offer: &'a ToolOffer) -> Self {
-        let (name, description, input_schema) = (&offer.name, &offer.description, &offer.parameters);
-        Self { name, description, input_schema, cache_control: None }
+        let (name, description) = (&offer.name, &offer.description);
+        Self { name, description, input_schema: Cow::Borrowed(&offer.parameters), cache_control: None }
+    }
+
+    /// Returns a tool that was called before, and cannot be called now.
+    fn not_offered(name: &'a str) -> Self {
+        let input_schema = Cow::Owned(json!({"type": "object", "properties": {}}));
+        Self { name, description: "Cannot be called any more.", input_schema, cache_control: None }
     }
 }
 
@@ -252,7 +289,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::{sync::Arc, time::Duration};
 
-    use serde_json::json;
     use signoff_api::{turn::OpaqueParts, workflow::Provider};
 
     use super::*;
@@ -262,6 +298,7 @@ mod tests {
         let pay = ToolOffer { name: "pay".into(), description: "Pays.".into(), parameters: json!({"type": "object"}) };
         TurnRequest {
             provider: Provider { name: "claude".into(), ..Provider::default() },
+            namespace: "finance".into(),
             model: "claude-opus-5-5".into(),
             system: Some("Be brief.".into()),
             messages,
@@ -370,6 +407,25 @@ mod tests {
         }
         turn.tools.clear();
         assert!(body(&turn).get("tools").is_none());
+    }
+
+    #[test]
+    fn a_conversation_with_calls_has_their_tools_where_none_is_offered() {
+        let calls = [("toolu_1", "{}"), ("toolu_2", "{}")];
+        let results = [Message::result("toolu_1", "paid"), Message::result("toolu_2", "paid")];
+        let mut turn = turn([user("Pay."), assistant("", &calls, None)].into_iter().chain(results).collect());
+        assert!(body(&turn).get("tool_choice").is_none());
+        turn.tools.clear();
+        turn.system = None;
+        let schema = json!({"type": "object", "properties": {}});
+        let tool = json!({"name": "pay", "description": "Cannot be called any more.", "input_schema": schema,
+            "cache_control": {"type": "ephemeral"}});
+        assert_eq!((&body(&turn)["tools"], &body(&turn)["tool_choice"]), (&json!([tool]), &json!({"type": "none"})));
+        let without = written(&turn, &["tool_choice"]);
+        assert!(written(&turn, &[]).optional.contains(&"tool_choice".to_owned()));
+        assert!(!without.body.contains("tool_choice") && !without.optional.contains(&"tool_choice".to_owned()));
+        turn.messages.truncate(1);
+        assert!(body(&turn).get("tools").is_none() && body(&turn).get("tool_choice").is_none());
     }
 
     #[test]

@@ -17,9 +17,9 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     merged::Merged,
-    protocol::{Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
 };
-use crate::{error::CallError, secrets::ExposeSecret as _};
+use crate::error::CallError;
 
 /// The fields of a message that are not the server's own.
 const OF_MESSAGE: [&str; 8] =
@@ -36,6 +36,18 @@ const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 const TEMPERATURE: &str = "temperature";
 const STREAM: &str = "stream";
 const STREAM_OPTIONS: &str = "stream_options";
+/// The reasons of an end after which an answer is not whole.
+const BROKEN_OFF: [&str; 9] = [
+    "error",
+    "abort",
+    "aborted",
+    "cancelled",
+    "canceled",
+    "timeout",
+    "time_limit",
+    "network_error",
+    "insufficient_system_resource",
+];
 
 /// The protocol.
 pub(super) struct ChatCompletions;
@@ -120,11 +132,14 @@ impl Protocol for ChatCompletions {
             (STREAM_OPTIONS, request.stream_options.is_some()),
         ];
         let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own);
-        let body = serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
-        // Keys read from files and Secrets often end in a line break, which no header may hold.
-        let key = turn.key.iter().map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())));
-        let (path, headers) = ("/chat/completions".to_owned(), key.collect());
+        let body =
+            serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
+        let (path, headers) = ("/chat/completions".to_owned(), self.headers(turn.key.as_ref()));
         Ok(Written { path, headers, optional: optional.collect(), body })
+    }
+
+    fn models(&self) -> ModelList {
+        ModelList { path: "/models", list: "data", name: "id" }
     }
 
     fn reading(&self) -> Box<dyn Reading> {
@@ -200,6 +215,7 @@ impl Serialize for Called<'_> {
 #[derive(Default)]
 struct Completion {
     collected: Collected,
+    is_stream: bool,
     has_choice: bool,
     has_message: bool,
     refusal: String,
@@ -210,6 +226,10 @@ struct Completion {
 }
 
 impl Reading for Completion {
+    fn begin_stream(&mut self) {
+        self.is_stream = true;
+    }
+
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
         let document = object(document)?;
         if document.get("usage").is_some() {
@@ -221,12 +241,18 @@ impl Reading for Completion {
             return Ok(());
         }
         self.has_choice = true;
-        let is_whole = choice.get("message").is_some();
-        if is_whole || choice.get("delta").is_some() {
+        let has_delta = choice.get("delta").is_some();
+        // Some servers send, beside each piece of a stream, all that they have said so far.
+        let is_whole = choice.get("message").is_some() && !(self.is_stream && has_delta);
+        if is_whole || has_delta {
             self.has_message = true;
             self.add(&choice.object(if is_whole { "message" } else { "delta" })?)?;
         }
-        if let Some(reason) = choice.text("finish_reason")? {
+        // Some servers send a reason that is none with every piece.
+        if let Some(reason) = choice.text("finish_reason")?.filter(|reason| !matches!(reason.as_str(), "" | "null")) {
+            if BROKEN_OFF.contains(&reason.as_str()) {
+                return Err(Unreadable::Because(format!("broke off its answer ({reason})")));
+            }
             self.collected.finish = Some(match reason.as_str() {
                 "length" => Finish::Cut,
                 "content_filter" => Finish::Declined(reason),
@@ -244,14 +270,15 @@ impl Reading for Completion {
     }
 
     fn end(self: Box<Self>, is_done: bool) -> Result<Collected, Unreadable> {
-        let Self { mut collected, has_choice, has_message, refusal, own, of_calls } = *self;
+        let Self { mut collected, has_choice, has_message, refusal, own, of_calls, .. } = *self;
         if !has_choice && (is_done || collected.usage.is_some() || !has_message) {
             return Err(Unreadable::Because("answered without any choice".to_owned()));
         }
         if !has_message {
             return Err(Unreadable::Because("answered a choice without a message".to_owned()));
         }
-        if !is_done && !collected.is_complete {
+        // The end of a stream does not say whether the last of its calls is whole.
+        if !collected.is_complete && (!is_done || collected.count() > 0) {
             return Err(incomplete());
         }
         if collected.text.is_empty() && !refusal.is_empty() {
@@ -330,5 +357,94 @@ fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
         output_tokens: usage.count("completion_tokens"),
         cached_tokens: cached.max(usage.count("prompt_cache_hit_tokens")),
         reasoning_tokens: usage.object("completion_tokens_details")?.count("reasoning_tokens"),
+        cost: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Reasons of an end after "TextChatResultChoice" of IBM's watsonx-ai-node-sdk 1.6, and `FinishReason` of the crate
+    //! openai-interface 0.12, which names that of DeepSeek.
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+    use signoff_api::turn::RequestedArguments;
+
+    use super::*;
+    use crate::{agent::documents::Documents, http::AnswerBody as _, room::UnboundedRoom};
+
+    /// Returns the text of an answer, and the arguments of its calls.
+    fn read(answer: &str) -> Result<(String, Vec<String>), Unreadable> {
+        let reading = ChatCompletions.reading();
+        let mut documents = Documents::new(&UnboundedRoom, reading, ChatCompletions.has_lines(), 8 << 20);
+        if documents.add(answer.as_bytes()).is_err() {
+            return Err(documents.failure().unwrap());
+        }
+        let collected = documents.end()?;
+        let text = collected.text.clone();
+        let arguments = |arguments| match arguments {
+            RequestedArguments::Text(text) => text,
+            RequestedArguments::TooLong(bytes) => format!("{bytes} bytes"),
+        };
+        Ok((text, collected.into_parts().0.into_iter().map(|call| arguments(call.arguments)).collect()))
+    }
+
+    fn why(answer: &str) -> String {
+        match read(answer).err().unwrap() {
+            Unreadable::Because(why) | Unreadable::Refused(why) | Unreadable::Failed(why) => why,
+            Unreadable::Form(line, column) => format!("form {line}:{column}"),
+        }
+    }
+
+    fn events(choices: &[Value]) -> String {
+        choices.iter().map(|choice| format!("data: {}\n\n", json!({"choices": [choice]}))).collect()
+    }
+
+    fn call(arguments: &str, reason: &Value) -> Value {
+        let call = json!({"index": 0, "id": "a", "function": {"name": "pay", "arguments": arguments}});
+        json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": reason})
+    }
+
+    #[test]
+    fn a_reason_that_is_none_ends_nothing() {
+        for none in [json!(""), json!("null"), Value::Null] {
+            let first = events(&[call("{\"amount\":4", &none)]);
+            assert_eq!(why(&first), "ended before its answer did", "{none}");
+            let whole = first + &events(&[call("20}", &none), call("", &json!("tool_calls"))]);
+            assert_eq!(read(&whole).unwrap().1, ["{\"amount\":420}"]);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_the_server_broke_off_is_an_error() {
+        for reason in BROKEN_OFF {
+            let expected = format!("broke off its answer ({reason})");
+            assert_eq!(why(&events(&[call("{}", &json!(reason))])), expected);
+            let whole = json!({"choices": [{"message": {"content": "I p"}, "finish_reason": reason}]});
+            assert_eq!(why(&whole.to_string()), expected);
+        }
+    }
+
+    #[test]
+    fn a_stream_with_calls_needs_a_reason_and_one_without_only_its_end() {
+        let done = "data: [DONE]\n\n";
+        let calls = events(&[call("{}", &Value::Null)]);
+        assert_eq!(why(&format!("{calls}{done}")), "ended before its answer did");
+        let text = events(&[json!({"delta": {"content": "Yes."}})]);
+        assert_eq!(read(&format!("{text}{done}")).unwrap().0, "Yes.");
+        // A whole message is one without a reason too.
+        let message = json!({"tool_calls": [{"id": "a", "function": {"name": "pay", "arguments": "{}"}}]});
+        assert_eq!(read(&json!({"choices": [{"message": message}]}).to_string()).unwrap().1, ["{}"]);
+    }
+
+    #[test]
+    fn a_message_beside_a_piece_of_a_stream_is_not_read() {
+        let piece = |piece: &str, so_far: &str, reason: Value| json!({"delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason});
+        let begun = [piece("I ", "I ", Value::Null), piece("pay", "I pay", Value::Null)];
+        assert_eq!(why(&events(&begun)), "ended before its answer did");
+        let ended = events(&begun) + &events(&[piece(".", "I pay.", json!("stop"))]);
+        assert_eq!(read(&ended).unwrap().0, "I pay.");
+        // In an answer that is no stream, the message is the answer.
+        let whole = json!({"choices": [piece("", "I pay.", json!("stop"))]}).to_string();
+        assert_eq!(read(&whole).unwrap().0, "I pay.");
+    }
 }

@@ -75,7 +75,9 @@ impl Collected {
     /// kept. A piece with another id than its place is another call, because some servers give all calls one number.
     pub(super) fn add_call(&mut self, piece: CallPiece) -> Option<usize> {
         let continues = |call: &CollectedCall| match (piece.place, call.place) {
-            (Some(place), Some(other)) => place == other && (piece.id.is_empty() || piece.id == call.id || call.id.is_empty()),
+            (Some(place), Some(other)) => {
+                place == other && (piece.id.is_empty() || piece.id == call.id || call.id.is_empty())
+            }
             (None, _) => piece.id.is_empty() && piece.tool.is_empty(),
             (Some(_), None) => false,
         };
@@ -154,6 +156,7 @@ impl Collected {
             output_tokens: later(known.output_tokens, usage.output_tokens),
             cached_tokens: later(known.cached_tokens, usage.cached_tokens),
             reasoning_tokens: later(known.reasoning_tokens, usage.reasoning_tokens),
+            cost: None,
         });
     }
 

@@ -11,14 +11,24 @@ use std::{
 
 use serde_json::Value;
 
+use super::protocol::Protocol;
+
 /// The fields that a server does not take.
 pub(super) type LeftOut = BTreeSet<String>;
 
 /// The most servers and models that are remembered.
 const MOST: usize = 1024;
+/// The most fields that are remembered of one.
+const MOST_FIELDS: usize = 16;
+/// The longest name of a field that can be left out.
+const MAX_NAME: usize = 64;
+/// The most texts of an error that are read.
+const MOST_TEXTS: usize = 64;
+/// The fields of an error that say what is wrong, and where.
+const SAYING: [&str; 8] = ["message", "msg", "detail", "param", "code", "type", "loc", "error"];
 
 /// The words of an error about a field that a server does not take, in small letters.
-const NOT_TAKEN: [&str; 13] = [
+const NOT_TAKEN: [&str; 15] = [
     "unsupported",
     "not support",
     "n't support",
@@ -32,67 +42,108 @@ const NOT_TAKEN: [&str; 13] = [
     "extra input",
     "deprecated",
     "no longer",
+    "cannot use",
+    "not implemented",
 ];
 
-/// What was learnt, by base URL and model.
+/// The server of which something was learnt, and by whom: what a server of one namespace refuses changes nothing for others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ServerKey {
+    /// The namespace of the run.
+    pub(super) namespace: String,
+    /// The protocol, as [`super::protocol::Protocol::answer`] names it.
+    pub(super) protocol: &'static str,
+    pub(super) base_url: String,
+    pub(super) model: String,
+}
+
+impl ServerKey {
+    pub(super) fn new(namespace: &str, protocol: &dyn Protocol, base_url: &str, model: &str) -> Self {
+        let [namespace, base_url, model] = [namespace, base_url, model].map(str::to_owned);
+        Self { namespace, protocol: protocol.answer(), base_url, model }
+    }
+}
+
+/// What was learnt.
 #[derive(Debug, Default)]
-pub(super) struct Dialects(Mutex<BTreeMap<(String, String), LeftOut>>);
+pub(super) struct Dialects(Mutex<BTreeMap<ServerKey, LeftOut>>);
 
 impl Dialects {
     /// Returns the fields that a server is not sent.
-    pub(super) fn of(&self, base_url: &str, model: &str) -> LeftOut {
+    pub(super) fn of(&self, server: &ServerKey) -> LeftOut {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&(base_url.to_owned(), model.to_owned())).cloned().unwrap_or_default()
+        known.get(server).cloned().unwrap_or_default()
     }
 
     /// Remembers the fields that a server is not sent.
-    pub(super) fn learn(&self, base_url: &str, model: &str, left_out: LeftOut) {
+    pub(super) fn learn(&self, server: ServerKey, left_out: LeftOut) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (base_url.to_owned(), model.to_owned());
-        if known.len() >= MOST && !known.contains_key(&key) {
+        if left_out.len() > MOST_FIELDS {
+            return;
+        }
+        if known.len() >= MOST && !known.contains_key(&server) {
             // What is forgotten is learnt again.
             known.pop_first();
         }
-        known.insert(key, left_out);
+        known.insert(server, left_out);
+    }
+
+    /// Forgets a server that refuses what it is sent without the fields: it may have changed.
+    pub(super) fn forget(&self, server: &ServerKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
     }
 }
 
 /// Returns the field that an error says the server does not take. `body`: that of the error; `optional`: the fields that were
 /// sent and can be left out.
 pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]) -> Option<&'f String> {
-    if !matches!(status, 400 | 422) {
-        return None;
-    }
+    // Some servers that cannot stream say so as if they had failed.
+    let may_be_of = |field: &str| matches!(status, 400 | 422) || (matches!(status, 500 | 501) && field == "stream");
     let body: Value = serde_json::from_slice(body).ok()?;
-    let texts = texts(&body);
-    let says = |text: &String| NOT_TAKEN.iter().any(|words| text.to_lowercase().contains(words));
-    if !texts.iter().any(says) {
-        return None;
-    }
-    // The longest name first: `max_tokens` may be a part of the sentence about another field.
-    let named = optional.iter().filter(|field| texts.iter().any(|text| names(text, field)));
-    named.min_by_key(|field| first_place(&texts, field))
-}
-
-/// Returns the texts of an error: all of them, because servers put the name of a field into its sentence, beside it, or into a
-/// list of places.
-fn texts(body: &Value) -> Vec<String> {
-    let (mut texts, mut open) = (Vec::new(), vec![body]);
-    while let Some(value) = open.pop() {
-        match value {
-            Value::String(text) => texts.push(text.clone()),
-            // What the server was sent is not what it says.
-            Value::Object(fields) => open.extend(fields.iter().filter(|(name, _)| *name != "input").map(|(_, value)| value)),
-            Value::Array(list) => open.extend(list),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    let mut named: Vec<(usize, &String)> = Vec::new();
+    for entry in entries(&body) {
+        let says = |text: &String| NOT_TAKEN.iter().any(|words| text.to_lowercase().contains(words));
+        if !entry.iter().any(says) {
+            continue;
         }
+        let fields = optional.iter().filter(|field| field.len() <= MAX_NAME && may_be_of(field));
+        named.extend(fields.filter_map(|field| Some((first_place(&entry, field)?, field))));
     }
-    texts
+    // A sentence names the field that it is about before the one to use instead.
+    named.into_iter().min_by_key(|(at, _)| *at).map(|(_, field)| field)
 }
 
-/// Whether a text has a name as a word of its own.
-fn names(text: &str, name: &str) -> bool {
-    place(text, name).is_some()
+/// Returns what an error says, entry by entry: the sentence about a field, and what stands beside it. What it quotes of the
+/// request or of an answer is not what it says.
+fn entries(body: &Value) -> Vec<Vec<String>> {
+    let (mut entries, mut open, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
+    while let Some(value) = open.pop() {
+        let mut entry = Vec::new();
+        let mut take = |text: &str| {
+            if let Some(fewer) = left.checked_sub(1) {
+                left = fewer;
+                entry.push(text.to_owned());
+            }
+        };
+        match value {
+            Value::Object(fields) => {
+                for (_, value) in fields.iter().filter(|(name, _)| SAYING.contains(&name.as_str())) {
+                    match value {
+                        Value::String(text) => take(text),
+                        Value::Array(list) if list.iter().all(Value::is_string) => {
+                            list.iter().filter_map(Value::as_str).for_each(&mut take);
+                        }
+                        Value::Array(_) | Value::Object(_) => open.push(value),
+                        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+                    }
+                }
+            }
+            Value::Array(list) => open.extend(list.iter().take(MOST_TEXTS)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        entries.push(entry);
+    }
+    entries
 }
 
 fn place(text: &str, name: &str) -> Option<usize> {
@@ -104,9 +155,9 @@ fn place(text: &str, name: &str) -> Option<usize> {
     })
 }
 
-/// Returns where a name stands first: a sentence names the field that it is about before the one to use instead.
-fn first_place(texts: &[String], name: &str) -> usize {
-    texts.iter().filter_map(|text| place(text, name)).min().unwrap_or(usize::MAX)
+/// Returns where a name stands first, as a word of its own.
+fn first_place(texts: &[String], name: &str) -> Option<usize> {
+    texts.iter().filter_map(|text| place(text, name)).min()
 }
 
 #[cfg(test)]
@@ -117,7 +168,8 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &Value) -> Option<String> {
-        let optional = ["max_tokens", "temperature", "stream", "stream_options", "reasoning_content"].map(str::to_owned);
+        let optional =
+            ["max_tokens", "temperature", "stream", "stream_options", "reasoning_content"].map(str::to_owned);
         refused_field(status, body.to_string().as_bytes(), &optional).cloned()
     }
 
@@ -125,10 +177,26 @@ mod tests {
     fn only_an_error_that_names_a_field_as_not_supported_is_learnt_from() {
         let said = |message: &str| json!({"error": {"message": message, "type": "invalid_request_error"}});
         for (body, field) in [
-            (said("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."), Some("max_tokens")),
-            (said("Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported."), Some("temperature")),
-            (json!({"error": {"message": "Not supported with this model.", "param": "temperature", "code": "unsupported_value"}}), Some("temperature")),
-            (json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted", "input": {"temperature": 1}}]}), Some("stream_options")),
+            (
+                said(
+                    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                ),
+                Some("max_tokens"),
+            ),
+            (
+                said(
+                    "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.",
+                ),
+                Some("temperature"),
+            ),
+            (
+                json!({"error": {"message": "Not supported with this model.", "param": "temperature", "code": "unsupported_value"}}),
+                Some("temperature"),
+            ),
+            (
+                json!({"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted", "input": {"temperature": 1}}]}),
+                Some("stream_options"),
+            ),
             (said("property 'messages.2.reasoning_content' is unsupported"), Some("reasoning_content")),
             (said("`temperature` is deprecated for this model."), Some("temperature")),
             // About a value, or about something else.
@@ -149,13 +217,50 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_is_of_one_server_and_model_and_bounded() {
+    fn what_an_error_quotes_of_an_answer_is_not_learnt_from() {
+        let failed =
+            json!({"error": {"message": "Failed to call a function", "failed_generation": "temperature is unknown"}});
+        assert_eq!(refused(400, &failed), None);
+        let apart = json!({"error": {"message": "The model is not supported"}, "detail": [{"msg": "temperature must be at most 1"}]});
+        assert_eq!(refused(400, &apart), None, "the word and the name are of two sentences");
+        let many: Vec<_> = (0..10_000).map(|n| json!({"message": n.to_string()})).collect();
+        assert_eq!(refused(400, &json!({"detail": many})), None);
+        let long = "x".repeat(MAX_NAME + 1);
+        let body = json!({"message": format!("{long} is not supported")}).to_string();
+        assert_eq!(refused_field(400, body.as_bytes(), &[long]), None);
+    }
+
+    #[test]
+    fn a_server_that_cannot_stream_may_say_so_as_if_it_had_failed() {
+        let said = |message: &str| json!({"error": {"message": message}});
+        for status in [400, 422, 500, 501] {
+            assert_eq!(refused(status, &said("Cannot use tools with stream")).as_deref(), Some("stream"), "{status}");
+        }
+        assert_eq!(refused(500, &said("temperature is not supported")), None);
+        assert_eq!(refused(503, &said("stream is not supported")), None);
+    }
+
+    #[test]
+    fn what_was_learnt_is_of_one_server_model_and_namespace_and_bounded() {
+        let key = |namespace: &str, base_url: &str, model: &str| ServerKey {
+            namespace: namespace.into(),
+            protocol: "a chat completion",
+            base_url: base_url.into(),
+            model: model.into(),
+        };
         let dialects = Dialects::default();
         let without = LeftOut::from(["temperature".to_owned()]);
-        dialects.learn("https://a", "m", without.clone());
-        assert_eq!(dialects.of("https://a", "m"), without);
-        assert!(dialects.of("https://a", "n").is_empty() && dialects.of("https://b", "m").is_empty());
-        (0..2 * MOST).for_each(|number| dialects.learn("https://c", &number.to_string(), LeftOut::new()));
+        dialects.learn(key("n", "https://a", "m"), without.clone());
+        assert_eq!(dialects.of(&key("n", "https://a", "m")), without);
+        for other in [key("n", "https://a", "n"), key("n", "https://b", "m"), key("o", "https://a", "m")] {
+            assert!(dialects.of(&other).is_empty(), "{other:?}");
+        }
+        let many: LeftOut = (0..=MOST_FIELDS).map(|number| number.to_string()).collect();
+        dialects.learn(key("n", "https://a", "m"), many);
+        assert_eq!(dialects.of(&key("n", "https://a", "m")), without);
+        dialects.forget(&key("n", "https://a", "m"));
+        assert!(dialects.of(&key("n", "https://a", "m")).is_empty());
+        (0..2 * MOST).for_each(|number| dialects.learn(key("n", "https://c", &number.to_string()), LeftOut::new()));
         assert!(dialects.0.lock().unwrap().len() <= MOST);
     }
 }

@@ -185,6 +185,9 @@ impl AnswerBody for Documents<'_> {
         self.received = self.received.saturating_add(piece.len());
         if self.framing == Framing::Unknown {
             self.framing = self.framing_of(piece);
+            if self.framing == Framing::Events {
+                self.reading.begin_stream();
+            }
         }
         let most = if matches!(self.framing, Framing::Events | Framing::Lines) { MAX_STREAM } else { self.limit };
         let kept = self.line.len() + self.data.len() + self.reading.bytes() + piece.len();

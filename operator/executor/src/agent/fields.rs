@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn fields_are_read_by_name_and_null_is_absent() {
-        let fields = Fields::of(r#"{"a": "x", "b": null, "n": 3, "o": {"c": [1, 2]}, "list": [{}, null, {"d": 1}]}"#).unwrap();
+        let fields =
+            Fields::of(r#"{"a": "x", "b": null, "n": 3, "o": {"c": [1, 2]}, "list": [{}, null, {"d": 1}]}"#).unwrap();
         assert_eq!(fields.text("a").unwrap().as_deref(), Some("x"));
         assert!(fields.get("b").is_none() && fields.text("z").unwrap().is_none() && fields.text("n").is_err());
         assert_eq!((fields.count("n"), fields.count("a"), fields.count("z")), (3, 0, 0));
@@ -223,7 +224,8 @@ mod tests {
     #[test]
     fn an_object_with_a_field_twice_or_with_too_many_is_none() {
         assert!(Fields::of(r#"{"a": 1, "a": 2}"#).is_err());
-        let many = |count: usize| format!("{{{}}}", (0..count).map(|n| format!("\"{n}\": {n}")).collect::<Vec<_>>().join(","));
+        let many =
+            |count: usize| format!("{{{}}}", (0..count).map(|n| format!("\"{n}\": {n}")).collect::<Vec<_>>().join(","));
         assert!(Fields::of(&many(MOST_FIELDS)).is_ok() && Fields::of(&many(MOST_FIELDS + 1)).is_err());
         for text in ["", "[]", "\"a\"", "{", "{} x", "1"] {
             assert!(Fields::of(text).is_err(), "{text}");

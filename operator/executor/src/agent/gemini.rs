@@ -12,12 +12,20 @@ use signoff_engine::transition::{Message, Role, ToolCall};
 
 use super::{
     TurnRequest,
-    collected::{CallPiece, Collected, Finish},
+    collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::Fields,
-    protocol::{Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object, opaque_of},
+    protocol::{
+        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object,
+        opaque_of,
+    },
+    requested::written,
 };
-use crate::{error::CallError, redact::excerpt, secrets::ExposeSecret as _};
+use crate::{
+    error::CallError,
+    redact::excerpt,
+    secrets::{ExposeSecret as _, SecretText},
+};
 
 const TEXT: &str = "text";
 const THOUGHT: &str = "thought";
@@ -41,6 +49,8 @@ const MEDIA: [&str; 2] = ["inlineData", "fileData"];
 const MAX_PARTS: usize = 1024;
 /// An object without fields.
 const EMPTY: &str = "{}";
+/// The text of what has none: the server refuses a part without a text.
+const NO_TEXT: &str = "(empty)";
 
 const TEMPERATURE: &str = "temperature";
 const MAX_OUTPUT_TOKENS: &str = "maxOutputTokens";
@@ -158,6 +168,7 @@ impl Protocol for GenerateContent {
             system_instruction: turn
                 .system
                 .as_deref()
+                .filter(|text| !text.is_empty())
                 .map(|text| Content { role: None, parts: vec![Part::Text { text }] }),
             contents: contents(turn)?,
             tools: functions(turn).into_iter().collect(),
@@ -165,10 +176,21 @@ impl Protocol for GenerateContent {
         };
         let body =
             serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
-        // Keys read from files and Secrets often end in a line break, which no header may hold.
-        let key = turn.key.iter().map(|key| ("x-goog-api-key".to_owned(), key.expose_secret().trim().to_owned()));
         let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
-        Ok(Written { path: path(&turn.model, streams), headers: key.collect(), body, optional: optional.collect() })
+        Ok(Written {
+            path: path(&turn.model, streams),
+            headers: self.headers(turn.key.as_ref()),
+            body,
+            optional: optional.collect(),
+        })
+    }
+
+    fn headers(&self, key: Option<&SecretText>) -> Vec<(String, String)> {
+        key.map(|key| ("x-goog-api-key".to_owned(), key.expose_secret().trim().to_owned())).into_iter().collect()
+    }
+
+    fn models(&self) -> ModelList {
+        ModelList { path: "/models?pageSize=1000", list: "models", name: "name" }
     }
 
     fn reading(&self) -> Box<dyn Reading> {
@@ -208,7 +230,7 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
     let mut answer = None;
     for message in &turn.messages {
         let (role, parts) = match message.role {
-            Role::User => ("user", vec![Part::Text { text: &message.text }]),
+            Role::User => ("user", vec![Part::text(&message.text)]),
             Role::Assistant => {
                 answer = Some(message);
                 ("model", parts_of_answer(message, turn))
@@ -226,18 +248,18 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
 /// Returns the parts of an answer: as they came, or its text and its calls.
 fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<Part<'a>> {
     let call = |at: usize| message.calls.get(at).map(|call| Part::of_call(call, own_of(message, at, turn)));
-    let parts = opaque_of(message, turn);
-    if parts.is_empty() {
-        let has_text = !message.text.is_empty() || message.calls.is_empty();
-        let text = has_text.then_some(Part::Text { text: &message.text });
-        return text.into_iter().chain((0..message.calls.len()).filter_map(call)).collect();
-    }
     let part = |part: &'a OpaquePart| match part {
         OpaquePart::Item(json) => serde_json::from_str(json).ok().map(Part::Own),
         OpaquePart::Call(at, _) => call(*at),
         OpaquePart::Message(_) => None,
     };
-    parts.iter().filter_map(part).collect()
+    let parts: Vec<_> = opaque_of(message, turn).iter().filter_map(part).collect();
+    if !parts.is_empty() {
+        return parts;
+    }
+    let has_text = !message.text.is_empty() || message.calls.is_empty();
+    let text = has_text.then(|| Part::text(&message.text));
+    text.into_iter().chain((0..message.calls.len()).filter_map(call)).collect()
 }
 
 /// Returns the model's own fields of the part of a call.
@@ -250,6 +272,10 @@ fn own_of<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'
 }
 
 impl<'a> Part<'a> {
+    fn text(text: &'a str) -> Self {
+        Self::Text { text: if text.is_empty() { NO_TEXT } else { text } }
+    }
+
     fn of_call(call: &'a ToolCall, own: Fields<'a>) -> Self {
         Self::Call(CallPart {
             call: FunctionCall {
@@ -280,10 +306,12 @@ struct Generated {
     has_candidate: bool,
     /// The number of calls, also of those that are not kept.
     calls: u64,
-    /// All parts, in their order.
+    /// All parts, in their order; none, once they are too long to go back.
     parts: Vec<Received>,
     /// The bytes that the parts take.
     parts_bytes: usize,
+    /// The bytes of the parts written as JSON strings, also of those that are not kept.
+    written_bytes: usize,
 }
 
 /// A received part.
@@ -345,12 +373,13 @@ impl Reading for Generated {
 
     /// The stream has no terminal event: the reason of its end is what completes the answer.
     fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
-        let Self { mut collected, has_candidate, parts, .. } = *self;
+        let Self { mut collected, has_candidate, parts, written_bytes, .. } = *self;
         match (collected.is_complete, has_candidate) {
             (true, _) => {}
             (false, true) => return Err(incomplete()),
             (false, false) => return Err(Unreadable::Because("answered without any candidate".to_owned())),
         }
+        collected.add_fields((written_bytes > MAX_OPAQUE).then_some(Err(written_bytes)), OpaquePart::Item);
         if parts.iter().any(Received::is_own) {
             for part in parts {
                 let part = part.opaque(&collected.text);
@@ -417,6 +446,11 @@ impl Generated {
     }
 
     fn keep(&mut self, part: Received) {
+        self.written_bytes = self.written_bytes.saturating_add(written(part.json()));
+        if self.written_bytes > MAX_OPAQUE {
+            (self.parts, self.parts_bytes) = (Vec::new(), 0);
+            return;
+        }
         self.parts_bytes += size_of::<Received>() + part.json().len();
         self.parts.push(part);
     }

@@ -1,4 +1,5 @@
-//! Fields of a server that come in pieces, merged as streams send them: texts and lists go on, everything else is replaced.
+//! Fields of a server that come in pieces, merged as streams send them: texts and lists go on, objects are merged by field,
+//! and everything else is replaced.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,23 @@ use serde_json::{Error, Value, value::RawValue};
 
 use super::{collected::MAX_OPAQUE, fields::Fields};
 
+/// The most bytes that are kept: more cannot be sent back.
+const MOST_BYTES: usize = 2 * MAX_OPAQUE;
+/// The memory that a field takes beside its name and its value.
+const BESIDE: usize = 64;
+/// The most objects and lists around an object that is merged. Deeper ones are replaced.
+const DEEPEST: usize = 4;
+/// The fields within objects that always come in pieces. Another one that comes again unchanged is there once.
+const STREAMED: [&str; 2] = ["text", "summary"];
+/// The fields that complete an item of a list: no server sends them in pieces.
+const SEALS: [&str; 2] = ["signature", "data"];
+const EMPTY_TEXT: &str = "\"\"";
+
 /// Fields by name. Fields that are too long to be sent back are not kept, but for their length.
 #[derive(Default)]
 pub(super) struct Merged {
     fields: BTreeMap<String, Piece>,
-    /// The bytes of all pieces.
+    /// The bytes of all fields, also of those that are not kept.
     bytes: usize,
 }
 
@@ -18,7 +31,15 @@ enum Piece {
     /// As it was sent, the only time.
     Whole(Box<RawValue>),
     Text(String),
-    List(Vec<Box<RawValue>>),
+    List(List),
+    Object(Merged),
+}
+
+/// A list: the JSON of its items but for the last one, which may go on.
+#[derive(Default)]
+struct List {
+    items: String,
+    last: Option<Box<Piece>>,
 }
 
 impl Merged {
@@ -29,25 +50,12 @@ impl Merged {
 
     /// Whether more was received than a turn can send back.
     fn is_too_long(&self) -> bool {
-        self.bytes > 2 * MAX_OPAQUE
+        self.bytes > MOST_BYTES
     }
 
     /// Adds fields, or further pieces of them.
     pub(super) fn add(&mut self, fields: Fields<'_>) -> Result<(), Error> {
-        for (name, value) in fields {
-            let name_of_first = if self.fields.contains_key(&name) { 0 } else { name.len() };
-            self.bytes = self.bytes.saturating_add(name_of_first + value.get().trim_matches('"').len());
-            if self.is_too_long() {
-                self.fields.clear();
-                continue;
-            }
-            let next = match self.fields.remove(&name) {
-                None => Piece::Whole(value.to_owned()),
-                Some(known) => known.with(value)?,
-            };
-            self.fields.insert(name, next);
-        }
-        Ok(())
+        self.merge(fields, 0)
     }
 
     /// Adds an object under a name, if it has fields.
@@ -64,40 +72,257 @@ impl Merged {
         if self.is_too_long() {
             return Some(Err(self.bytes));
         }
-        if self.fields.is_empty() {
-            return None;
-        }
+        (!self.fields.is_empty()).then(|| Ok(self.object()))
+    }
+
+    /// Returns the fields as JSON.
+    fn object(self) -> String {
         let fields: BTreeMap<_, _> = self.fields.into_iter().map(|(name, piece)| (name, piece.json())).collect();
-        serde_json::to_string(&fields).ok().map(Ok)
+        serde_json::to_string(&fields).unwrap_or_default()
+    }
+
+    /// Adds fields. `depth`: the number of objects and lists around them.
+    fn merge(&mut self, fields: Fields<'_>, depth: usize) -> Result<(), Error> {
+        for (name, value) in fields {
+            let received = value.get().len();
+            if self.bytes.max(received) > MOST_BYTES {
+                self.bytes = self.bytes.saturating_add(received);
+                self.fields.clear();
+                continue;
+            }
+            let once = depth > 0 && !STREAMED.contains(&name.as_str());
+            let next = match self.fields.remove(&name) {
+                None => {
+                    self.bytes += name.len() + BESIDE;
+                    Piece::Whole(value.to_owned())
+                }
+                Some(known) => {
+                    self.bytes = self.bytes.saturating_sub(known.bytes());
+                    known.with(value, once, depth)?
+                }
+            };
+            self.bytes = self.bytes.saturating_add(next.bytes());
+            self.fields.insert(name, next);
+            if self.is_too_long() {
+                self.fields.clear();
+            }
+        }
+        Ok(())
     }
 }
 
 impl Piece {
-    fn with(self, more: &RawValue) -> Result<Self, Error> {
-        let is_text = more.get().starts_with('"');
-        let is_list = more.get().starts_with('[');
+    fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) if is_text => Ok(Self::Text(text + &serde_json::from_str::<String>(more.get())?)),
-            Self::List(mut list) if is_list => {
-                list.extend(serde_json::from_str::<Vec<Box<RawValue>>>(more.get())?);
+            Self::Whole(whole) => whole.get().len(),
+            Self::Text(text) => text.len(),
+            Self::List(List { items, last }) => items.len() + last.as_ref().map_or(0, |last| last.bytes()),
+            Self::Object(object) => object.bytes,
+        }
+    }
+
+    /// Adds more of it. `once`: whether it is there once where it comes again unchanged.
+    fn with(self, more: &RawValue, once: bool, depth: usize) -> Result<Self, Error> {
+        let json = more.get();
+        if let Self::Whole(known) = &self {
+            let says_nothing = json == "null" || (json == EMPTY_TEXT && known.get().starts_with('"'));
+            if says_nothing || (once && known.get() == json && !json.starts_with('{')) {
+                return Ok(self);
+            }
+            if known.get() == EMPTY_TEXT {
+                return Ok(Self::Whole(more.to_owned()));
+            }
+        }
+        match self.in_pieces(json, depth)? {
+            Self::Text(text) if json.starts_with('"') => Ok(Self::Text(text + &serde_json::from_str::<String>(json)?)),
+            Self::List(mut list) if json.starts_with('[') => {
+                list.add(more, depth)?;
                 Ok(Self::List(list))
             }
-            Self::Whole(whole) if is_text && whole.get().starts_with('"') => {
-                Self::Text(serde_json::from_str(whole.get())?).with(more)
+            Self::Object(mut object) if json.starts_with('{') => {
+                object.merge(Fields::of(json)?, depth + 1)?;
+                Ok(Self::Object(object))
             }
-            Self::Whole(whole) if is_list && whole.get().starts_with('[') => {
-                Self::List(serde_json::from_str(whole.get())?).with(more)
-            }
-            Self::Whole(_) | Self::Text(_) | Self::List(_) => Ok(Self::Whole(more.to_owned())),
+            known @ (Self::Text(_) | Self::List(_) | Self::Object(_)) if json == "null" => Ok(known),
+            Self::Whole(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => Ok(Self::Whole(more.to_owned())),
         }
+    }
+
+    /// Returns it in the form to which more is added, if `more` is of its kind.
+    fn in_pieces(self, more: &str, depth: usize) -> Result<Self, Error> {
+        let Self::Whole(whole) = self else { return Ok(self) };
+        let first = whole.get().chars().next();
+        if first != more.chars().next() {
+            return Ok(Self::Whole(whole));
+        }
+        match first {
+            Some('"') => Ok(Self::Text(serde_json::from_str(whole.get())?)),
+            Some('[') => {
+                let mut list = List::default();
+                list.add(&whole, depth)?;
+                Ok(Self::List(list))
+            }
+            Some('{') if depth < DEEPEST => {
+                let mut object = Merged::default();
+                object.merge(Fields::of(whole.get())?, depth + 1)?;
+                Ok(Self::Object(object))
+            }
+            Some(_) | None => Ok(Self::Whole(whole)),
+        }
+    }
+
+    /// Whether an item of a list goes on in the next one: an object of the same type and number that nothing has completed.
+    fn goes_on_in(&self, next: &RawValue) -> bool {
+        let Ok(next) = Fields::of(next.get()) else { return false };
+        let of_next = |name: &str| next.get(name).map(RawValue::get).filter(|json| *json != EMPTY_TEXT);
+        let is_same = |name: &str| self.field(name).is_some_and(|json| of_next(name) == Some(json));
+        let is_other = self.field("id").is_some() && of_next("id").is_some() && !is_same("id");
+        is_same("type") && is_same("index") && !is_other && SEALS.iter().all(|name| self.field(name).is_none())
+    }
+
+    /// Returns a field of an object, as JSON where it was not merged; `None` where it is absent, null or an empty text.
+    fn field(&self, name: &str) -> Option<&str> {
+        let json = match self {
+            Self::Whole(whole) => Fields::of(whole.get()).ok()?.get(name)?.get(),
+            Self::Object(object) => match object.fields.get(name)? {
+                Self::Whole(whole) => whole.get(),
+                Self::Text(text) => text.as_str(),
+                Self::List(_) | Self::Object(_) => "…",
+            },
+            Self::Text(_) | Self::List(_) => return None,
+        };
+        (json != "null" && json != EMPTY_TEXT).then_some(json)
     }
 
     fn json(self) -> Box<RawValue> {
         let json = match self {
             Self::Whole(whole) => return whole,
             Self::Text(text) => Value::String(text).to_string(),
-            Self::List(list) => serde_json::to_string(&list).unwrap_or_default(),
+            Self::List(mut list) => {
+                list.end_item();
+                format!("[{}]", list.items)
+            }
+            Self::Object(object) => object.object(),
         };
         RawValue::from_string(json).unwrap_or_default()
+    }
+}
+
+impl List {
+    /// Adds the items of a list.
+    fn add(&mut self, list: &RawValue, depth: usize) -> Result<(), Error> {
+        for item in serde_json::from_str::<Vec<&RawValue>>(list.get())? {
+            let last = match self.last.take() {
+                Some(last) if depth < DEEPEST && last.goes_on_in(item) => (*last).with(item, false, depth)?,
+                last => {
+                    self.last = last;
+                    self.end_item();
+                    Piece::Whole(item.to_owned())
+                }
+            };
+            self.last = Some(Box::new(last));
+        }
+        Ok(())
+    }
+
+    /// Ends the last item.
+    fn end_item(&mut self) {
+        let Some(last) = self.last.take() else { return };
+        if !self.items.is_empty() {
+            self.items.push(',');
+        }
+        self.items.push_str((*last).json().get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn added(pieces: &[Value]) -> Merged {
+        let mut merged = Merged::default();
+        for piece in pieces {
+            merged.add(Fields::of(&piece.to_string()).unwrap()).unwrap();
+        }
+        merged
+    }
+
+    fn merged(pieces: &[Value]) -> Value {
+        serde_json::from_str(&added(pieces).json().unwrap().unwrap()).unwrap()
+    }
+
+    /// A piece of reasoning, as OpenRouter sends it.
+    fn reasoning(index: u64, text: &str, signature: Option<&str>) -> Value {
+        json!({"reasoning_details": [{"type": "reasoning.text", "text": text, "signature": signature, "index": index,
+            "format": "anthropic-claude-v1"}]})
+    }
+
+    #[test]
+    fn items_of_a_list_go_on_until_they_are_signed() {
+        let pieces = [
+            reasoning(0, "ha", None),
+            reasoning(0, "ha", None),
+            reasoning(0, "", Some("c2ln")),
+            reasoning(0, "next", None),
+            reasoning(1, "another", None),
+        ];
+        let item = |pieces: &Value| pieces["reasoning_details"][0].clone();
+        let expected = [reasoning(0, "haha", Some("c2ln")), reasoning(0, "next", None), reasoning(1, "another", None)];
+        assert_eq!(merged(&pieces), json!({"reasoning_details": expected.iter().map(item).collect::<Vec<_>>()}));
+    }
+
+    #[test]
+    fn items_that_are_whole_or_not_told_apart_are_never_merged() {
+        for items in [
+            json!([{"type": "reasoning.encrypted", "data": "YQ", "index": 0}, {"type": "reasoning.encrypted", "data": "Yg", "index": 0}]),
+            json!([{"type": "a", "id": "1", "index": 0, "text": "x"}, {"type": "a", "id": "2", "index": 0, "text": "x"}]),
+            json!([{"type": "a", "text": "x"}, {"type": "a", "text": "x"}]),
+            json!([1, null, "x", [2], {}, {}]),
+        ] {
+            let pieces: Vec<_> = items.as_array().unwrap().iter().map(|item| json!({"list": [item]})).collect();
+            assert_eq!(merged(&pieces), json!({"list": items}));
+            assert_eq!(merged(&[json!({"list": items})]), json!({"list": items}));
+        }
+    }
+
+    #[test]
+    fn an_object_that_comes_again_is_merged_by_field() {
+        let google = |field: &str, value: &str| json!({"extra": {"google": {field: value}}});
+        let pieces =
+            [google("signature", "c2ln"), google("signature", "c2ln"), google("text", "a"), google("text", "a")];
+        assert_eq!(merged(&pieces), json!({"extra": {"google": {"signature": "c2ln", "text": "aa"}}}));
+        let pieces = [json!({"a": "ha", "n": 1}), json!({"a": "ha", "n": 2}), json!({"a": ""})];
+        assert_eq!(merged(&pieces), json!({"a": "haha", "n": 2}));
+    }
+
+    #[test]
+    fn objects_in_each_other_are_merged_only_so_deep() {
+        let deep = |depth: usize, last: &str| {
+            let json = format!("{}{last}{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+            serde_json::from_str::<Box<RawValue>>(&json).unwrap()
+        };
+        let mut merged = Merged::default();
+        for last in ["1", "2"] {
+            merged.add(Fields::from([("x".to_owned(), &*deep(10_000, last))])).unwrap();
+        }
+        assert_eq!(merged.json().unwrap().unwrap(), format!(r#"{{"x":{}}}"#, deep(10_000, "2").get()));
+    }
+
+    #[test]
+    fn what_is_too_long_is_counted_and_what_is_replaced_is_not() {
+        let long = json!({"list": ["x".repeat(100_000)]});
+        let merged = added(&[long.clone(), long.clone(), long]);
+        assert_eq!(merged.kept(), 0);
+        assert!(merged.json().unwrap().is_err_and(|bytes| bytes > MOST_BYTES));
+        let many = "1,".repeat(MOST_BYTES / 4) + "1";
+        let many: Value = serde_json::from_str(&format!(r#"{{"list": [{many}]}}"#)).unwrap();
+        let merged = added(&[json!({"list": [1]}), many]);
+        assert!(merged.kept() > 0 && merged.kept() < MOST_BYTES);
+        // The names of the pieces alone would be too long.
+        let pieces: Vec<_> = (0..5000).map(|_| reasoning(0, "ha", None)).collect();
+        assert!(added(&pieces).kept() < 20_000);
     }
 }

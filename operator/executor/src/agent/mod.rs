@@ -18,8 +18,8 @@ mod responses;
 mod scripted;
 mod server;
 
-use std::{fmt, sync::Arc};
 use std::time::Duration;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use signoff_api::journal::Usage;
@@ -28,8 +28,14 @@ use signoff_api::workflow::{OpenAiApi, Provider, ProviderKind};
 use signoff_engine::transition::{Message, Role, ToolOffer};
 
 use self::{
-    anthropic::Messages, chat::ChatCompletions, dialect::Dialects, gemini::GenerateContent, ollama::OllamaChat,
-    protocol::Protocol, responses::Responses, server::ModelServer,
+    anthropic::Messages,
+    chat::ChatCompletions,
+    dialect::{Dialects, ServerKey},
+    gemini::GenerateContent,
+    ollama::OllamaChat,
+    protocol::Protocol,
+    responses::Responses,
+    server::ModelServer,
 };
 use crate::error::CallError;
 use crate::http::HttpClient;
@@ -41,6 +47,8 @@ use crate::secrets::SecretText;
 pub struct TurnRequest {
     /// Where to send it.
     pub provider: Provider,
+    /// The namespace of the run.
+    pub namespace: String,
     /// The provider's name of the model.
     pub model: String,
     /// The agent's system prompt, rendered.
@@ -100,28 +108,58 @@ impl Providers {
     pub fn new(http: HttpClient) -> Self {
         Self { http, dialects: Arc::default() }
     }
+
+    /// Returns the names of the models that a provider offers, at most 1,000.
+    ///
+    /// # Errors
+    /// As a call's; the provider may have no such list.
+    pub async fn offered(
+        &self,
+        provider: &Provider,
+        key: Option<&SecretText>,
+        timeout: Duration,
+    ) -> Result<Vec<String>, CallError> {
+        let (protocol, base_url) = protocol_of(provider)?;
+        let server = ModelServer { http: &self.http, dialects: &self.dialects, protocol, base_url };
+        server.offered(key, timeout).await
+    }
+
+    /// Returns the fields that turns of this process in a namespace learnt to leave out for a model.
+    #[must_use]
+    pub fn left_out(&self, namespace: &str, provider: &Provider, model: &str) -> Vec<String> {
+        let Ok((protocol, base_url)) = protocol_of(provider) else { return Vec::new() };
+        let server = ServerKey::new(namespace, protocol, base_url, model);
+        self.dialects.of(&server).into_iter().collect()
+    }
 }
 
 #[async_trait]
 impl Model for Providers {
     async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
-        let Some(kind) = request.provider.kind() else {
-            return Err(CallError::invalid(format!("provider {}: {}", request.provider.name, Provider::ONE_KIND)));
-        };
-        let protocol: &dyn Protocol = match kind {
-            ProviderKind::Scripted(script) => return scripted::answer(&script.replies, &request),
-            ProviderKind::OpenAi(openai) => match openai.api.unwrap_or_default() {
-                OpenAiApi::Chat => &ChatCompletions,
-                OpenAiApi::Responses => &Responses,
-            },
-            ProviderKind::Anthropic(_) => &Messages,
-            ProviderKind::Gemini(_) => &GenerateContent,
-            ProviderKind::Ollama(_) => &OllamaChat,
-        };
-        let base_url = kind.endpoint().unwrap_or_default();
+        if let Some(ProviderKind::Scripted(script)) = request.provider.kind() {
+            return scripted::answer(&script.replies, &request);
+        }
+        let (protocol, base_url) = protocol_of(&request.provider)?;
         let server = ModelServer { http: &self.http, dialects: &self.dialects, protocol, base_url };
         server.turn(&request, room).await
     }
+}
+
+/// Returns the protocol and the base URL of a provider.
+fn protocol_of(provider: &Provider) -> Result<(&'static dyn Protocol, &str), CallError> {
+    let invalid = |why: &str| CallError::invalid(format!("provider {}: {why}", provider.name));
+    let kind = provider.kind().ok_or_else(|| invalid(Provider::ONE_KIND))?;
+    let protocol: &dyn Protocol = match kind {
+        ProviderKind::OpenAi(openai) => match openai.api.unwrap_or_default() {
+            OpenAiApi::Chat => &ChatCompletions,
+            OpenAiApi::Responses => &Responses,
+        },
+        ProviderKind::Anthropic(_) => &Messages,
+        ProviderKind::Gemini(_) => &GenerateContent,
+        ProviderKind::Ollama(_) => &OllamaChat,
+        ProviderKind::Scripted(_) => return Err(invalid("a scripted provider has no server")),
+    };
+    Ok((protocol, kind.endpoint().unwrap_or_default()))
 }
 
 impl TurnRequest {
@@ -131,11 +169,12 @@ impl TurnRequest {
         &self.messages[answered.map_or(0, |last| last + 1)..]
     }
 
-    /// Every text that must not leave by way of an error: also arguments of calls and results of tools.
+    /// Every text that must not leave by way of an error: also arguments of calls, results of tools and reasoning.
     fn prompts(&self) -> impl Iterator<Item = &str> {
         let messages = self.messages.iter().flat_map(|message| {
             let arguments = message.calls.iter().map(|call| call.arguments.as_str());
-            std::iter::once(message.text.as_str()).chain(arguments)
+            let opaque = message.opaque.iter().flat_map(|opaque| &opaque.parts).map(|part| part.json());
+            std::iter::once(message.text.as_str()).chain(arguments).chain(opaque)
         });
         self.system.as_deref().into_iter().chain(messages)
     }

@@ -5,7 +5,10 @@ use signoff_api::turn::{OpaquePart, OpaqueParts};
 use signoff_engine::transition::Message;
 
 use super::{TurnRequest, collected::Collected, dialect::LeftOut, fields::Fields};
-use crate::error::CallError;
+use crate::{
+    error::CallError,
+    secrets::{ExposeSecret as _, SecretText},
+};
 
 /// A protocol. Everything that is special about a kind of server is in the file of its protocol.
 pub(super) trait Protocol: Sync {
@@ -23,8 +26,26 @@ pub(super) trait Protocol: Sync {
     /// The turn cannot be written.
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError>;
 
+    /// Returns the headers with the key, and those that every request has. Their values are secret.
+    fn headers(&self, key: Option<&SecretText>) -> Vec<(String, String)> {
+        // Keys read from files and Secrets often end in a line break, which no header may hold.
+        key.map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())))
+            .into_iter()
+            .collect()
+    }
+
+    /// Returns where the list of models is.
+    fn models(&self) -> ModelList;
+
     /// Returns the reading of one answer.
     fn reading(&self) -> Box<dyn Reading>;
+}
+
+/// A list of models: its path after the base URL, its field, and the field of a model's name.
+pub(super) struct ModelList {
+    pub(super) path: &'static str,
+    pub(super) list: &'static str,
+    pub(super) name: &'static str,
 }
 
 /// A turn as it is sent.
@@ -41,6 +62,9 @@ pub(super) struct Written {
 
 /// The reading of one answer, document by document.
 pub(super) trait Reading: Send {
+    /// Learns that the answer is a stream of events, before the first of its documents.
+    fn begin_stream(&mut self) {}
+
     /// Takes the next document.
     ///
     /// # Errors
@@ -95,7 +119,9 @@ pub(super) fn incomplete() -> Unreadable {
 /// An answer with an item of a tool that is not a call of ours: the provider runs it, or nothing does.
 pub(super) fn foreign_tool(kind: &str) -> Unreadable {
     let kind = crate::redact::excerpt(kind, []);
-    Unreadable::Refused(format!("answered with {kind}, which is no call of a tool of this Workflow: such tools are never used"))
+    Unreadable::Refused(format!(
+        "answered with {kind}, which is no call of a tool of this Workflow: such tools are never used"
+    ))
 }
 
 /// Returns the opaque parts of a message, if the provider and the model of this turn wrote them.
@@ -106,7 +132,8 @@ pub(super) fn opaque_of<'m>(message: &'m Message, turn: &TurnRequest) -> &'m [Op
 
 /// Returns the arguments of a call as an object, for protocols that have no other.
 pub(super) fn arguments_object(arguments: &str) -> Box<RawValue> {
-    let object = RawValue::from_string(arguments.to_owned()).ok().filter(|json| json.get().trim_start().starts_with('{'));
+    let object =
+        RawValue::from_string(arguments.to_owned()).ok().filter(|json| json.get().trim_start().starts_with('{'));
     object.unwrap_or_else(|| {
         let text = serde_json::json!({"arguments": arguments}).to_string();
         RawValue::from_string(text).unwrap_or_default()

@@ -45,7 +45,17 @@ fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> Request
 
 /// Returns the bytes of a text as a JSON string, where a control character takes six.
 pub(super) fn written(text: &str) -> usize {
-    serde_json::to_string(text).map_or(usize::MAX, |text| text.len())
+    escaped(text) + 2
+}
+
+/// Returns the bytes of a text within a JSON string.
+pub(super) fn escaped(text: &str) -> usize {
+    let bytes = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
+        0x00..=0x1F => 6,
+        _ => 1,
+    };
+    text.bytes().map(bytes).sum()
 }
 
 #[cfg(test)]
@@ -82,6 +92,14 @@ mod tests {
         let kept = bounded([call("\u{1}".repeat(60_000)), call("\u{1}".repeat(60_000))]);
         assert!(matches!(kept[0].arguments, RequestedArguments::Text(_)));
         assert_eq!(kept[1].arguments, RequestedArguments::TooLong(60_000));
+    }
+
+    #[test]
+    fn a_text_is_as_long_as_it_is_written() {
+        for text in (0..0x300).filter_map(char::from_u32).chain(['€', '𝄞']).map(|of| format!("{of}x{of}")) {
+            assert_eq!(written(&text), serde_json::Value::from(text.as_str()).to_string().len(), "{text:?}");
+        }
+        assert_eq!((written(""), escaped("")), (2, 0));
     }
 
     #[test]

@@ -15,12 +15,13 @@ use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
 use super::{
     TurnRequest,
-    collected::{CallPiece, Collected, Finish},
+    collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::{AtMost, Fields},
-    protocol::{Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+    requested::written,
 };
-use crate::{error::CallError, secrets::ExposeSecret as _};
+use crate::error::CallError;
 
 const MAX_OUTPUT_TOKENS: &str = "max_output_tokens";
 const TEMPERATURE: &str = "temperature";
@@ -31,6 +32,7 @@ const STRICT: &str = "strict";
 
 const OUTPUT: &str = "output";
 const CONTENT: &str = "content";
+const SUMMARY: &str = "summary";
 const ENCRYPTED_CONTENT: &str = "encrypted_content";
 const ARGUMENTS: &str = "arguments";
 const STATUS: &str = "status";
@@ -41,7 +43,7 @@ const FAILED: &str = "failed";
 /// The fields of a call that are not the server's own. Its status is only for the reader of the answer.
 const OF_CALL: [&str; 5] = ["type", "call_id", "name", ARGUMENTS, STATUS];
 /// The fields without which no server understands an item of its own.
-const NEEDED: [&str; 5] = ["type", "role", CONTENT, "summary", ENCRYPTED_CONTENT];
+const NEEDED: [&str; 5] = ["type", "role", CONTENT, SUMMARY, ENCRYPTED_CONTENT];
 /// The most items of an answer, and the most parts of one item.
 const MAX_ITEMS: usize = 1024;
 
@@ -137,11 +139,12 @@ impl Protocol for Responses {
         let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own);
         let body =
             serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
-        // Keys read from files and Secrets often end in a line break, which no header may hold.
-        let key =
-            turn.key.iter().map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())));
-        let (path, headers) = ("/responses".to_owned(), key.collect());
+        let (path, headers) = ("/responses".to_owned(), self.headers(turn.key.as_ref()));
         Ok(Written { path, headers, optional: optional.collect(), body })
+    }
+
+    fn models(&self) -> ModelList {
+        ModelList { path: "/models", list: "data", name: "id" }
     }
 
     fn reading(&self) -> Box<dyn Reading> {
@@ -212,12 +215,15 @@ struct Response {
     collected: Collected,
     /// The items of a stream, in the order in which they began.
     items: Vec<OutputItem>,
+    /// The bytes of the reasoning of a stream, written as JSON strings. Once it is too long to go back, no more is kept.
+    reasoning: usize,
     has_refusal: bool,
 }
 
 /// An item of a stream, as far as it was received.
 struct OutputItem {
     kind: Kind,
+    id: Option<String>,
     /// Its number in the answer.
     place: Option<i64>,
     /// As it began, or as it ended.
@@ -286,7 +292,10 @@ impl Response {
     /// Begins an item of a stream.
     fn begin(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
-        self.push(Kind::of(&item)?, place(event), item.json()).map(|_| ())
+        let kind = Kind::of(&item)?;
+        // Of reasoning only the end counts.
+        let json = if kind == Kind::Reasoning { kind.empty().to_owned() } else { item.json() };
+        self.push(kind, id(event, &item)?, place(event), json).map(|_| ())
     }
 
     /// Ends an item of a stream. Some servers send its content only in pieces.
@@ -294,13 +303,25 @@ impl Response {
         let item = event.object("item")?;
         let kind = Kind::of(&item)?;
         let has_content = kind.has_content(&item)?;
-        let open = self.open(event, kind)?;
-        open.json = item.json();
+        let json = if kind == Kind::Reasoning { self.reasoning(&item)? } else { item.json() };
+        let open = self.open(event, &item, kind)?;
+        open.json = json;
         open.is_done = true;
         if has_content {
             open.pieces = Pieces::default();
         }
         Ok(())
+    }
+
+    /// Returns reasoning as JSON, or what is left of it where it does not go back.
+    fn reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
+        if is_reasoning(item)? {
+            self.reasoning = self.reasoning.saturating_add(written(&item.others(&[STATUS]).json()));
+            if self.reasoning <= MAX_OPAQUE {
+                return Ok(item.json());
+            }
+        }
+        Ok(item.others(&[CONTENT, SUMMARY, ENCRYPTED_CONTENT]).json())
     }
 
     fn add_piece(
@@ -310,35 +331,45 @@ impl Response {
         of: fn(&mut Pieces) -> &mut String,
     ) -> Result<(), Unreadable> {
         let piece = event.text("delta")?.unwrap_or_default();
-        of(&mut self.open(event, kind)?.pieces).push_str(&piece);
+        of(&mut self.open(event, &Fields::default(), kind)?.pieces).push_str(&piece);
         Ok(())
     }
 
     fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let arguments = arguments(event)?;
-        self.open(event, Kind::Call)?.pieces.arguments = arguments;
+        self.open(event, &Fields::default(), Kind::Call)?.pieces.arguments = arguments;
         Ok(())
     }
 
-    /// Returns the item that an event is about: the one of its number that is not done, or else the last one that is
-    /// not done, or a new one. Some servers count wrongly, and some begin no item.
-    fn open(&mut self, event: &Fields<'_>, kind: Kind) -> Result<&mut OutputItem, Unreadable> {
-        let place = place(event);
+    /// Returns the item that an event is about. Of those of its kind that are not done it is the one of its id, or else
+    /// the one of its number, or else the only one, or a new one. Some servers count wrongly, and some begin no item.
+    fn open(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: Kind) -> Result<&mut OutputItem, Unreadable> {
+        let (id, place) = (id(event, item)?, place(event));
         let is_open = |item: &OutputItem| item.kind == kind && !item.is_done;
-        let same = self.items.iter().rposition(|item| is_open(item) && item.place == place);
-        let at = match same.or_else(|| self.items.iter().rposition(is_open)) {
+        let open = self.places(is_open);
+        let same_id = self.places(|item| is_open(item) && id.is_some() && item.id == id);
+        let same_place = self.places(|item| is_open(item) && place.is_some() && item.place == place);
+        let is_new = open.is_empty();
+        let found = [same_id, same_place, open].into_iter().find(|found| found.len() == 1);
+        let at = match found.and_then(|found| found.first().copied()) {
             Some(at) => at,
-            None => self.push(kind, place, kind.empty().to_owned())?,
+            None if is_new => self.push(kind, id, place, kind.empty().to_owned())?,
+            None => return Err(Unreadable::Because("streamed a piece of an item without saying of which".to_owned())),
         };
         self.items.get_mut(at).ok_or_else(incomplete)
     }
 
+    /// Returns the places of some items of a stream.
+    fn places(&self, are: impl Fn(&OutputItem) -> bool) -> Vec<usize> {
+        self.items.iter().enumerate().filter(|(_, item)| are(item)).map(|(at, _)| at).collect()
+    }
+
     /// Adds an item to a stream. Returns its number.
-    fn push(&mut self, kind: Kind, place: Option<i64>, json: String) -> Result<usize, Unreadable> {
+    fn push(&mut self, kind: Kind, id: Option<String>, place: Option<i64>, json: String) -> Result<usize, Unreadable> {
         if self.items.len() == MAX_ITEMS {
             return Err(too_many());
         }
-        self.items.push(OutputItem { kind, place, json, is_done: false, pieces: Pieces::default() });
+        self.items.push(OutputItem { kind, id, place, json, is_done: false, pieces: Pieces::default() });
         Ok(self.items.len() - 1)
     }
 
@@ -367,12 +398,16 @@ impl Response {
         if self.collected.is_complete { self.add_items(&list(response, OUTPUT)?) } else { Ok(()) }
     }
 
-    /// Adds the items of the answer: those of the stream, unless some are not done and the response has all. `output`:
-    /// the items of the response.
+    /// Adds the items of the answer: those of the stream, unless some are not done, or calls are missing, and the
+    /// response has all. `output`: the items of the response.
     fn add_items(&mut self, output: &[&RawValue]) -> Result<(), Unreadable> {
         let streamed = std::mem::take(&mut self.items);
         let are_done = !streamed.is_empty() && streamed.iter().all(|item| item.is_done);
-        let items: Vec<Cow<'_, str>> = if are_done || output.is_empty() {
+        let calls = streamed.iter().filter(|item| item.kind == Kind::Call).count();
+        let has_calls = output.iter().filter(|item| is_call(item)).count() <= calls;
+        let items: Vec<Cow<'_, str>> = if (are_done && has_calls) || output.is_empty() {
+            let is_too_long = self.reasoning > MAX_OPAQUE;
+            self.collected.add_fields(is_too_long.then_some(Err(self.reasoning)), OpaquePart::Item);
             // Reasoning that is not done cannot go back.
             let streamed = streamed.into_iter().filter(|item| item.is_done || item.kind != Kind::Reasoning);
             streamed.map(|item| item.json().map(Cow::<str>::Owned)).collect::<Result<_, _>>()?
@@ -425,7 +460,8 @@ impl Response {
 impl OutputItem {
     fn bytes(&self) -> usize {
         let Pieces { text, refusal, arguments } = &self.pieces;
-        self.json.len() + text.len() + refusal.len() + arguments.len()
+        let id = self.id.as_ref().map_or(0, String::len);
+        id + self.json.len() + text.len() + refusal.len() + arguments.len()
     }
 
     /// Returns the item as JSON, with its pieces.
@@ -470,6 +506,17 @@ impl Kind {
             Self::Reasoning => Ok(true),
         }
     }
+}
+
+/// Returns the id of the item that an event is about. `item`: the item itself, where the event has it.
+fn id(event: &Fields<'_>, item: &Fields<'_>) -> Result<Option<String>, Unreadable> {
+    let id = if event.get("item_id").is_some() { event.text("item_id")? } else { item.text("id")? };
+    Ok(id.filter(|id| !id.is_empty()))
+}
+
+fn is_call(item: &RawValue) -> bool {
+    let kind = Fields::of(item.get()).and_then(|item| item.text("type"));
+    kind.is_ok_and(|kind| kind.as_deref() == Some("function_call"))
 }
 
 /// Returns the number of the item that an event is about.

@@ -99,6 +99,7 @@ mod tests {
     fn turn(messages: Vec<Message>) -> TurnRequest {
         TurnRequest {
             provider: Provider::default(),
+            namespace: "finance".into(),
             model: "any".into(),
             system: Some("be kind".into()),
             messages,

@@ -1,6 +1,6 @@
 //! One turn at a server: write -> send -> read, and once more without each optional field that the server refuses by name.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use serde_json::Value;
 use signoff_api::turn::OpaqueParts;
@@ -8,18 +8,21 @@ use signoff_api::turn::OpaqueParts;
 use super::{
     TurnReply, TurnRequest,
     collected::{Collected, Finish},
-    dialect::{Dialects, refused_field},
+    dialect::{Dialects, ServerKey, refused_field},
     documents::Documents,
-    protocol::{Protocol, Unreadable, Written},
+    protocol::{ModelList, Protocol, Unreadable, Written},
     requested::bounded,
 };
 use crate::{
     error::{CallError, ErrorClass},
-    http::{Answer, ERROR_BODY_LIMIT, HttpClient, HttpRequest},
+    http::{Answer, ERROR_BODY_LIMIT, Http as _, HttpClient, HttpRequest},
     redact::{excerpt, on_a_line},
     room::{AnswerRoom, MAX_TURN_ANSWER},
-    secrets::ExposeSecret as _,
+    secrets::{ExposeSecret as _, SecretText},
 };
+
+/// The most models that are listed.
+const MOST_OFFERED: usize = 1000;
 
 /// The most fields that one turn learns to leave out.
 const MOST_LEARNT: usize = 4;
@@ -41,7 +44,8 @@ pub(super) struct ModelServer<'a> {
 impl ModelServer<'_> {
     /// Makes one turn.
     pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
-        let known = self.dialects.of(self.base_url, &request.model);
+        let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
+        let known = self.dialects.of(&server);
         let mut left_out = known.clone();
         loop {
             let written = self.protocol.write(request, &left_out)?;
@@ -49,19 +53,52 @@ impl ModelServer<'_> {
             match self.ask(request, written, room).await? {
                 Asked::Answered(reply) => {
                     if left_out != known {
-                        self.dialects.learn(self.base_url, &request.model, left_out);
+                        self.dialects.learn(server, left_out);
                     }
                     return Ok(reply);
                 }
                 Asked::Refused(answer, error) => {
                     let field = refused_field(answer.status.as_u16(), &answer.beginning, &optional);
                     match field.filter(|_| left_out.len() < known.len() + MOST_LEARNT) {
-                        Some(field) => left_out.insert(field.clone()),
-                        None => return Err(error),
-                    };
+                        Some(field) => {
+                            left_out.insert(field.clone());
+                        }
+                        None => {
+                            if !known.is_empty() && matches!(answer.status.as_u16(), 400 | 422) {
+                                self.dialects.forget(&server);
+                            }
+                            return Err(error);
+                        }
+                    }
                 }
             }
         }
+    }
+
+    /// Returns the names of the models that the server offers.
+    pub(super) async fn offered(&self, key: Option<&SecretText>, timeout: Duration) -> Result<Vec<String>, CallError> {
+        let ModelList { path, list, name } = self.protocol.models();
+        let request = HttpRequest {
+            method: "GET".to_owned(),
+            url: format!("{}{path}", self.base_url.trim_end_matches('/')),
+            headers: self.protocol.headers(key),
+            body: None,
+            expect_status: Vec::new(),
+            timeout,
+        };
+        let place = request.place();
+        let reply = self.http.call(request).await?;
+        let listed: Option<Vec<String>> = serde_json::from_str::<Value>(&reply.body).ok().and_then(|body| {
+            let names = body.get(list)?.as_array()?.iter().filter_map(|model| model.get(name)?.as_str());
+            Some(names.take(MOST_OFFERED).map(str::to_owned).collect())
+        });
+        listed.ok_or_else(|| {
+            CallError::new(
+                ErrorClass::Protocol,
+                true,
+                format!("{place} answered something other than a list of models"),
+            )
+        })
     }
 
     /// Sends a turn and reads the answer.
@@ -115,7 +152,7 @@ impl ModelServer<'_> {
             Unreadable::Form(line, column) => {
                 format!("answered something other than {} (JSON line {line}, column {column})", self.protocol.answer())
             }
-            Unreadable::Because(why) | Unreadable::Refused(why) => why,
+            Unreadable::Because(why) | Unreadable::Refused(why) => sentence(&Value::String(why), request),
             Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
         };
         CallError::new(class, true, format!("{target} {said}"))
@@ -133,10 +170,11 @@ enum Asked {
 fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
     let finish = collected.finish.clone().unwrap_or_default();
     if let Finish::Declined(word) = &finish {
-        let word = excerpt(word, []);
+        let word = sentence(&Value::String(word.clone()), request);
         return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({word})")));
     }
-    let (text, usage) = (collected.text.clone(), collected.usage);
+    let mut collected = collected;
+    let (text, usage) = (std::mem::take(&mut collected.text), collected.usage);
     let (calls, dropped, opaque) = collected.into_parts();
     // A model that calls what it was not offered has said only its text.
     let (calls, dropped) = if request.tools.is_empty() { (Vec::new(), 0) } else { (bounded(calls), dropped) };
@@ -152,7 +190,9 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
             return Err(CallError::new(
                 ErrorClass::TooLarge,
                 true,
-                format!("{target} answered with {bytes} bytes of reasoning and signatures that it wants back, and a turn can keep 131072: ask for less reasoning"),
+                format!(
+                    "{target} answered with {bytes} bytes of reasoning and signatures that it wants back, and a turn can keep 131072: ask for less reasoning"
+                ),
             ));
         }
     };

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use signoff_api::turn::{OpaquePart, OpaqueParts, RequestedArguments, RequestedCall};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
-use signoff_executor::{
-    CallError, ErrorClass, Model as _, Providers, TurnReply, TurnRequest, UnboundedRoom,
-};
+use signoff_executor::{CallError, ErrorClass, Model as _, Providers, TurnReply, TurnRequest, UnboundedRoom};
 
 use crate::{
     models::{KEY, request},
@@ -73,7 +71,9 @@ async fn a_stream_is_the_answer_that_its_pieces_make() {
         finish("tool_calls"),
         usage(),
     ]);
-    for stream in [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r"), format!(": ok\n\n{stream}")] {
+    for stream in
+        [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r"), format!(": ok\n\n{stream}")]
+    {
         let reply = answered(&stream).await.unwrap();
         assert_eq!(reply.text, "I pay.");
         assert_eq!(reply.calls, [requested("a", "{\"amount\":420}"), requested("b", "{}")]);
@@ -87,13 +87,19 @@ async fn a_stream_is_the_answer_that_its_pieces_make() {
 async fn calls_of_a_stream_are_told_apart_as_servers_number_them() {
     for (chunks, expected) in [
         // One number for all.
-        (vec![piece(0, "a", "pay", "{}"), piece(0, "b", "pay", "{}")], vec![requested("a", "{}"), requested("b", "{}")]),
+        (
+            vec![piece(0, "a", "pay", "{}"), piece(0, "b", "pay", "{}")],
+            vec![requested("a", "{}"), requested("b", "{}")],
+        ),
         // The id and the name again with each piece.
         (vec![piece(0, "a", "pay", "{\"n\":"), piece(0, "a", "pay", "1}")], vec![requested("a", "{\"n\":1}")]),
         // No id at all.
         (vec![piece(0, "", "pay", "{}"), piece(1, "", "pay", "{}")], vec![requested("", "{}"), requested("", "{}")]),
         // One id for two numbers.
-        (vec![piece(0, "a", "pay", "{}"), piece(1, "a", "pay", "{}")], vec![requested("a", "{}"), requested("a", "{}")]),
+        (
+            vec![piece(0, "a", "pay", "{}"), piece(1, "a", "pay", "{}")],
+            vec![requested("a", "{}"), requested("a", "{}")],
+        ),
         // No number.
         (
             vec![
@@ -129,6 +135,17 @@ async fn an_answer_that_ends_before_its_end_is_an_error_and_calls_nothing() {
         let broken = Providers::new(client()).turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(broken.class, ErrorClass::Protocol, "{broken}");
     }
+}
+
+#[tokio::test]
+async fn all_that_was_said_so_far_beside_each_piece_is_not_the_answer() {
+    let said = |piece: &str, so_far: &str, reason: Value| json!({"choices": [{"index": 0, "delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason}]});
+    let chunks = [said("I ", "I ", json!("")), said("pay.", "I pay.", json!("stop"))];
+    assert_eq!(answered(&events(&chunks)).await.unwrap().text, "I pay.");
+    let error = answered(&events(&[delta(json!({"content": "I "})), finish("error")])).await.unwrap_err();
+    assert!(error.message.ends_with("broke off its answer (error)") && error.class == ErrorClass::Protocol, "{error}");
+    let error = answered(&events(&[piece(0, "a", "pay", "{}")])).await.unwrap_err();
+    assert!(error.message.contains("ended before its answer did"), "{error}");
 }
 
 #[tokio::test]
@@ -181,7 +198,9 @@ fn streamed_with_own_fields() -> String {
     events(&[
         delta(json!({"role": "assistant", "reasoning_content": "I "})),
         delta(json!({"reasoning_content": "think."})),
-        delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": function, "extra_content": extra}]})),
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": function, "extra_content": extra}]}),
+        ),
         piece(1, "b", "pay", "{}"),
         finish("tool_calls"),
     ])
@@ -195,7 +214,8 @@ async fn fields_of_a_server_of_its_own_go_back_unchanged_with_the_calls_to_it_al
         let parts = Arc::new(opaque);
         let call = |id: &str| ToolCall { id: id.into(), tool: "pay".into(), arguments: "{\"amount\":42}".into() };
         // The ids of calls are renamed where a conversation has one twice.
-        let said = Message { calls: vec![call("a-2"), call("b")], opaque: Some(parts), ..Message::text(Role::Assistant, "") };
+        let said =
+            Message { calls: vec![call("a-2"), call("b")], opaque: Some(parts), ..Message::text(Role::Assistant, "") };
         let results = [Message::result("a-2", "paid"), Message::result("b", "paid")];
         let sent = async |change: fn(&mut TurnRequest)| {
             let server = Server::answering("200 OK", "", &whole_with_own_fields()).await;
@@ -273,9 +293,10 @@ async fn a_field_that_a_server_refuses_by_name_is_left_out_and_that_is_remembere
     }
     let other = TurnRequest { model: "another".into(), ..with_tools(server.url("/v1")) };
     providers.turn(other, &UnboundedRoom).await.unwrap();
-    let sent: Vec<_> = bodies(&server).into_iter().map(|body| {
-        [&body["max_tokens"], &body["max_completion_tokens"], &body["temperature"]].map(Clone::clone)
-    }).collect();
+    let sent: Vec<_> = bodies(&server)
+        .into_iter()
+        .map(|body| [&body["max_tokens"], &body["max_completion_tokens"], &body["temperature"]].map(Clone::clone))
+        .collect();
     let all = [json!(100), Value::Null, json!(0.5)];
     let newer = [Value::Null, json!(100), json!(0.5)];
     let least = [Value::Null, json!(100), Value::Null];

@@ -26,6 +26,7 @@ pub(crate) fn request(base_url: String) -> TurnRequest {
             openai: Some(OpenAi { base_url: Some(base_url), ..OpenAi::default() }),
             ..Provider::default()
         },
+        namespace: "finance".into(),
         model: "small".into(),
         system: Some("You write short, polite letters.".into()),
         messages: vec![
@@ -244,6 +245,13 @@ fn debug_shows_neither_key_nor_prompt_nor_answer() {
     assert!(!shown.contains(KEY) && !shown.contains("ACME") && !shown.contains("polite"), "{shown}");
     let call =
         RequestedCall { id: "a".into(), tool: "ACME".into(), arguments: RequestedArguments::Text("ACME".into()) };
-    let reply = TurnReply { text: "Dear ACME".into(), calls: vec![call], dropped: 0, opaque: None, usage: None, truncated: false };
+    let reply = TurnReply {
+        text: "Dear ACME".into(),
+        calls: vec![call],
+        dropped: 0,
+        opaque: None,
+        usage: None,
+        truncated: false,
+    };
     assert!(!format!("{reply:?}").contains("ACME") && !format!("{:?}", reply.calls).contains("ACME"));
 }

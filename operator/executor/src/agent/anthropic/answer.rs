@@ -13,6 +13,7 @@ use crate::agent::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     fields::Fields,
     protocol::{Reading, Unreadable, foreign_tool, incomplete, object},
+    requested::escaped,
 };
 
 /// The most blocks of an answer.
@@ -39,6 +40,8 @@ pub(super) struct Answer {
     parts: Vec<Part>,
     /// The tokens by the name of their field: a later number replaces an earlier one.
     tokens: BTreeMap<&'static str, i64>,
+    /// The bytes of what was thought, within JSON strings. Where they are too many to go back, nothing of it is kept.
+    thinking: usize,
 }
 
 /// A block, as far as it was received.
@@ -99,7 +102,7 @@ impl Reading for Answer {
     }
 
     fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
-        let Self { mut collected, has_begun, parts, tokens } = *self;
+        let Self { mut collected, has_begun, parts, tokens, thinking } = *self;
         // A message that was cut at its largest length ends within a block.
         let is_usual = matches!(collected.finish, None | Some(Finish::Usual));
         if !has_begun || !collected.is_complete || (is_usual && parts.iter().any(|part| part.is_open)) {
@@ -107,6 +110,8 @@ impl Reading for Answer {
         }
         let has_thinking = parts.iter().any(|part| part.kind == Kind::Thinking);
         let keeps_calls = has_thinking || parts.iter().any(Part::is_call_with_own_fields);
+        let is_too_long = thinking > MAX_OPAQUE;
+        collected.add_fields(is_too_long.then_some(Err(thinking)), OpaquePart::Item);
         for part in parts {
             match part.kind {
                 Kind::Text => {
@@ -117,7 +122,7 @@ impl Reading for Answer {
                     collected.text.push_str(&text);
                 }
                 // Without its end it has no signature, and would be refused.
-                Kind::Thinking if part.is_open => {}
+                Kind::Thinking if part.is_open || is_too_long => {}
                 Kind::Thinking => collected.add_opaque(OpaquePart::Item(part.json()?)),
                 Kind::Call(Some(number)) if keeps_calls => collected.add_opaque(OpaquePart::Call(number, part.begun)),
                 Kind::Call(_) => {}
@@ -156,7 +161,11 @@ impl Answer {
         let mut texts = BTreeMap::new();
         let (kind, begun) = match name.as_str() {
             "text" => (Kind::Text, block.json()),
-            "thinking" | "redacted_thinking" => (Kind::Thinking, block.json()),
+            "thinking" | "redacted_thinking" => {
+                let json = block.json();
+                self.count_thinking(&json);
+                (Kind::Thinking, if self.thinking > MAX_OPAQUE { String::new() } else { json })
+            }
             "tool_use" => {
                 if let Some(kind) = foreign_kind(block)? {
                     return Err(foreign_tool(&kind));
@@ -189,11 +198,10 @@ impl Answer {
         match part.kind {
             Kind::Text => part.texts.entry(field).or_default().push_str(&piece),
             Kind::Thinking => {
-                let text = part.texts.entry(field).or_default();
-                // Text that is too long to go back is kept only until that is seen.
-                if text.len() <= MAX_OPAQUE {
-                    text.push_str(&piece);
+                if self.thinking <= MAX_OPAQUE {
+                    part.texts.entry(field).or_default().push_str(&piece);
                 }
+                self.count_thinking(&piece);
             }
             Kind::Call(_) => {
                 if !piece.is_empty() {
@@ -203,6 +211,18 @@ impl Answer {
             }
         }
         Ok(())
+    }
+
+    /// Counts what goes back. Nothing of it is kept once it is too long for that.
+    fn count_thinking(&mut self, piece: &str) {
+        let was_kept = self.thinking <= MAX_OPAQUE;
+        self.thinking = self.thinking.saturating_add(escaped(piece));
+        if was_kept && self.thinking > MAX_OPAQUE {
+            for part in self.parts.iter_mut().filter(|part| part.kind == Kind::Thinking) {
+                part.begun = String::new();
+                part.texts.clear();
+            }
+        }
     }
 
     fn stop(&mut self, index: i64) {
@@ -225,7 +245,7 @@ impl Answer {
             "refusal" => Finish::Declined(reason),
             "pause_turn" => {
                 let why = "paused (pause_turn) for tools that the provider runs itself: such tools are never used";
-                return Err(Unreadable::Because(why.to_owned()));
+                return Err(Unreadable::Refused(why.to_owned()));
             }
             _ => Finish::Usual,
         });
@@ -327,6 +347,7 @@ fn usage(tokens: &BTreeMap<&'static str, i64>) -> Option<Usage> {
         output_tokens: count(OUTPUT_TOKENS),
         cached_tokens: cached,
         reasoning_tokens: count(THINKING_TOKENS),
+        cost: None,
     })
 }
 

@@ -22,6 +22,7 @@ fn turn(messages: Vec<Message>) -> TurnRequest {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     TurnRequest {
         provider: Provider { name: "google".into(), ..Provider::default() },
+        namespace: "finance".into(),
         model: MODEL.into(),
         system: Some("Be brief.".into()),
         messages,
@@ -312,6 +313,38 @@ fn thoughts_are_never_text() {
         let parts = json!([{"text": "secret", "thought": thought}, {"text": "Yes.", "thought": false}]);
         assert_eq!(read(whole(&parts)).unwrap().text, "Yes.");
     }
+}
+
+#[test]
+fn thoughts_that_are_too_long_are_forgotten_while_they_are_received() {
+    let mut answer = Generated::default();
+    let thought = document(&json!([{"text": "x".repeat(MAX_OPAQUE / 2), "thought": true}]), None).to_string();
+    for _ in 0..3 {
+        answer.take(thought.as_bytes()).unwrap();
+    }
+    assert_eq!(answer.bytes(), 0);
+    let call = json!([{"functionCall": {"name": "weather", "args": {}}, "thoughtSignature": "<A>"}]);
+    answer.take(whole(&call).as_bytes()).unwrap();
+    let (calls, _, parts) = Box::new(answer).end(false).ok().unwrap().into_parts();
+    assert!(calls.len() == 1 && parts.is_err_and(|bytes| bytes > MAX_OPAQUE));
+}
+
+#[test]
+fn no_text_is_empty() {
+    let mut said = turn(vec![
+        Message::text(Role::User, ""),
+        Message::text(Role::Assistant, ""),
+        Message::text(Role::User, "Answer."),
+    ]);
+    said.system = Some(String::new());
+    // The parts of another protocol say nothing here.
+    let parts = vec![OpaquePart::Message("{}".into())];
+    let opaque = OpaqueParts { provider: "google".into(), model: MODEL.into(), parts };
+    said.messages[1].opaque = Some(Arc::new(opaque));
+    let body = body(&said);
+    let text = |role: &str, text: &str| json!({"role": role, "parts": [{"text": text}]});
+    assert_eq!(body["contents"], json!([text("user", "(empty)"), text("model", "(empty)"), text("user", "Answer.")]));
+    assert!(body.get("systemInstruction").is_none());
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::{
         documents::Documents,
         protocol::{Protocol as _, Unreadable},
     },
-    MAX_ITEMS, Responses,
+    MAX_ITEMS, MAX_OPAQUE, Responses,
 };
 use crate::{http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
 
@@ -32,6 +32,7 @@ fn turn(messages: Vec<Message>) -> TurnRequest {
     let parameters = json!({"type": "object"});
     TurnRequest {
         provider: Provider { name: "openai".into(), ..Provider::default() },
+        namespace: "finance".into(),
         model: MODEL.into(),
         system: Some("Be kind.".into()),
         messages,
@@ -307,6 +308,57 @@ fn items_that_are_numbered_wrongly_are_neither_lost_nor_doubled() {
             assert_eq!(read(stream(&[events, vec![ended(&[])]].concat())).unwrap(), whole, "{place} {wrong}");
         }
     }
+}
+
+#[test]
+fn pieces_are_of_the_item_of_their_id_before_that_of_their_number() {
+    let added = |id: &str| json!({"type": "response.output_item.added", "output_index": 0, "item": call(id, "")});
+    let piece = |of: Value, delta: &str| {
+        let mut piece = json!({"type": "response.function_call_arguments.delta", "delta": delta});
+        piece.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+        piece
+    };
+    // Both calls have one number, and their pieces come in turn.
+    let id = |id: &str| json!({"item_id": id, "output_index": 0});
+    let pieces = [("fc_a", "{\"n\""), ("fc_b", "{\"n\""), ("fc_a", ":1}"), ("fc_b", ":2}")];
+    let pieces = pieces.map(|(of, delta)| piece(id(of), delta));
+    let both = [added("a"), added("b")];
+    let answer = read(stream(&[&both[..], &pieces[..], &[ended(&[])]].concat())).unwrap();
+    assert_eq!(answer["calls"][0]["arguments"], "{\"n\":1}");
+    assert_eq!(answer["calls"][1]["arguments"], "{\"n\":2}");
+    // Nothing tells which of two is meant; of one there is no doubt.
+    for of in [json!({}), id(""), id("other"), json!({"output_index": 7})] {
+        let why = read(stream(&[&both[..], &[piece(of.clone(), "{}"), ended(&[])]].concat())).unwrap_err();
+        assert!(matches!(why, Unreadable::Because(why) if why.contains("without saying of which")), "{of}");
+        let answer = read(stream(&[added("a"), piece(of, "{}"), ended(&[])])).unwrap();
+        assert_eq!(answer["calls"][0]["arguments"], "{}");
+    }
+}
+
+#[test]
+fn calls_that_the_stream_did_not_give_are_taken_from_the_response() {
+    let whole = read(response("completed", &items()).to_string()).unwrap();
+    let without_last = events(&items()[..3], true);
+    assert_eq!(read(stream(&[without_last.clone(), vec![ended(&items())]].concat())).unwrap(), whole);
+    let answer = read(stream(&[without_last, vec![ended(&items()[..2])]].concat())).unwrap();
+    assert_eq!(answer["calls"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn reasoning_that_is_too_long_is_forgotten_while_it_is_received() {
+    let mut long = reasoning();
+    long["encrypted_content"] = json!("x".repeat(MAX_OPAQUE / 2));
+    let done = json!({"type": "response.output_item.done", "item": long}).to_string();
+    let mut reading = Responses.reading();
+    for _ in 0..5 {
+        reading.take(done.as_bytes()).unwrap();
+    }
+    assert!(reading.bytes() < MAX_OPAQUE, "{}", reading.bytes());
+    for event in events(&items()[2..], true).into_iter().chain([ended(&[])]) {
+        reading.take(event.to_string().as_bytes()).unwrap();
+    }
+    let (calls, _, parts) = reading.end(false).ok().unwrap().into_parts();
+    assert!(calls.len() == 2 && parts.is_err_and(|bytes| bytes > MAX_OPAQUE));
 }
 
 #[test]

@@ -158,7 +158,13 @@ fn thinking_read(input: &str) -> Read {
             json!({"type": "redacted_thinking", "data": "EmwKAhgB"}),
             json!([1, {"caller": {"type": "direct"}}]),
         ],
-        usage: Some(Usage { input_tokens: 130, output_tokens: 89, cached_tokens: 100, reasoning_tokens: 40 }),
+        usage: Some(Usage {
+            input_tokens: 130,
+            output_tokens: 89,
+            cached_tokens: 100,
+            reasoning_tokens: 40,
+            cost: None,
+        }),
         finish: Some(Finish::Usual),
     }
 }
@@ -232,6 +238,27 @@ fn thinking_that_is_too_long_to_go_back_is_seen() {
 }
 
 #[test]
+fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
+    // A control character takes six bytes, and the blocks together are too long.
+    let mut answer = Answer::default();
+    let thought = "\u{1}".repeat(MAX_OPAQUE / 12);
+    let mut kept = Vec::new();
+    for index in 0..4 {
+        let begun = start(index, json!({"type": "thinking", "thinking": "", "signature": ""}));
+        for event in [begun, delta(index, json!({"type": "thinking_delta", "thinking": thought})), stop(index)] {
+            answer.take(event.to_string().as_bytes()).unwrap();
+        }
+        kept.push(answer.bytes());
+    }
+    assert!(kept[0] > thought.len() && kept[3] < thought.len(), "{kept:?}");
+    for event in [&[begun()][..], &ended("end_turn")].concat() {
+        answer.take(event.to_string().as_bytes()).unwrap();
+    }
+    let parts = Box::new(answer).end(false).ok().unwrap().into_parts().2;
+    assert!(parts.is_err_and(|bytes| bytes > MAX_OPAQUE));
+}
+
+#[test]
 fn every_stop_reason_has_its_finish() {
     for (reason, finish) in [
         ("end_turn", Finish::Usual),
@@ -258,7 +285,7 @@ fn a_later_number_of_tokens_replaces_the_earlier_one_of_its_field() {
     let usage = |usage: Value| json!({"type": "message_delta", "delta": {}, "usage": usage});
     let numbers = [begun(), usage(json!({"input_tokens": 7, "output_tokens": 30})), usage(json!(null))];
     let read = read(&[&stream(&[&numbers[..], &ended("end_turn")].concat())]).unwrap();
-    let expected = Usage { input_tokens: 112, output_tokens: 89, cached_tokens: 100, reasoning_tokens: 40 };
+    let expected = Usage { input_tokens: 112, output_tokens: 89, cached_tokens: 100, reasoning_tokens: 40, cost: None };
     assert_eq!(read.usage, Some(expected));
     let most = json!({"input_tokens": 1e300, "cache_read_input_tokens": 1e300, "output_tokens": -1});
     let read = read_json(&json!({"type": "message", "content": [], "usage": most})).unwrap();
