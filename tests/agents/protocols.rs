@@ -20,7 +20,7 @@ struct Protocol {
     name: &'static str,
     /// The provider of the Workflow, by the address of aimock.
     provider: fn(&str) -> Value,
-    /// What an answer is called in errors.
+    /// The name of an answer in errors.
     answer: &'static str,
     /// Whether the journal has the ids of calls and results. aimock numbers Ollama's calls in each message again and
     /// drops the ids and the names of its results: only their order is known. Gemini's results it assigns by name.
@@ -166,7 +166,7 @@ struct Played {
     ended: Ended,
     /// The status and the body of each request to the provider.
     requests: Vec<(u64, Value)>,
-    /// What the tools got.
+    /// The requests that the tools got.
     log: Vec<String>,
 }
 

@@ -1,9 +1,6 @@
 //! Servers with ways of their own: whatever they do after an approved refund, it is paid once and the run ends well.
 
-use std::{
-    convert::Infallible,
-    time::Duration,
-};
+use std::{convert::Infallible, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -107,7 +104,8 @@ async fn a_server_that_wants_its_own_fields_back_gets_them() {
         if number == 0 {
             let call = json!({"id": "a", "type": "function", "extra_content": with_fields,
                 "function": {"name": "refund", "arguments": REFUND}});
-            let message = json!({"role": "assistant", "content": null, "reasoning_content": "It is due.", "tool_calls": [call]});
+            let message =
+                json!({"role": "assistant", "content": null, "reasoning_content": "It is due.", "tool_calls": [call]});
             return loopback::json(&of_message(&message, "tool_calls"));
         }
         let said = told_again(request);
@@ -127,7 +125,8 @@ async fn a_server_that_refuses_its_own_fields_is_not_sent_them() {
     let model = |number: usize, request: &Value| {
         if number == 0 {
             let call = json!({"id": "a", "type": "function", "function": {"name": "refund", "arguments": REFUND}});
-            let message = json!({"role": "assistant", "content": null, "reasoning": "It is due.", "tool_calls": [call]});
+            let message =
+                json!({"role": "assistant", "content": null, "reasoning": "It is due.", "tool_calls": [call]});
             return loopback::json(&of_message(&message, "tool_calls"));
         }
         if told_again(request).get("reasoning").is_some() {
@@ -151,10 +150,14 @@ async fn an_empty_answer_after_the_refund_is_asked_for_once_more() {
 async fn a_server_that_refuses_usual_fields_is_sent_them_once() {
     let model = |number: usize, request: &Value| {
         if request.get("max_tokens").is_some() {
-            return refuses("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.");
+            return refuses(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            );
         }
         if request.get("temperature").is_some() {
-            return refuses("Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.");
+            return refuses(
+                "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.",
+            );
         }
         assert_eq!(request["max_completion_tokens"], 500);
         usual(number.saturating_sub(2))
@@ -205,7 +208,8 @@ async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund
     let Some(End::Failed(why)) = played.end else { panic!("{:?}", played.end) };
     assert!(why.ends_with("503 Service Unavailable: overloaded; before that, its agent called refund"), "{why}");
     // What would fail again is not repeated.
-    let played = play(|number, _| if number == 0 { usual(0) } else { refuses("no such model") }, json!({"retry": null})).await;
+    let played =
+        play(|number, _| if number == 0 { usual(0) } else { refuses("no such model") }, json!({"retry": null})).await;
     assert_eq!((played.models, played.refunds.len()), (2, 1));
 }
 

@@ -47,6 +47,7 @@ fn as_of(records: &[StepRecord], number: Seq, calls: StepPhase) -> Journal {
         if record.done.is_some_and(|done| done > number) {
             record.phase = if record.kind == StepKind::Hitl { StepPhase::Waiting } else { calls };
             (record.done, record.finished_at, record.response, record.response_ref) = (None, None, None, None);
+            record.opaque_ref = None;
             (record.decision, record.decision_ref, record.error, record.usage) = (None, None, None, None);
             if record.kind != StepKind::Hitl {
                 record.facts.retain(|name, _| name == FACT_GIVEN);

@@ -1,26 +1,26 @@
-//! Money: amounts without a currency, and what the tokens of a model cost.
+//! Money: amounts without a currency.
 
 use std::fmt;
 
-use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::journal::Usage;
-
 /// The parts of one unit.
-const MICRO: i128 = 1_000_000;
+pub(crate) const MICRO: i128 = 1_000_000;
 
-/// An amount in millionths of a unit of a currency that is not named. JSON has it as a decimal text, such as `0.0042`. A sum
-/// that is too large is the largest amount.
+/// An amount in millionths of a unit of a currency that is not named. JSON has it as a decimal text, such as `0.0042`.
+/// A sum that is too large is the largest amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Money(i64);
 
+/// The largest amount that its text can hold, in millionths.
+const MAX: i64 = 999_999_999_999_999;
+
 impl Money {
-    /// Returns an amount of millionths.
+    /// Returns an amount of millionths: at least none, and at most the largest.
     #[must_use]
     pub fn of_micros(micros: i64) -> Self {
-        Self(micros)
+        Self(micros.clamp(0, MAX))
     }
 
     /// Returns the millionths.
@@ -52,7 +52,7 @@ impl Money {
 
 impl std::ops::AddAssign for Money {
     fn add_assign(&mut self, more: Self) {
-        self.0 = self.0.saturating_add(more.0);
+        *self = Self::of_micros(self.0.saturating_add(more.0));
     }
 }
 
@@ -92,32 +92,6 @@ impl JsonSchema for Money {
     }
 }
 
-/// The prices of a model, in any one currency.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Price {
-    /// The price of a million tokens that the model reads, such as `"3.00"`.
-    pub input_per_million: Money,
-    /// The price of a million tokens that the provider had in its cache. Default: `inputPerMillion`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cached_input_per_million: Option<Money>,
-    /// The price of a million tokens that the model writes.
-    pub output_per_million: Money,
-}
-
-impl Price {
-    /// Returns the cost of some tokens, rounded up to a millionth.
-    #[must_use]
-    pub fn of(&self, usage: Usage) -> Money {
-        let cached = usage.cached_tokens.clamp(0, usage.input_tokens.max(0));
-        let cost = |tokens: i64, price: Money| i128::from(tokens.max(0)) * i128::from(price.0);
-        let sum = cost(usage.input_tokens.max(0) - cached, self.input_per_million)
-            + cost(cached, self.cached_input_per_million.unwrap_or(self.input_per_million))
-            + cost(usage.output_tokens, self.output_per_million);
-        Money(i64::try_from((sum + MICRO - 1) / MICRO).unwrap_or(i64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -136,35 +110,10 @@ mod tests {
             assert_eq!((money.micros(), money.to_string().as_str()), (micros, written), "{text}");
             assert_eq!(Money::parse(written), Some(money));
         }
+        let most = Money::of_micros(i64::MAX);
+        assert_eq!(Money::parse(&most.to_string()), Some(most), "what is written can be read");
         for text in ["", ".5", "5.", "-1", "+1", "1e3", "1,5", "0.0000001", "1234567890", "٣", " 1", "1 "] {
             assert_eq!(Money::parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn tokens_cost_what_their_price_says_rounded_up() {
-        let money = |text: &str| Money::parse(text).unwrap();
-        let price = Price {
-            input_per_million: money("3.00"),
-            cached_input_per_million: Some(money("0.30")),
-            output_per_million: money("15.00"),
-        };
-        let usage = |input, cached, output| Usage {
-            input_tokens: input,
-            cached_tokens: cached,
-            output_tokens: output,
-            ..Usage::default()
-        };
-        assert_eq!(price.of(usage(1_000_000, 0, 1_000_000)), money("18"));
-        assert_eq!(price.of(usage(1000, 400, 10)).to_string(), "0.00207");
-        assert_eq!(price.of(usage(1, 1, 0)), Money::of_micros(1), "a third of a millionth");
-        let dear = Price { cached_input_per_million: None, ..price };
-        assert_eq!(dear.of(usage(1000, 400, 0)), money("0.003"));
-        // Numbers that no provider means.
-        assert_eq!(dear.of(usage(i64::MAX, i64::MAX, i64::MAX)), Money::of_micros(i64::MAX));
-        assert_eq!(dear.of(usage(-5, 7, -1)), Money::default());
-        let mut sum = Money::of_micros(i64::MAX);
-        sum += money("1");
-        assert_eq!(sum, Money::of_micros(i64::MAX));
     }
 }

@@ -23,9 +23,10 @@ pub struct TurnCalls {
     pub dropped: usize,
 }
 
-/// The parts of an answer that only the provider that wrote them can read, such as thinking, its signatures and encrypted
-/// reasoning. They go back to it unchanged with the calls of the answer, and to no other provider or model. The journal refers to
-/// them as a value of their own, which no page shows. At most 128 KiB, written as JSON. Its `Debug` shows lengths only.
+/// The parts of an answer that only the provider that wrote them can read, such as thinking, its signatures and
+/// encrypted reasoning. They go back to it unchanged with the calls of the answer, and to no other provider or model.
+/// The journal refers to them as a value of their own, which no page shows. At most 128 KiB, written as JSON. Its
+/// `Debug` shows lengths only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpaqueParts {
     /// The name of the provider.

@@ -2,6 +2,7 @@
 //!
 //! The author writes the spec, which is immutable except for three fields; the operator writes the status.
 
+mod price;
 mod provider;
 mod restored;
 
@@ -12,13 +13,13 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::price::Price;
 pub use self::provider::{
     ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, Scripted, ScriptedCall, ScriptedReply, SecretEntry,
 };
 use crate::{
     digest::Digest,
     journal::{Segment, StepRecord, Usage},
-    money::Price,
     pattern::Pattern,
     pod::PodGc,
     policy::AddedStep,
@@ -75,8 +76,8 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub inputs: Vec<Input>,
-    /// The keys of Secrets that the run uses, such as `{name: models, secret: models, key: token}`. Every other field names an
-    /// entry of this list.
+    /// The keys of Secrets that the run uses, such as `{name: models, secret: models, key: token}`. Every other field
+    /// names an entry of this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
@@ -384,8 +385,8 @@ pub struct WorkflowStatus {
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent called a tool,
-    /// 5 and 6 where its provider also wants parts of the answer back.
+    /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent
+    /// called a tool, 5 and 6 where its provider also wants parts of the answer back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.

@@ -309,7 +309,7 @@ pub enum AfterStop {
     /// Evaluate again: the stopped evaluation validated answers, which are not validated again.
     Evaluate,
     /// Evaluate again: this fact makes the step fail that costs too much.
-    Failed(Fact),
+    Failed(Box<Fact>),
     /// Stop: no step is to blame, or this one was left out already.
     GiveUp,
 }
@@ -376,7 +376,7 @@ impl TransitionLoop {
         }
         let fact = Fact::TooCostly { path: path.clone(), attempt: *attempt, why: why.to_owned() };
         self.facts.push(fact.clone());
-        AfterStop::Failed(fact)
+        AfterStop::Failed(Box::new(fact))
     }
 
     /// Takes the transition of this round. `process`: the name of this process in records; `is_in_flight`: whether this

@@ -83,7 +83,7 @@ fn a_step_that_costs_too_much_is_blamed_once() {
     let part = Part::step("pay", 1);
     let fact = Fact::TooCostly { path: "pay".into(), attempt: 1, why: "too long".into() };
     assert_eq!(rounds.on_stopped(true, None, "too long"), AfterStop::GiveUp, "no step is to blame");
-    assert_eq!(rounds.on_stopped(true, Some(&part), "too long"), AfterStop::Failed(fact));
+    assert_eq!(rounds.on_stopped(true, Some(&part), "too long"), AfterStop::Failed(Box::new(fact)));
     assert_eq!(rounds.on_stopped(true, Some(&part), "too long"), AfterStop::GiveUp);
 }
 

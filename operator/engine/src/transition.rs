@@ -12,11 +12,10 @@ use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, FailureClass, Moment, Outcome,
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
-    money::Price,
     pod::PodStep,
     sent_method::SentMethod,
     turn::OpaqueParts,
-    workflow::{Provider, SecretEntry, WorkflowPhase},
+    workflow::{Price, Provider, SecretEntry, WorkflowPhase},
 };
 
 use crate::{field_error::FieldError, journal::Journal};
@@ -122,7 +121,7 @@ pub struct Reply {
     /// Facts beside it: `statusCode` of an http call.
     pub facts: BTreeMap<String, String>,
     /// The parts of an answer with calls that only its provider can read.
-    pub opaque: Option<OpaqueParts>,
+    pub opaque: Option<Box<OpaqueParts>>,
     /// Tokens, where a model was asked.
     pub usage: Option<Usage>,
     /// The log of a container.
@@ -220,7 +219,7 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallContent {
     /// One turn of an agent.
-    Agent(AgentCall),
+    Agent(Box<AgentCall>),
     /// One container.
     Pod(Box<PodCall>),
     /// One HTTP request.

@@ -193,7 +193,7 @@ impl Caller for DefaultCaller {
         let Call { idempotent, timeout, content, .. } = call;
         let result = match content {
             CallContent::Http(http) => self.http(http, timeout).await,
-            CallContent::Agent(agent) => self.agent(run, agent, timeout, room).await,
+            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await,
             CallContent::Pod(_) => {
                 Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
             }
@@ -212,7 +212,7 @@ impl From<TurnReply> for Reply {
             let fact = [(FACT_CALLS.to_owned(), calls.len().to_string())];
             (json!(TurnCalls::recorded(text, calls, truncated, dropped)), BTreeMap::from(fact))
         };
-        Self { response, facts, opaque, usage, log: None }
+        Self { response, facts, opaque: opaque.map(Box::new), usage, log: None }
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
             tools: vec![],
             price: None,
         };
-        let content = CallContent::Agent(agent);
+        let content = CallContent::Agent(Box::new(agent));
         let timeout = Duration::from_secs(60);
         let call = Call { path: "draft".into(), attempt: 1, idempotent: true, timeout, content };
         caller.call(&run, call, &UnboundedRoom).await

@@ -66,7 +66,11 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "runtime",
         fields: &[
-            ("provider", Text, Becomes("spec.providers: anthropic, gemini and ollama by their own API, others by that of OpenAI")),
+            (
+                "provider",
+                Text,
+                Becomes("spec.providers: anthropic, gemini and ollama by their own API, others by that of OpenAI"),
+            ),
             ("model_id", Text, Becomes("spec.agents[].model")),
             ("host", Text, Becomes("baseURL in spec.providers, with the path that the API expects there")),
             ("region", Text, Becomes("part of spec.providers[].openai.baseURL for bedrock")),

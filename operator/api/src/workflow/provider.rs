@@ -1,7 +1,7 @@
 //! The model providers of a Workflow, and the Secrets that it uses.
 //!
-//! **Invariant:** every part that asks where a provider is, or which key it gets, asks [`Provider::kind`]. A further kind does
-//! not compile until it has an answer to both.
+//! **Invariant:** every part that asks where a provider is, or which key it gets, asks [`Provider::kind`]. A further
+//! kind does not compile until it has an answer to both.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::JsonObject;
 
-/// A key of a Secret that a run uses. The creator of the Workflow must be allowed to read the Secret, and the annotation
-/// `signoff.dev/allowed-hosts` of the Secret must list each host to which the value is sent.
+/// A key of a Secret that a run uses. The creator of the Workflow must be allowed to read the Secret, and the
+/// annotation `signoff.dev/allowed-hosts` of the Secret must list each host to which the value is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretEntry {

@@ -88,7 +88,7 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
             let (path, attempt) = fact.key();
             context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
-            context.quarantines.add_costly(&seen.name, &seen.uid, fact);
+            context.quarantines.add_costly(&seen.name, &seen.uid, *fact);
             if stops::record_stop(context, seen, &why) >= MOST_STOPS {
                 return Err(stopped(why));
             }

@@ -48,8 +48,8 @@ impl Uncommitted<'_> {
         (bytes <= MOST_BYTES && self.claims.begin.is_empty()).then_some(until)
     }
 
-    /// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in flight,
-    /// or begins now.
+    /// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in
+    /// flight, or begins now.
     fn waits_for_reads(&self) -> Option<Moment> {
         let Self { context, seen, claims, .. } = self;
         let (open, bytes) = self.transition.unstored_reads(&seen.journal, self.plan)?;

@@ -179,8 +179,8 @@ impl PlannedStep {
         }
     }
 
-    /// Returns how often an attempt that failed in this way is repeated where neither the author nor people have a say: the
-    /// turn of a model whose server was busy or lost it.
+    /// Returns how often an attempt that failed in this way is repeated where neither the author nor people have a say:
+    /// the turn of a model whose server was busy or lost it.
     pub(crate) fn repeats_by_itself(&self, plan: &Plan, failed: &StepRecord) -> i32 {
         let is_passing = failed.error.as_ref().is_some_and(|error| {
             let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());

@@ -108,8 +108,8 @@ pub(crate) struct CallGate {
 }
 
 impl CallGate {
-    /// Returns why the gate asks about a call, its condition aside; `None` where it does not. `call`: everything that is
-    /// known of the call.
+    /// Returns why the gate asks about a call, its condition aside; `None` where it does not. `call`: everything that
+    /// is known of the call.
     pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
         match &self.rule {
             CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects),

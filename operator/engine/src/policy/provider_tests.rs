@@ -27,7 +27,7 @@ fn call(provider: &Provider, key: &SecretEntry) -> Call {
         price: None,
     };
     let timeout = Duration::from_secs(1);
-    Call { path: "ask".into(), attempt: 1, idempotent: true, timeout, content: CallContent::Agent(turn) }
+    Call { path: "ask".into(), attempt: 1, idempotent: true, timeout, content: CallContent::Agent(Box::new(turn)) }
 }
 
 #[test]

@@ -25,7 +25,6 @@ use crate::{
 
 /// The start of an activity.
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(crate) enum Start {
     /// Finishes immediately, with this response.
     Immediate(String),

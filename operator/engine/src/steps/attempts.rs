@@ -45,8 +45,8 @@ pub(super) fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
     permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
 }
 
-/// One attempt after the other, until one is not to be repeated; at most `limit` further ones, and those by which a turn
-/// is repeated by itself. Returns the last one, and how many of `limit` are left.
+/// One attempt after the other, until one is not to be repeated; at most `limit` further ones, and those by which a
+/// turn is repeated by itself. Returns the last one, and how many of `limit` are left.
 pub(super) async fn run_attempts<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

@@ -42,7 +42,7 @@ pub(super) fn call<'a>(
     let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
-    // Whoever is asked for another answer is told the last one, also where it remembers nothing else.
+    // An agent that is asked for another answer is told its last one, also where it remembers nothing else.
     let mut messages = if planned.fresh && !RecordPath::new(&key.path).last().is_ask() {
         Vec::new()
     } else {
@@ -58,7 +58,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        content: CallContent::Agent(AgentCall {
+        content: CallContent::Agent(Box::new(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
             key: agent.key.clone(),
@@ -69,13 +69,15 @@ pub(super) fn call<'a>(
             max_tokens: agent.spec.max_tokens,
             tools: if invocation.without_tools { Vec::new() } else { turn::offers(run, &agent.tools) },
             price: agent.spec.price.clone(),
-        }),
+        })),
     }))
 }
 
 /// An earlier turn of an agent: its prompt is rendered again, its answer is in the journal.
 struct PastTurn<'a> {
     invocation: Rc<StepInvocation<'a>>,
+    /// Whether it was asked for another answer.
+    is_ask: bool,
     /// The number before which everything was decided that it heard.
     began: Seq,
     said: String,
@@ -112,7 +114,13 @@ fn turns<'a>(
     }
     let said = |(invocation, record): (Rc<StepInvocation<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        Ok(PastTurn { began: invocation.feedback_before(record.seq), invocation, said: said.unwrap_or_default() })
+        let is_ask = RecordPath::new(&record.path).last().is_ask();
+        Ok(PastTurn {
+            is_ask,
+            began: invocation.feedback_before(record.seq),
+            invocation,
+            said: said.unwrap_or_default(),
+        })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
@@ -149,7 +157,7 @@ fn memory<'a>(
         messages.push(Message::text(Role::Assistant, turn.said.clone()));
         turn::push_reversed(&mut messages, &turn.invocation.turns);
         messages.push(Message::text(Role::User, heard));
-        if agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
+        if !turn.is_ask && agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
             break;
         }
     }

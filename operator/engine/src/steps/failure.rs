@@ -158,8 +158,8 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
     PlannedStep { action: Action::Gate(Box::new(planned)), ..gate }
 }
 
-/// Returns the error of a step for people. Of an agent it names the calls with effects that the step made before: they were
-/// made although it failed. `failed`: the number of the event by which it failed.
+/// Returns the error of a step for people. Of an agent it names the calls with effects that the step made before: they
+/// were made although it failed. `failed`: the number of the event by which it failed.
 fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
     let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let state = run.state.borrow();

@@ -140,15 +140,20 @@ pub(super) async fn decide_after<'a>(
     }
 }
 
-/// Returns the gate as it asks next: without the verdicts by which it would ask again, once people gave them so often that
-/// another one would end the run.
+/// Returns the gate as it asks next: without the verdicts by which it would ask again, once people gave them so often
+/// that another one would end the run.
 fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
     let asked = run.state.borrow().journal.get(&run.next_visit(base), 1).map(|record| record.seq);
     let times = asked_again(run, RecordPath::new(base), Source::Human, asked, again);
-    if times < MOST_AGAIN { Cow::Borrowed(gate) } else { Cow::Owned(with_verdicts(gate, |verdict| !again.contains(&verdict))) }
+    if times < MOST_AGAIN {
+        Cow::Borrowed(gate)
+    } else {
+        Cow::Owned(with_verdicts(gate, |verdict| !again.contains(&verdict)))
+    }
 }
 
-/// Returns a gate with those of its verdicts that are kept. Reject and Abort are allowed where nothing else would end it.
+/// Returns a gate with those of its verdicts that are kept. Reject and Abort are allowed where nothing else would end
+/// it.
 pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) -> PlannedStep {
     let Some(planned) = gate.gate() else { return gate.clone() };
     let mut planned = planned.clone();
@@ -299,8 +304,8 @@ pub(super) fn next_step(
     }
 }
 
-/// Returns how often the gate at a path asked again, before a number of the journal where one is given. Deadlines do not
-/// use up what people may decide, so each source counts by itself.
+/// Returns how often the gate at a path asked again, before a number of the journal where one is given. Deadlines do
+/// not use up what people may decide, so each source counts by itself.
 fn asked_again(
     run: &Run<'_>,
     own: RecordPath<'_>,

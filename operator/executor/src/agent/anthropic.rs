@@ -12,7 +12,7 @@ use serde_json::{Value, json, value::RawValue};
 use signoff_api::turn::OpaquePart;
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
-use self::answer::Answer;
+use self::answer::MessageAnswer;
 use super::{
     TurnRequest,
     dialect::LeftOut,
@@ -47,14 +47,14 @@ const OF_CALL: [&str; 5] = ["type", "id", "name", "input", CACHE_CONTROL];
 pub(super) struct Messages;
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct MessagesRequest<'a> {
     model: &'a str,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
-    messages: Vec<Said<'a>>,
+    messages: Vec<MessagesTurn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<MessagesTool<'a>>,
     /// None of the tools, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice>,
@@ -66,7 +66,7 @@ struct Request<'a> {
 
 /// A message: all that one role said in a row.
 #[derive(Serialize)]
-struct Said<'a> {
+struct MessagesTurn<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
@@ -100,7 +100,7 @@ enum Block<'a> {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct MessagesTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: Cow<'a, Value>,
@@ -129,13 +129,18 @@ impl Protocol for Messages {
         let takes = |field: &str| !left_out.contains(field);
         // The server takes no conversation with calls without any tool.
         let called = if turn.tools.is_empty() { called(turn) } else { BTreeSet::new() };
-        let mut request = Request {
+        let mut request = MessagesRequest {
             model: &turn.model,
             max_tokens: turn.max_tokens.unwrap_or(MAX_TOKENS),
             system: turn.system.as_deref().and_then(Block::text).into_iter().collect(),
             messages: conversation(turn, left_out),
             tool_choice: (!called.is_empty() && takes(TOOL_CHOICE)).then_some(ToolChoice { kind: "none" }),
-            tools: turn.tools.iter().map(Tool::of).chain(called.into_iter().map(Tool::not_offered)).collect(),
+            tools: turn
+                .tools
+                .iter()
+                .map(MessagesTool::of)
+                .chain(called.into_iter().map(MessagesTool::not_offered))
+                .collect(),
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
             stream: takes(STREAM).then_some(true),
         };
@@ -167,7 +172,7 @@ impl Protocol for Messages {
     }
 
     fn reading(&self) -> Box<dyn Reading> {
-        Box::<Answer>::default()
+        Box::<MessageAnswer>::default()
     }
 }
 
@@ -177,8 +182,8 @@ fn called(turn: &TurnRequest) -> BTreeSet<&str> {
 }
 
 /// Returns the messages: those of one role in a row are one.
-fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<Said<'a>> {
-    let mut said: Vec<Said<'a>> = Vec::new();
+fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<MessagesTurn<'a>> {
+    let mut said: Vec<MessagesTurn<'a>> = Vec::new();
     for message in &turn.messages {
         let (role, mut content): (_, Vec<Block<'a>>) = match message.role {
             Role::User => (USER, Block::text(&message.text).into_iter().collect()),
@@ -187,7 +192,7 @@ fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<Said<'a>> 
         };
         match said.last_mut().filter(|last| last.role == role) {
             Some(last) => last.content.append(&mut content),
-            None => said.push(Said { role, content }),
+            None => said.push(MessagesTurn { role, content }),
         }
     }
     for empty in said.iter_mut().filter(|said| said.content.is_empty()) {
@@ -218,7 +223,7 @@ fn answered<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) ->
     blocks
 }
 
-impl Request<'_> {
+impl MessagesRequest<'_> {
     /// Marks the ends of what the server caches: all that comes before the conversation, and the conversation.
     fn mark_cached(&mut self) {
         let system = self.system.iter_mut().rev().find_map(Block::mark);
@@ -267,7 +272,7 @@ impl<'a> Block<'a> {
     }
 }
 
-impl<'a> Tool<'a> {
+impl<'a> MessagesTool<'a> {
     fn of(offer: &'a ToolOffer) -> Self {
         let (name, description) = (&offer.name, &offer.description);
         Self { name, description, input_schema: Cow::Borrowed(&offer.parameters), cache_control: None }

@@ -1,7 +1,7 @@
 //! OpenAI's chat completions, as many servers speak them.
 //!
-//! Fields of an answer that this protocol does not know are the server's own: they are kept with a turn that has calls, and
-//! go back unchanged.
+//! Fields of an answer that this protocol does not know are the server's own: they are kept with a turn that has calls,
+//! and go back unchanged.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::RawValue;
@@ -53,11 +53,11 @@ const BROKEN_OFF: [&str; 9] = [
 pub(super) struct ChatCompletions;
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct ChatRequest<'a> {
     model: &'a str,
-    messages: Vec<Said<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<ChatTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,26 +76,26 @@ struct StreamOptions {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
     /// Null only beside calls.
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Called<'a>>,
+    tool_calls: Vec<ChatCall<'a>>,
     #[serde(flatten)]
     own: Fields<'a>,
 }
 
-struct Called<'a> {
+struct ChatCall<'a> {
     call: &'a ToolCall,
     own: Fields<'a>,
 }
 
 /// A function, as every tool is for these servers.
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ChatTool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: &'a ToolOffer,
@@ -108,15 +108,15 @@ impl Protocol for ChatCompletions {
 
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
-        let system = turn.system.as_deref().map(|content| Said::text("system", content));
-        let said = turn.messages.iter().map(|message| Said::of(message, turn, left_out));
+        let system = turn.system.as_deref().map(|content| ChatMessage::text("system", content));
+        let said = turn.messages.iter().map(|message| ChatMessage::of(message, turn, left_out));
         let messages: Vec<_> = system.into_iter().chain(said).collect();
         let own = messages.iter().flat_map(|said| said.own_names().map(str::to_owned)).collect::<Vec<_>>();
         let streams = takes(STREAM);
-        let request = Request {
+        let request = ChatRequest {
             model: &turn.model,
             messages,
-            tools: turn.tools.iter().map(|function| Tool { kind: FUNCTION, function }).collect(),
+            tools: turn.tools.iter().map(|function| ChatTool { kind: FUNCTION, function }).collect(),
             // The older name first: every server knows it but those that name the newer one.
             max_tokens: turn.max_tokens.filter(|_| takes(MAX_TOKENS)),
             max_completion_tokens: turn.max_tokens.filter(|_| !takes(MAX_TOKENS) && takes(MAX_COMPLETION_TOKENS)),
@@ -147,7 +147,7 @@ impl Protocol for ChatCompletions {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> ChatMessage<'a> {
     fn text(role: &'static str, content: &'a str) -> Self {
         Self { role, tool_call_id: None, content: Some(content), tool_calls: Vec::new(), own: Fields::default() }
     }
@@ -170,7 +170,7 @@ impl<'a> Said<'a> {
                         OpaquePart::Item(_) => {}
                     }
                 }
-                let calls = message.calls.iter().zip(of_calls).map(|(call, own)| Called { call, own });
+                let calls = message.calls.iter().zip(of_calls).map(|(call, own)| ChatCall { call, own });
                 Self {
                     content: (message.calls.is_empty() || !text.is_empty()).then_some(text),
                     tool_calls: calls.collect(),
@@ -189,10 +189,10 @@ impl<'a> Said<'a> {
     }
 }
 
-impl Serialize for Called<'_> {
+impl Serialize for ChatCall<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Function<'a> {
+        struct ChatFunction<'a> {
             name: &'a str,
             arguments: &'a str,
             #[serde(flatten)]
@@ -203,7 +203,7 @@ impl Serialize for Called<'_> {
         call.serialize_entry("id", id)?;
         call.serialize_entry("type", FUNCTION)?;
         let own = self.own.object(FUNCTION).unwrap_or_default();
-        call.serialize_entry(FUNCTION, &Function { name: tool, arguments, own })?;
+        call.serialize_entry(FUNCTION, &ChatFunction { name: tool, arguments, own })?;
         for (name, value) in self.own.clone().without(&[FUNCTION]) {
             call.serialize_entry(&name, value)?;
         }
@@ -241,7 +241,7 @@ impl Reading for Completion {
             return Ok(());
         }
         self.has_choice = true;
-        let has_delta = choice.get("delta").is_some();
+        let has_delta = !choice.object("delta")?.is_empty();
         // Some servers send, beside each piece of a stream, all that they have said so far.
         let is_whole = choice.get("message").is_some() && !(self.is_stream && has_delta);
         if is_whole || has_delta {
@@ -311,7 +311,7 @@ impl Completion {
                 return Err(foreign_tool(&kind));
             }
             let function = call.object(FUNCTION)?;
-            let arguments = function.get("arguments").map(arguments).transpose()?.unwrap_or_default();
+            let arguments = function.arguments("arguments")?;
             let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
             // Without a number, each call of a list is one of its own; a single one may continue the last.
             let place = index.or_else(|| (!is_only_piece).then(|| number as u64));
@@ -333,21 +333,15 @@ impl Completion {
 /// Reads a text, or the texts of a list of parts as one.
 fn text(content: &RawValue) -> Result<String, Unreadable> {
     #[derive(serde::Deserialize)]
-    struct Part {
+    struct TextPart {
         #[serde(default)]
         text: String,
     }
     if content.get().starts_with('[') {
-        let parts: Vec<Part> = serde_json::from_str(content.get())?;
+        let parts: Vec<TextPart> = serde_json::from_str(content.get())?;
         return Ok(parts.into_iter().map(|part| part.text).collect());
     }
     Ok(serde_json::from_str(content.get())?)
-}
-
-/// Returns arguments as text: as the server wrote them, or the JSON of an object.
-fn arguments(value: &RawValue) -> Result<String, Unreadable> {
-    let json = value.get();
-    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
 }
 
 fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {

@@ -1,7 +1,7 @@
 //! The answer of a model while it is received: its text, its calls, and the parts that only its provider can read.
 //!
-//! **Invariant:** each part stays within its bound, however many pieces it comes in. A call whose arguments are too long is
-//! kept with their length.
+//! **Invariant:** each part stays within its bound, however many pieces it comes in. A call whose arguments are too
+//! long is kept with their length.
 
 use signoff_api::{
     journal::Usage,
@@ -32,7 +32,7 @@ pub(super) struct Collected {
     calls: Vec<CollectedCall>,
     /// The number of further calls, which are not kept.
     dropped: usize,
-    /// What the last of these was.
+    /// The place and the id of the last of these.
     last_dropped: Option<String>,
     opaque: Vec<OpaquePart>,
     /// The bytes of the opaque parts, also of those that are not kept.
@@ -45,7 +45,7 @@ pub(super) struct Collected {
 
 /// A call, as far as it was received.
 struct CollectedCall {
-    /// What the pieces of the call have in common: its number in the stream.
+    /// The number of the call in the stream, which its pieces have in common.
     place: Option<u64>,
     id: String,
     tool: String,
@@ -71,8 +71,8 @@ impl Collected {
         self.text.len() + self.opaque_bytes.min(MAX_OPAQUE) + self.calls.iter().map(of_call).sum::<usize>()
     }
 
-    /// Adds a piece of a call: to the call of its place, or as a new one. Returns the number of the call, from 0, if it is
-    /// kept. A piece with another id than its place is another call, because some servers give all calls one number.
+    /// Adds a piece of a call: to the call of its place, or as a new one. Returns the number of the call, from 0, if it
+    /// is kept. A piece with another id than its place is another call, because some servers give all calls one number.
     pub(super) fn add_call(&mut self, piece: CallPiece) -> Option<usize> {
         let continues = |call: &CollectedCall| match (piece.place, call.place) {
             (Some(place), Some(other)) => {
@@ -160,8 +160,8 @@ impl Collected {
         });
     }
 
-    /// Returns the calls, the number of those that are not kept, and the parts that only the provider can read, or their
-    /// length where they are too long.
+    /// Returns the calls, the number of those that are not kept, and the parts that only the provider can read, or
+    /// their length where they are too long.
     pub(super) fn into_parts(self) -> (Vec<RequestedCall>, usize, Result<Vec<OpaquePart>, usize>) {
         let call = |call: CollectedCall| RequestedCall {
             id: call.id,

@@ -1,8 +1,8 @@
-//! The dialects of servers: which optional fields each does not take. Learnt from the errors that name a field, kept in memory
-//! only, and part of no digest.
+//! The dialects of servers: which optional fields each does not take. Learnt from the errors that name a field, kept in
+//! memory only, and part of no digest.
 //!
-//! **Invariant:** a field is left out only after an error that names it and says that it is not supported, and is remembered
-//! only once the turn succeeds without it.
+//! **Invariant:** a field is left out only after an error that names it and says that it is not supported, and is
+//! remembered only once the turn succeeds without it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ pub(super) type LeftOut = BTreeSet<String>;
 
 /// The most servers and models that are remembered.
 const MOST: usize = 1024;
-/// The most fields that are remembered of one.
-const MOST_FIELDS: usize = 16;
+/// The most fields that are left out for one.
+pub(super) const MOST_FIELDS: usize = 8;
 /// The longest name of a field that can be left out.
 const MAX_NAME: usize = 64;
 /// The most texts of an error that are read.
@@ -46,7 +46,8 @@ const NOT_TAKEN: [&str; 15] = [
     "not implemented",
 ];
 
-/// The server of which something was learnt, and by whom: what a server of one namespace refuses changes nothing for others.
+/// The server of which something was learnt, and by whom: what a server of one namespace refuses changes nothing for
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ServerKey {
     /// The namespace of the run.
@@ -64,7 +65,7 @@ impl ServerKey {
     }
 }
 
-/// What was learnt.
+/// The fields that each server is not sent.
 #[derive(Debug, Default)]
 pub(super) struct Dialects(Mutex<BTreeMap<ServerKey, LeftOut>>);
 
@@ -94,8 +95,8 @@ impl Dialects {
     }
 }
 
-/// Returns the field that an error says the server does not take. `body`: that of the error; `optional`: the fields that were
-/// sent and can be left out.
+/// Returns the field that an error says the server does not take. `body`: that of the error; `optional`: the fields
+/// that were sent and can be left out.
 pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]) -> Option<&'f String> {
     // Some servers that cannot stream say so as if they had failed.
     let may_be_of = |field: &str| matches!(status, 400 | 422) || (matches!(status, 500 | 501) && field == "stream");
@@ -113,8 +114,8 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
     named.into_iter().min_by_key(|(at, _)| *at).map(|(_, field)| field)
 }
 
-/// Returns what an error says, entry by entry: the sentence about a field, and what stands beside it. What it quotes of the
-/// request or of an answer is not what it says.
+/// Returns what an error says, entry by entry: the sentence about a field, and what stands beside it. What it quotes of
+/// the request or of an answer is not what it says.
 fn entries(body: &Value) -> Vec<Vec<String>> {
     let (mut entries, mut open, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
     while let Some(value) = open.pop() {

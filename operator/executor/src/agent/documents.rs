@@ -1,8 +1,8 @@
-//! The documents of an answer: the whole of it, the events of a stream, or its lines. Each is read when it is there, and
-//! then forgotten.
+//! The documents of an answer: the whole of it, the events of a stream, or its lines. Each is read when it is there,
+//! and then forgotten.
 //!
-//! Whether a server streams is seen by what it sends, not by what it says: some stream although they were not asked to, some
-//! do not although they were. **Invariant:** what is kept, with its copies, never exceeds the room for it.
+//! Whether a server streams is seen by what it sends, not by what it says: some stream although they were not asked to,
+//! some do not although they were. **Invariant:** what is kept, with its copies, never exceeds the room for it.
 
 use super::protocol::{Reading, Unreadable};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 /// The room is asked for so many bytes at once.
 const PIECE: usize = 64 * 1024;
 
-/// What is kept in memory is there twice when it is read.
+/// The copies in memory of what is kept, when it is read.
 const COPIES: usize = 2;
 
 /// The most bytes of a stream: the little that an event says has much around it.
@@ -22,10 +22,10 @@ const MAX_STREAM: usize = 256 * 1024 * 1024;
 /// The data of the last event of some streams.
 const DONE: &[u8] = b"[DONE]";
 
-/// How an answer is divided.
+/// The way in which an answer is divided.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Nothing but white space was received.
+    /// Not known: only white space was received.
     Unknown,
     /// All of it is one document.
     Whole,

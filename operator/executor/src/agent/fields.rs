@@ -1,7 +1,7 @@
 //! Objects and lists of JSON from a server, read field by field in bounded memory.
 //!
-//! **Invariant:** nothing is copied but what is asked for, and nothing grows with the number of fields or items: an answer
-//! of many tiny values must not take many times its size.
+//! **Invariant:** nothing is copied but what is asked for, and nothing grows with the number of fields or items: an
+//! answer of many tiny values must not take many times its size.
 
 use std::{fmt, marker::PhantomData};
 
@@ -13,6 +13,8 @@ use serde_json::{Error, value::RawValue};
 
 use super::dialect::LeftOut;
 
+/// The largest number that is read: no answer has so many tokens or items, and the sums of many are no nonsense.
+const MOST_COUNTED: i64 = 1_000_000_000;
 /// The most fields of one object.
 const MOST_FIELDS: usize = 64;
 
@@ -45,12 +47,21 @@ impl<'a> Fields<'a> {
         self.read(name)
     }
 
-    /// Reads a number that is not negative; zero where it is absent, null or no such number.
+    /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object; empty where they are absent
+    /// or null.
+    pub(super) fn arguments(&self, name: &str) -> Result<String, Error> {
+        match self.get(name).map(RawValue::get) {
+            Some(json) if json.starts_with('{') => Ok(json.to_owned()),
+            Some(json) => serde_json::from_str(json),
+            None => Ok(String::new()),
+        }
+    }
+
+    /// Reads a number that is not negative, at most [`MOST_COUNTED`]; zero where it is absent, null or no such number.
     pub(super) fn count(&self, name: &str) -> i64 {
         let number = self.get(name).and_then(|value| serde_json::from_str::<f64>(value.get()).ok());
-        // A number that is too large for the journal is its largest.
         #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
-        number.map_or(0, |number| number.max(0.0) as i64)
+        number.map_or(0, |number| (number.max(0.0) as i64).min(MOST_COUNTED))
     }
 
     /// Whether a field is true.
@@ -218,7 +229,7 @@ mod tests {
     #[test]
     fn a_number_that_is_too_large_or_negative_is_bounded() {
         let fields = Fields::of(r#"{"a": 1e300, "b": -5, "c": 1e400}"#).unwrap();
-        assert_eq!((fields.count("a"), fields.count("b"), fields.count("c")), (i64::MAX, 0, 0));
+        assert_eq!((fields.count("a"), fields.count("b"), fields.count("c")), (MOST_COUNTED, 0, 0));
     }
 
     #[test]

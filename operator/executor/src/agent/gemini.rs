@@ -17,13 +17,12 @@ use super::{
     fields::Fields,
     protocol::{
         ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object,
-        opaque_of,
+        opaque_of, word,
     },
     requested::written,
 };
 use crate::{
     error::CallError,
-    redact::excerpt,
     secrets::{ExposeSecret as _, SecretText},
 };
 
@@ -61,7 +60,7 @@ pub(super) struct GenerateContent;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct GeminiRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Content<'a>>,
     contents: Vec<Content<'a>>,
@@ -99,12 +98,12 @@ struct Declaration<'a> {
 struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum GeminiPart<'a> {
     Text {
         text: &'a str,
     },
@@ -164,12 +163,12 @@ impl Protocol for GenerateContent {
             (MAX_OUTPUT_TOKENS, config.max_output_tokens.is_some()),
             (STREAM, streams),
         ];
-        let request = Request {
+        let request = GeminiRequest {
             system_instruction: turn
                 .system
                 .as_deref()
                 .filter(|text| !text.is_empty())
-                .map(|text| Content { role: None, parts: vec![Part::Text { text }] }),
+                .map(|text| Content { role: None, parts: vec![GeminiPart::Text { text }] }),
             contents: contents(turn)?,
             tools: functions(turn).into_iter().collect(),
             generation_config: Some(config).filter(|config| *config != GenerationConfig::default()),
@@ -230,12 +229,12 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
     let mut answer = None;
     for message in &turn.messages {
         let (role, parts) = match message.role {
-            Role::User => ("user", vec![Part::text(&message.text)]),
+            Role::User => ("user", vec![GeminiPart::text(&message.text)]),
             Role::Assistant => {
                 answer = Some(message);
                 ("model", parts_of_answer(message, turn))
             }
-            Role::Tool => ("user", vec![Part::of_result(message, answer, turn)?]),
+            Role::Tool => ("user", vec![GeminiPart::of_result(message, answer, turn)?]),
         };
         match contents.last_mut().filter(|last| last.role == Some(role)) {
             Some(last) => last.parts.extend(parts),
@@ -246,10 +245,10 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
 }
 
 /// Returns the parts of an answer: as they came, or its text and its calls.
-fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<Part<'a>> {
-    let call = |at: usize| message.calls.get(at).map(|call| Part::of_call(call, own_of(message, at, turn)));
+fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<GeminiPart<'a>> {
+    let call = |at: usize| message.calls.get(at).map(|call| GeminiPart::of_call(call, own_of(message, at, turn)));
     let part = |part: &'a OpaquePart| match part {
-        OpaquePart::Item(json) => serde_json::from_str(json).ok().map(Part::Own),
+        OpaquePart::Item(json) => serde_json::from_str(json).ok().map(GeminiPart::Own),
         OpaquePart::Call(at, _) => call(*at),
         OpaquePart::Message(_) => None,
     };
@@ -258,7 +257,7 @@ fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<Part<'a>
         return parts;
     }
     let has_text = !message.text.is_empty() || message.calls.is_empty();
-    let text = has_text.then(|| Part::text(&message.text));
+    let text = has_text.then(|| GeminiPart::text(&message.text));
     text.into_iter().chain((0..message.calls.len()).filter_map(call)).collect()
 }
 
@@ -271,7 +270,7 @@ fn own_of<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'
     fields.unwrap_or_default()
 }
 
-impl<'a> Part<'a> {
+impl<'a> GeminiPart<'a> {
     fn text(text: &'a str) -> Self {
         Self::Text { text: if text.is_empty() { NO_TEXT } else { text } }
     }
@@ -436,7 +435,9 @@ impl Generated {
             place: Some(self.calls),
             id: call.text("id")?.unwrap_or_default(),
             tool: call.text("name")?.unwrap_or_default(),
-            arguments: call.get("args").map(arguments).transpose()?.unwrap_or_else(|| EMPTY.to_owned()),
+            arguments: Some(call.arguments("args")?)
+                .filter(|args| !args.is_empty())
+                .unwrap_or_else(|| EMPTY.to_owned()),
         };
         if let Some(at) = self.collected.add_call(piece) {
             let own = OwnOfCall { part: part.others(&[FUNCTION_CALL]), call: call.others(&OF_CALL) };
@@ -488,12 +489,6 @@ impl Received {
     }
 }
 
-/// Returns arguments as text: the JSON of an object, or a text as the model wrote it.
-fn arguments(value: &RawValue) -> Result<String, Unreadable> {
-    let json = value.get();
-    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
-}
-
 /// Returns the end of an answer by its reason, or `None` where the reason says that it has not ended.
 ///
 /// # Errors
@@ -512,7 +507,7 @@ fn finish(reason: String) -> Result<Option<Finish>, Unreadable> {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => Ok(Some(Finish::Declined(reason))),
-        _ => Err(Unreadable::Because(format!("stopped before its answer was whole ({})", excerpt(&reason, [])))),
+        _ => Err(Unreadable::Because(format!("stopped before its answer was whole ({})", word(&reason)))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Fields of a server that come in pieces, merged as streams send them: texts and lists go on, objects are merged by field,
-//! and everything else is replaced.
+//! Fields of a server that come in pieces, merged as streams send them: texts and lists go on, objects are merged by
+//! field, and everything else is replaced.
 
 use std::collections::BTreeMap;
 
@@ -171,7 +171,8 @@ impl Piece {
         }
     }
 
-    /// Whether an item of a list goes on in the next one: an object of the same type and number that nothing has completed.
+    /// Whether an item of a list goes on in the next one: an object of the same type and number that nothing has
+    /// completed.
     fn goes_on_in(&self, next: &RawValue) -> bool {
         let Ok(next) = Fields::of(next.get()) else { return false };
         let of_next = |name: &str| next.get(name).map(RawValue::get).filter(|json| *json != EMPTY_TEXT);

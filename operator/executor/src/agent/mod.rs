@@ -169,14 +169,21 @@ impl TurnRequest {
         &self.messages[answered.map_or(0, |last| last + 1)..]
     }
 
-    /// Every text that must not leave by way of an error: also arguments of calls, results of tools and reasoning.
+    /// Every text that must not leave by way of an error: also arguments of calls and results of tools.
     fn prompts(&self) -> impl Iterator<Item = &str> {
         let messages = self.messages.iter().flat_map(|message| {
             let arguments = message.calls.iter().map(|call| call.arguments.as_str());
-            let opaque = message.opaque.iter().flat_map(|opaque| &opaque.parts).map(|part| part.json());
-            std::iter::once(message.text.as_str()).chain(arguments).chain(opaque)
+            std::iter::once(message.text.as_str()).chain(arguments)
         });
         self.system.as_deref().into_iter().chain(messages)
+    }
+}
+
+impl TurnRequest {
+    /// The parts that only the provider can read, which must not leave by way of an error either.
+    fn opaque(&self) -> impl Iterator<Item = &str> {
+        let parts = self.messages.iter().filter_map(|message| message.opaque.as_ref()).flat_map(|opaque| &opaque.parts);
+        parts.map(|part| part.json())
     }
 }
 

@@ -33,11 +33,11 @@ const THINKING: &str = "thinking";
 pub(super) struct OllamaChat;
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct OllamaRequest<'a> {
     model: &'a str,
-    messages: Vec<Said<'a>>,
+    messages: Vec<OllamaMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<OllamaTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,13 +53,13 @@ struct Options {
 }
 
 #[derive(Default, Serialize)]
-struct Said<'a> {
+struct OllamaMessage<'a> {
     role: &'static str,
     content: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Called<'a>>,
+    tool_calls: Vec<OllamaCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     /// Newer versions of Ollama know calls by their ids too; older ones read only the name.
@@ -68,20 +68,20 @@ struct Said<'a> {
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct OllamaCall<'a> {
     id: &'a str,
-    function: Function<'a>,
+    function: OllamaFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
+struct OllamaFunction<'a> {
     name: &'a str,
     arguments: Box<RawValue>,
 }
 
 /// A function, as every tool is for Ollama.
 #[derive(Serialize)]
-struct Tool<'a> {
+struct OllamaTool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: &'a ToolOffer,
@@ -109,10 +109,10 @@ impl Protocol for OllamaChat {
             (STREAM, takes(STREAM)),
             (THINKING, messages.iter().any(|said| said.thinking.is_some())),
         ];
-        let request = Request {
+        let request = OllamaRequest {
             model: &turn.model,
             messages,
-            tools: turn.tools.iter().map(|function| Tool { kind: FUNCTION, function }).collect(),
+            tools: turn.tools.iter().map(|function| OllamaTool { kind: FUNCTION, function }).collect(),
             stream: takes(STREAM).then_some(true),
             options: Some(options).filter(|options| *options != Options::default()),
         };
@@ -137,17 +137,18 @@ impl Protocol for OllamaChat {
 }
 
 /// Returns the conversation. `with_thinking`: whether the server takes back what it thought.
-fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<Said<'_>> {
-    let system = turn.system.as_deref().map(|content| Said { role: "system", content, ..Said::default() });
+fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
+    let system =
+        turn.system.as_deref().map(|content| OllamaMessage { role: "system", content, ..OllamaMessage::default() });
     let mut answer = None;
     let said = turn.messages.iter().map(|message| match message.role {
-        Role::User => Said { role: "user", content: &message.text, ..Said::default() },
+        Role::User => OllamaMessage { role: "user", content: &message.text, ..OllamaMessage::default() },
         Role::Assistant => {
             answer = Some(message);
             let thinking = thinking_of(message, turn).filter(|_| with_thinking);
-            Said { thinking, ..Said::of_answer(message) }
+            OllamaMessage { thinking, ..OllamaMessage::of_answer(message) }
         }
-        Role::Tool => Said::of_result(message, answer),
+        Role::Tool => OllamaMessage::of_result(message, answer),
     });
     system.into_iter().chain(said).collect()
 }
@@ -160,11 +161,11 @@ fn thinking_of<'a>(message: &'a Message, turn: &TurnRequest) -> Option<&'a RawVa
     })
 }
 
-impl<'a> Said<'a> {
+impl<'a> OllamaMessage<'a> {
     fn of_answer(message: &'a Message) -> Self {
-        let called = |call: &'a ToolCall| Called {
+        let called = |call: &'a ToolCall| OllamaCall {
             id: &call.id,
-            function: Function { name: &call.tool, arguments: arguments_object(&call.arguments) },
+            function: OllamaFunction { name: &call.tool, arguments: arguments_object(&call.arguments) },
         };
         let tool_calls = message.calls.iter().map(called).collect();
         Self { role: "assistant", content: &message.text, tool_calls, ..Self::default() }
@@ -186,7 +187,7 @@ struct Chat {
     has_message: bool,
     /// The number of calls, also of those that are not kept.
     calls: u64,
-    /// Nothing, once it is too long to go back.
+    /// Empty, once it is too long to go back.
     thinking: String,
     /// Its bytes within a JSON string, also of what is not kept.
     thinking_bytes: usize,
@@ -275,16 +276,10 @@ impl Chat {
             place: Some(self.calls),
             id: call.text("id")?.unwrap_or_default(),
             tool: function.text("name")?.unwrap_or_default(),
-            arguments: function.get("arguments").map(arguments).transpose()?.unwrap_or_else(|| "{}".to_owned()),
+            arguments: function.arguments("arguments")?,
         });
         Ok(())
     }
-}
-
-/// Returns arguments as text: the JSON of an object, or a text as the model wrote it.
-fn arguments(value: &RawValue) -> Result<String, Unreadable> {
-    let json = value.get();
-    if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
 }
 
 /// Returns the end of an answer by its reason, which older versions of Ollama do not give.

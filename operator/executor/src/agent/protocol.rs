@@ -12,7 +12,7 @@ use crate::{
 
 /// A protocol. Everything that is special about a kind of server is in the file of its protocol.
 pub(super) trait Protocol: Sync {
-    /// What an answer is called in errors: `a chat completion`.
+    /// Returns the name of an answer in errors: `a chat completion`.
     fn answer(&self) -> &'static str;
 
     /// Whether an answer that begins like JSON has a document a line.
@@ -111,6 +111,12 @@ pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     }
 }
 
+/// Returns a word of a server for an error; it may be anything, so that only a word is shown.
+pub(super) fn word(text: &str) -> &str {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "_.- ".contains(character);
+    if (1..=64).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
+}
+
 /// The end of an answer that is not complete.
 pub(super) fn incomplete() -> Unreadable {
     Unreadable::Because("ended before its answer did".to_owned())
@@ -118,7 +124,7 @@ pub(super) fn incomplete() -> Unreadable {
 
 /// An answer with an item of a tool that is not a call of ours: the provider runs it, or nothing does.
 pub(super) fn foreign_tool(kind: &str) -> Unreadable {
-    let kind = crate::redact::excerpt(kind, []);
+    let kind = word(kind);
     Unreadable::Refused(format!(
         "answered with {kind}, which is no call of a tool of this Workflow: such tools are never used"
     ))

@@ -51,13 +51,13 @@ const MAX_ITEMS: usize = 1024;
 pub(super) struct Responses;
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct ResponseRequest<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<&'a str>,
     input: Vec<InputItem<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<ResponseTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ struct Request<'a> {
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ResponseTool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(flatten)]
@@ -116,11 +116,11 @@ impl Protocol for Responses {
         let own = input.iter().filter_map(InputItem::own).flat_map(Fields::names).filter(|name| !NEEDED.contains(name));
         let own: BTreeSet<_> = own.map(str::to_owned).collect();
         let strict = takes(STRICT).then_some(false);
-        let request = Request {
+        let request = ResponseRequest {
             model: &turn.model,
             instructions: turn.system.as_deref(),
             input,
-            tools: turn.tools.iter().map(|function| Tool { kind: "function", function, strict }).collect(),
+            tools: turn.tools.iter().map(|function| ResponseTool { kind: "function", function, strict }).collect(),
             max_output_tokens: turn.max_tokens.filter(|_| takes(MAX_OUTPUT_TOKENS)),
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
             store: takes(STORE).then_some(false),
@@ -215,14 +215,15 @@ struct Response {
     collected: Collected,
     /// The items of a stream, in the order in which they began.
     items: Vec<OutputItem>,
-    /// The bytes of the reasoning of a stream, written as JSON strings. Once it is too long to go back, no more is kept.
+    /// The bytes of the reasoning of a stream, written as JSON strings. Once it is too long to go back, no more is
+    /// kept.
     reasoning: usize,
     has_refusal: bool,
 }
 
 /// An item of a stream, as far as it was received.
 struct OutputItem {
-    kind: Kind,
+    kind: ItemKind,
     id: Option<String>,
     /// Its number in the answer.
     place: Option<i64>,
@@ -242,7 +243,7 @@ struct Pieces {
 
 /// The kind of an item of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ItemKind {
     Message,
     Reasoning,
     Call,
@@ -263,10 +264,10 @@ impl Reading for Response {
         };
         match kind.as_str() {
             "response.output_item.added" => self.begin(&document),
-            "response.output_text.delta" => self.add_piece(&document, Kind::Message, |pieces| &mut pieces.text),
-            "response.refusal.delta" => self.add_piece(&document, Kind::Message, |pieces| &mut pieces.refusal),
+            "response.output_text.delta" => self.add_piece(&document, ItemKind::Message, |pieces| &mut pieces.text),
+            "response.refusal.delta" => self.add_piece(&document, ItemKind::Message, |pieces| &mut pieces.refusal),
             "response.function_call_arguments.delta" => {
-                self.add_piece(&document, Kind::Call, |pieces| &mut pieces.arguments)
+                self.add_piece(&document, ItemKind::Call, |pieces| &mut pieces.arguments)
             }
             // Some servers give the arguments only here.
             "response.function_call_arguments.done" => self.set_arguments(&document),
@@ -292,18 +293,18 @@ impl Response {
     /// Begins an item of a stream.
     fn begin(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
-        let kind = Kind::of(&item)?;
+        let kind = ItemKind::of(&item)?;
         // Of reasoning only the end counts.
-        let json = if kind == Kind::Reasoning { kind.empty().to_owned() } else { item.json() };
+        let json = if kind == ItemKind::Reasoning { kind.empty().to_owned() } else { item.json() };
         self.push(kind, id(event, &item)?, place(event), json).map(|_| ())
     }
 
     /// Ends an item of a stream. Some servers send its content only in pieces.
     fn complete(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
-        let kind = Kind::of(&item)?;
+        let kind = ItemKind::of(&item)?;
         let has_content = kind.has_content(&item)?;
-        let json = if kind == Kind::Reasoning { self.reasoning(&item)? } else { item.json() };
+        let json = if kind == ItemKind::Reasoning { self.reasoning(&item)? } else { item.json() };
         let open = self.open(event, &item, kind)?;
         open.json = json;
         open.is_done = true;
@@ -327,7 +328,7 @@ impl Response {
     fn add_piece(
         &mut self,
         event: &Fields<'_>,
-        kind: Kind,
+        kind: ItemKind,
         of: fn(&mut Pieces) -> &mut String,
     ) -> Result<(), Unreadable> {
         let piece = event.text("delta")?.unwrap_or_default();
@@ -336,21 +337,26 @@ impl Response {
     }
 
     fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
-        let arguments = arguments(event)?;
-        self.open(event, &Fields::default(), Kind::Call)?.pieces.arguments = arguments;
+        let arguments = event.arguments(ARGUMENTS)?;
+        self.open(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
         Ok(())
     }
 
     /// Returns the item that an event is about. Of those of its kind that are not done it is the one of its id, or else
     /// the one of its number, or else the only one, or a new one. Some servers count wrongly, and some begin no item.
-    fn open(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: Kind) -> Result<&mut OutputItem, Unreadable> {
+    fn open(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
         let (id, place) = (id(event, item)?, place(event));
+        if self.items.iter().any(|item| item.is_done && id.is_some() && item.id == id) {
+            return Err(Unreadable::Because("streamed a piece of an item that had ended".to_owned()));
+        }
         let is_open = |item: &OutputItem| item.kind == kind && !item.is_done;
         let open = self.places(is_open);
         let same_id = self.places(|item| is_open(item) && id.is_some() && item.id == id);
         let same_place = self.places(|item| is_open(item) && place.is_some() && item.place == place);
         let is_new = open.is_empty();
-        let found = [same_id, same_place, open].into_iter().find(|found| found.len() == 1);
+        // One that has another id is another item.
+        let only = self.places(|item| is_open(item) && (id.is_none() || item.id.is_none() || item.id == id));
+        let found = [same_id, same_place, only].into_iter().find(|found| found.len() == 1);
         let at = match found.and_then(|found| found.first().copied()) {
             Some(at) => at,
             None if is_new => self.push(kind, id, place, kind.empty().to_owned())?,
@@ -365,7 +371,13 @@ impl Response {
     }
 
     /// Adds an item to a stream. Returns its number.
-    fn push(&mut self, kind: Kind, id: Option<String>, place: Option<i64>, json: String) -> Result<usize, Unreadable> {
+    fn push(
+        &mut self,
+        kind: ItemKind,
+        id: Option<String>,
+        place: Option<i64>,
+        json: String,
+    ) -> Result<usize, Unreadable> {
         if self.items.len() == MAX_ITEMS {
             return Err(too_many());
         }
@@ -403,13 +415,13 @@ impl Response {
     fn add_items(&mut self, output: &[&RawValue]) -> Result<(), Unreadable> {
         let streamed = std::mem::take(&mut self.items);
         let are_done = !streamed.is_empty() && streamed.iter().all(|item| item.is_done);
-        let calls = streamed.iter().filter(|item| item.kind == Kind::Call).count();
+        let calls = streamed.iter().filter(|item| item.kind == ItemKind::Call).count();
         let has_calls = output.iter().filter(|item| is_call(item)).count() <= calls;
         let items: Vec<Cow<'_, str>> = if (are_done && has_calls) || output.is_empty() {
             let is_too_long = self.reasoning > MAX_OPAQUE;
             self.collected.add_fields(is_too_long.then_some(Err(self.reasoning)), OpaquePart::Item);
             // Reasoning that is not done cannot go back.
-            let streamed = streamed.into_iter().filter(|item| item.is_done || item.kind != Kind::Reasoning);
+            let streamed = streamed.into_iter().filter(|item| item.is_done || item.kind != ItemKind::Reasoning);
             streamed.map(|item| item.json().map(Cow::<str>::Owned)).collect::<Result<_, _>>()?
         } else {
             output.iter().map(|item| Cow::Borrowed(item.get())).collect()
@@ -433,8 +445,8 @@ impl Response {
         if is_cut && self.collected.finish == Some(Finish::Usual) {
             self.collected.finish = Some(Finish::Cut);
         }
-        let part = match Kind::of(item)? {
-            Kind::Message => {
+        let part = match ItemKind::of(item)? {
+            ItemKind::Message => {
                 let (text, refusal) = texts(item)?;
                 self.collected.text.push_str(&text);
                 self.has_refusal |= !refusal.is_empty();
@@ -442,11 +454,11 @@ impl Response {
                 (goes_back && says).then(|| sent_back(item)).transpose()?.map(OpaquePart::Item)
             }
             // The API refuses the status of reasoning.
-            Kind::Reasoning => is_reasoning(item)?.then(|| OpaquePart::Item(item.others(&[STATUS]).json())),
-            Kind::Call => {
+            ItemKind::Reasoning => is_reasoning(item)?.then(|| OpaquePart::Item(item.others(&[STATUS]).json())),
+            ItemKind::Call => {
                 let id = item.text("call_id")?.unwrap_or_default();
                 let tool = item.text("name")?.unwrap_or_default();
-                let piece = CallPiece { place: Some(number), id, tool, arguments: arguments(item)? };
+                let piece = CallPiece { place: Some(number), id, tool, arguments: item.arguments(ARGUMENTS)? };
                 self.collected.add_call(piece).map(|at| OpaquePart::Call(at, item.others(&OF_CALL).json()))
             }
         };
@@ -471,14 +483,14 @@ impl OutputItem {
         let refusal = (!refusal.is_empty()).then(|| json!({"type": "refusal", "refusal": refusal}));
         let content: Vec<Value> = text.into_iter().chain(refusal).collect();
         match kind {
-            Kind::Message if !content.is_empty() => with_field(Fields::of(&json)?, CONTENT, &content),
-            Kind::Call if !arguments.is_empty() => with_field(Fields::of(&json)?, ARGUMENTS, &arguments),
-            Kind::Message | Kind::Call | Kind::Reasoning => Ok(json),
+            ItemKind::Message if !content.is_empty() => with_field(Fields::of(&json)?, CONTENT, &content),
+            ItemKind::Call if !arguments.is_empty() => with_field(Fields::of(&json)?, ARGUMENTS, &arguments),
+            ItemKind::Message | ItemKind::Call | ItemKind::Reasoning => Ok(json),
         }
     }
 }
 
-impl Kind {
+impl ItemKind {
     /// Returns the kind of an item. Items of other kinds are of tools that the provider runs itself.
     fn of(item: &Fields<'_>) -> Result<Self, Unreadable> {
         match item.text("type")?.as_deref() {
@@ -502,7 +514,7 @@ impl Kind {
     fn has_content(self, item: &Fields<'_>) -> Result<bool, Unreadable> {
         match self {
             Self::Message => texts(item).map(|(text, refusal)| !(text.is_empty() && refusal.is_empty())),
-            Self::Call => arguments(item).map(|arguments| !arguments.is_empty()),
+            Self::Call => Ok(!item.arguments(ARGUMENTS)?.is_empty()),
             Self::Reasoning => Ok(true),
         }
     }
@@ -519,7 +531,6 @@ fn is_call(item: &RawValue) -> bool {
     kind.is_ok_and(|kind| kind.as_deref() == Some("function_call"))
 }
 
-/// Returns the number of the item that an event is about.
 fn place(event: &Fields<'_>) -> Option<i64> {
     event.get("output_index").map(|_| event.count("output_index"))
 }
@@ -549,19 +560,10 @@ fn texts(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
     Ok((text, refusal))
 }
 
-/// Returns the arguments of a call as text: as the server wrote them, or the JSON of an object.
-fn arguments(call: &Fields<'_>) -> Result<String, Unreadable> {
-    match call.get(ARGUMENTS).map(RawValue::get) {
-        Some(json) if json.starts_with('{') => Ok(json.to_owned()),
-        Some(json) => Ok(serde_json::from_str(json)?),
-        None => Ok(String::new()),
-    }
-}
-
 /// Whether an item is reasoning that can go back. One without content only names what a server would have stored.
 fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
     let is_encrypted = item.get(ENCRYPTED_CONTENT).is_some_and(|content| content.get() != "\"\"");
-    Ok(Kind::of(item)? == Kind::Reasoning && (is_encrypted || !list(item, CONTENT)?.is_empty()))
+    Ok(ItemKind::of(item)? == ItemKind::Reasoning && (is_encrypted || !list(item, CONTENT)?.is_empty()))
 }
 
 /// Returns a message as the server gets it back: without its nulls, which the API refuses.

@@ -1,4 +1,5 @@
-//! One turn at a server: write -> send -> read, and once more without each optional field that the server refuses by name.
+//! One turn at a server: write -> send -> read, and once more without each optional field that the server refuses by
+//! name.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -8,9 +9,9 @@ use signoff_api::turn::OpaqueParts;
 use super::{
     TurnReply, TurnRequest,
     collected::{Collected, Finish},
-    dialect::{Dialects, ServerKey, refused_field},
+    dialect::{Dialects, MOST_FIELDS, ServerKey, refused_field},
     documents::Documents,
-    protocol::{ModelList, Protocol, Unreadable, Written},
+    protocol::{ModelList, Protocol, Unreadable, Written, word as word_of},
     requested::bounded,
 };
 use crate::{
@@ -23,9 +24,6 @@ use crate::{
 
 /// The most models that are listed.
 const MOST_OFFERED: usize = 1000;
-
-/// The most fields that one turn learns to leave out.
-const MOST_LEARNT: usize = 4;
 
 /// A provider's message that holds this many characters of a prompt in a row quotes it.
 const QUOTE: usize = 24;
@@ -47,6 +45,7 @@ impl ModelServer<'_> {
         let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
         let known = self.dialects.of(&server);
         let mut left_out = known.clone();
+        // Each round leaves out one field more, of at most so many.
         loop {
             let written = self.protocol.write(request, &left_out)?;
             let optional = written.optional.clone();
@@ -59,12 +58,12 @@ impl ModelServer<'_> {
                 }
                 Asked::Refused(answer, error) => {
                     let field = refused_field(answer.status.as_u16(), &answer.beginning, &optional);
-                    match field.filter(|_| left_out.len() < known.len() + MOST_LEARNT) {
+                    match field.filter(|_| left_out.len() < MOST_FIELDS) {
                         Some(field) => {
                             left_out.insert(field.clone());
                         }
                         None => {
-                            if !known.is_empty() && matches!(answer.status.as_u16(), 400 | 422) {
+                            if left_out == known && matches!(answer.status.as_u16(), 400 | 422) {
                                 self.dialects.forget(&server);
                             }
                             return Err(error);
@@ -80,7 +79,7 @@ impl ModelServer<'_> {
         let ModelList { path, list, name } = self.protocol.models();
         let request = HttpRequest {
             method: "GET".to_owned(),
-            url: format!("{}{path}", self.base_url.trim_end_matches('/')),
+            url: self.url(path)?,
             headers: self.protocol.headers(key),
             body: None,
             expect_status: Vec::new(),
@@ -122,19 +121,24 @@ impl ModelServer<'_> {
         reply(collected, request, &target).map(Asked::Answered)
     }
 
-    /// The HTTP call that makes the turn.
-    fn call(&self, request: &TurnRequest, written: Written) -> Result<HttpRequest, CallError> {
+    /// Returns the URL of a path at the server.
+    fn url(&self, path: &str) -> Result<String, CallError> {
         if self.base_url.contains(['?', '#']) {
             return Err(CallError::invalid(format!(
                 "the provider's baseURL has a query or a fragment: give only the part before {}",
-                written.path.split('?').next().unwrap_or_default()
+                path.split('?').next().unwrap_or_default()
             )));
         }
+        Ok(format!("{}{path}", self.base_url.trim_end_matches('/')))
+    }
+
+    /// The HTTP call that makes the turn.
+    fn call(&self, request: &TurnRequest, written: Written) -> Result<HttpRequest, CallError> {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(written.headers);
         Ok(HttpRequest {
             method: "POST".to_owned(),
-            url: format!("{}{}", self.base_url.trim_end_matches('/'), written.path),
+            url: self.url(&written.path)?,
             headers,
             body: Some(written.body),
             expect_status: Vec::new(),
@@ -152,7 +156,7 @@ impl ModelServer<'_> {
             Unreadable::Form(line, column) => {
                 format!("answered something other than {} (JSON line {line}, column {column})", self.protocol.answer())
             }
-            Unreadable::Because(why) | Unreadable::Refused(why) => sentence(&Value::String(why), request),
+            Unreadable::Because(why) | Unreadable::Refused(why) => why,
             Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
         };
         CallError::new(class, true, format!("{target} {said}"))
@@ -170,7 +174,7 @@ enum Asked {
 fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
     let finish = collected.finish.clone().unwrap_or_default();
     if let Finish::Declined(word) = &finish {
-        let word = sentence(&Value::String(word.clone()), request);
+        let word = word_of(word);
         return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({word})")));
     }
     let mut collected = collected;
@@ -221,15 +225,17 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
     let keys = || request.key.iter().map(|key| key.expose_secret().trim());
     // Only what is shown is looked through: a message may be as long as a whole answer.
     let shown = excerpt(text, keys());
-    if request.prompts().any(|prompt| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part)))
-    {
+    let prompt = |prompt: &str| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part));
+    // Short words of opaque parts are those of the protocol, which errors are about.
+    let reasoning = |json: &str| values(json).iter().any(|part| part.len() >= QUOTE && quotes(&shown, part));
+    if request.prompts().any(prompt) || request.opaque().any(reasoning) {
         return "(the provider's message quotes the prompt and is left out)".to_owned();
     }
     shown
 }
 
-/// Returns the texts within a prompt that is JSON, as arguments and results often are: a provider may quote one of them, in
-/// other notation.
+/// Returns the texts within a prompt that is JSON, as arguments and results often are: a provider may quote one of
+/// them, in other notation.
 fn values(prompt: &str) -> Vec<String> {
     if !prompt.trim_start().starts_with(['{', '[']) {
         return Vec::new();
@@ -258,7 +264,8 @@ fn quotes(shown: &str, prompt: &str) -> bool {
     prompt.windows(stretch).any(|part| stretches.contains(part))
 }
 
-/// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the original.
+/// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the
+/// original.
 fn comparable(text: &str) -> Vec<char> {
     on_a_line(text.trim()).filter(|character| *character != '\\').collect()
 }

@@ -1,5 +1,5 @@
-//! What servers of chat completions do in their own way: streams, fields that they want back, and fields that they do not
-//! take.
+//! What servers of chat completions do in their own way: streams, fields that they want back, and fields that they do
+//! not take.
 
 use std::sync::Arc;
 

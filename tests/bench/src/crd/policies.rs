@@ -29,7 +29,8 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
         say::step(&format!("writing without the policy {policy}"));
         bindings::remove(&shape.harness.cluster, policy).await?;
         let deadline = Instant::now() + PATIENCE;
-        // An API server has no event for the policies that it goes by: it gets writes until it evaluates this one no more.
+        // An API server has no event for the policies that it goes by: it gets writes until it evaluates this one no
+        // more.
         while evaluated(shape, policy, async || costs(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
             ensure!(
                 Instant::now() < deadline,

@@ -1,5 +1,5 @@
-//! The cost of an agent's turn for the API server: the status writes and Blobs of one real run, made again for copies of its
-//! Workflow. Must not begin before the policies are in force, because the run needs its requester.
+//! The cost of an agent's turn for the API server: the status writes and Blobs of one real run, made again for copies
+//! of its Workflow. Must not begin before the policies are in force, because the run needs its requester.
 
 use std::time::Duration;
 

@@ -268,9 +268,7 @@ fn creates() -> Vec<Row> {
             "key": format!("k{n}")}})
     };
     let secret = |n: usize| json!({"name": format!("k{n}"), "secret": format!("key-{n}"), "key": "token"});
-    let providers = |count: usize| {
-        json!({"secrets": (0..count).map(secret).collect::<Vec<_>>(), "providers": (0..count).map(provider).collect::<Vec<_>>()})
-    };
+    let providers = |count: usize| json!({"secrets": (0..count).map(secret).collect::<Vec<_>>(), "providers": (0..count).map(provider).collect::<Vec<_>>()});
     let excluding = || gate(json!({"excludeRequester": true}));
     let everybody = gate(json!({"approvers": [{"kind": "Group", "name": "system:authenticated"}]}));
     let machines = gate(json!({"approvers": [{"kind": "Group", "name": "system:serviceaccounts"}]}));

@@ -14,23 +14,18 @@ mod no_room;
 mod replayed;
 mod servers;
 mod stored;
+mod turns;
 mod verdicts;
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
-use signoff_api::{
-    Verdict,
-    approval::ActionKind,
-    gate::GateType,
-    journal::StepPhase,
-    turn::{OpaqueParts, TurnCalls},
-};
+use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase};
 
+pub(super) use self::turns::turn;
+use self::turns::{raw_turn, result, told, turn_with};
 use crate::{
-    End, Fact,
+    End,
     tests::test_run::{TestRun, agent, decided, errors, gate, plan_of},
-    transition::{CallContent, Command, Message, Reply, Role},
+    transition::Role,
 };
 
 /// A run whose only step is an agent that may look up, refund, and ask.
@@ -66,47 +61,6 @@ fn money() -> Value {
 
 fn run(more: Value) -> TestRun {
     TestRun::of(spec(gates(more)))
-}
-
-/// A turn that calls: each call is an id, a tool and arguments.
-pub(super) fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
-    let list: Vec<_> =
-        calls.iter().map(|(id, tool, arguments)| json!({"id": id, "tool": tool, "arguments": arguments})).collect();
-    raw_turn(run, path, json!({"text": "let me see", "calls": list}));
-}
-
-fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
-    turn_with(run, path, response, None);
-}
-
-fn turn_with(run: &mut TestRun, path: &str, response: Value, opaque: Option<OpaqueParts>) {
-    // As the caller records it, whatever ids the model gave.
-    let given: TurnCalls = serde_json::from_value(response).unwrap();
-    let response = json!(TurnCalls::recorded(given.text, given.calls, given.truncated, given.dropped));
-    let count = response["calls"].as_array().unwrap().len();
-    let facts = BTreeMap::from([("calls".to_owned(), count.to_string())]);
-    let reply = Reply { response, facts, opaque, ..Reply::default() };
-    let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at }]);
-}
-
-/// The messages that the agent is given at a path.
-fn told(run: &TestRun, path: &str) -> Vec<Message> {
-    let found = run.transition.commands.iter().find_map(|command| match command {
-        Command::Call(call) if call.path == path => match &call.content {
-            CallContent::Agent(agent) => Some(agent.messages.clone()),
-            _ => None,
-        },
-        _ => None,
-    });
-    found.unwrap_or_else(|| panic!("{path} is not called: {:?}", run.calls()))
-}
-
-/// The result under a call id that the agent is told at a path.
-fn result(run: &TestRun, path: &str, id: &str) -> String {
-    let all: Vec<_> = told(run, path).into_iter().filter(|m| m.answers.as_deref() == Some(id)).collect();
-    assert_eq!(all.len(), 1, "exactly one result for {id}");
-    all[0].text.clone()
 }
 
 const GATE: &str = "handle/.turn-1/.call-1/.gate";

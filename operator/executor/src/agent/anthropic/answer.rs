@@ -33,7 +33,7 @@ const THINKING_TOKENS: &str = "thinking_tokens";
 
 /// A message while it is received.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct MessageAnswer {
     collected: Collected,
     has_begun: bool,
     /// The blocks, in their order.
@@ -49,7 +49,7 @@ struct Part {
     /// The number of the block in the stream.
     index: i64,
     is_open: bool,
-    kind: Kind,
+    kind: BlockKind,
     /// The block as it began, JSON. Of a call: only the server's own fields.
     begun: String,
     /// The texts that came in pieces, by their field. Of a call: the input that it began with.
@@ -57,7 +57,7 @@ struct Part {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     /// Also what the server redacted.
     Thinking,
@@ -65,7 +65,7 @@ enum Kind {
     Call(Option<usize>),
 }
 
-impl Reading for Answer {
+impl Reading for MessageAnswer {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
         if self.collected.is_complete {
             return Ok(());
@@ -108,13 +108,13 @@ impl Reading for Answer {
         if !has_begun || !collected.is_complete || (is_usual && parts.iter().any(|part| part.is_open)) {
             return Err(incomplete());
         }
-        let has_thinking = parts.iter().any(|part| part.kind == Kind::Thinking);
+        let has_thinking = parts.iter().any(|part| part.kind == BlockKind::Thinking);
         let keeps_calls = has_thinking || parts.iter().any(Part::is_call_with_own_fields);
         let is_too_long = thinking > MAX_OPAQUE;
         collected.add_fields(is_too_long.then_some(Err(thinking)), OpaquePart::Item);
         for part in parts {
             match part.kind {
-                Kind::Text => {
+                BlockKind::Text => {
                     let text = part.text(TEXT)?;
                     if has_thinking && !is_blank(&text) {
                         collected.add_opaque(OpaquePart::Item(part.json()?));
@@ -122,10 +122,12 @@ impl Reading for Answer {
                     collected.text.push_str(&text);
                 }
                 // Without its end it has no signature, and would be refused.
-                Kind::Thinking if part.is_open || is_too_long => {}
-                Kind::Thinking => collected.add_opaque(OpaquePart::Item(part.json()?)),
-                Kind::Call(Some(number)) if keeps_calls => collected.add_opaque(OpaquePart::Call(number, part.begun)),
-                Kind::Call(_) => {}
+                BlockKind::Thinking if part.is_open || is_too_long => {}
+                BlockKind::Thinking => collected.add_opaque(OpaquePart::Item(part.json()?)),
+                BlockKind::Call(Some(number)) if keeps_calls => {
+                    collected.add_opaque(OpaquePart::Call(number, part.begun))
+                }
+                BlockKind::Call(_) => {}
             }
         }
         collected.usage = usage(&tokens);
@@ -133,7 +135,7 @@ impl Reading for Answer {
     }
 }
 
-impl Answer {
+impl MessageAnswer {
     /// Takes an answer that is not streamed.
     fn take_whole(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if message.get("content").is_none() {
@@ -160,11 +162,11 @@ impl Answer {
         let name = kind(block)?;
         let mut texts = BTreeMap::new();
         let (kind, begun) = match name.as_str() {
-            "text" => (Kind::Text, block.json()),
+            "text" => (BlockKind::Text, block.json()),
             "thinking" | "redacted_thinking" => {
                 let json = block.json();
                 self.count_thinking(&json);
-                (Kind::Thinking, if self.thinking > MAX_OPAQUE { String::new() } else { json })
+                (BlockKind::Thinking, if self.thinking > MAX_OPAQUE { String::new() } else { json })
             }
             "tool_use" => {
                 if let Some(kind) = foreign_kind(block)? {
@@ -173,7 +175,7 @@ impl Answer {
                 texts.insert(INPUT, block.get(INPUT).map(arguments).transpose()?.unwrap_or_default());
                 let (id, tool) = (block.text("id")?.unwrap_or_default(), block.text("name")?.unwrap_or_default());
                 let piece = CallPiece { place: Some(self.parts.len() as u64), id, tool, ..CallPiece::default() };
-                (Kind::Call(self.collected.add_call(piece)), block.others(&OF_CALL).json())
+                (BlockKind::Call(self.collected.add_call(piece)), block.others(&OF_CALL).json())
             }
             _ => return Err(foreign_tool(&name)),
         };
@@ -196,14 +198,14 @@ impl Answer {
             return Err(Unreadable::Because("streamed a piece of a block that it had not begun".to_owned()));
         };
         match part.kind {
-            Kind::Text => part.texts.entry(field).or_default().push_str(&piece),
-            Kind::Thinking => {
+            BlockKind::Text => part.texts.entry(field).or_default().push_str(&piece),
+            BlockKind::Thinking => {
                 if self.thinking <= MAX_OPAQUE {
                     part.texts.entry(field).or_default().push_str(&piece);
                 }
                 self.count_thinking(&piece);
             }
-            Kind::Call(_) => {
+            BlockKind::Call(_) => {
                 if !piece.is_empty() {
                     part.texts.remove(INPUT);
                 }
@@ -218,7 +220,7 @@ impl Answer {
         let was_kept = self.thinking <= MAX_OPAQUE;
         self.thinking = self.thinking.saturating_add(escaped(piece));
         if was_kept && self.thinking > MAX_OPAQUE {
-            for part in self.parts.iter_mut().filter(|part| part.kind == Kind::Thinking) {
+            for part in self.parts.iter_mut().filter(|part| part.kind == BlockKind::Thinking) {
                 part.begun = String::new();
                 part.texts.clear();
             }
@@ -228,7 +230,7 @@ impl Answer {
     fn stop(&mut self, index: i64) {
         let Some((place, part)) = open_part(&mut self.parts, index) else { return };
         part.is_open = false;
-        if let Kind::Call(_) = part.kind {
+        if let BlockKind::Call(_) = part.kind {
             let input = part.texts.remove(INPUT).unwrap_or_default();
             self.add_arguments(place, input);
         }
@@ -277,7 +279,7 @@ impl Part {
     }
 
     fn is_call_with_own_fields(&self) -> bool {
-        matches!(self.kind, Kind::Call(_)) && self.begun != "{}"
+        matches!(self.kind, BlockKind::Call(_)) && self.begun != "{}"
     }
 
     /// Returns a text: as it began, and the pieces of it.
@@ -300,7 +302,7 @@ impl Part {
     }
 }
 
-impl Kind {
+impl BlockKind {
     /// Returns the fields that come in pieces.
     fn fields(self) -> &'static [&'static str] {
         match self {

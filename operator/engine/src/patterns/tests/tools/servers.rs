@@ -1,5 +1,5 @@
-//! What servers of models do in their own way, as far as the journal knows of it: parts that they want back, empty answers
-//! and turns that are repeated by themselves.
+//! What servers of models do in their own way, as far as the journal knows of it: parts that they want back, empty
+//! answers and turns that are repeated by themselves.
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -147,6 +147,15 @@ fn an_agent_that_remembers_nothing_is_told_its_own_step_when_it_is_asked_for_a_t
     run.reply("handle/.turn-2", 1, "");
     assert_eq!(result(&run, "handle/.ask-2", "c1"), "paid");
     assert_eq!(told(&run, "handle/.ask-2")[0].text, "help");
+    let schema = json!({"type": "object", "required": ["paid"]});
+    let mut run = paid(|spec| {
+        spec["steps"][0]["agent"]["conversation"] = json!("fresh");
+        spec["steps"][0]["outputSchema"] = schema.clone();
+    });
+    run.reply("handle/.turn-2", 1, "no JSON");
+    run.reply("handle/.ask-2", 1, "nor this");
+    assert_eq!(told(&run, "handle/.ask-3")[0].text, "help");
+    assert_eq!(result(&run, "handle/.ask-3", "c1"), "paid");
 }
 
 #[test]

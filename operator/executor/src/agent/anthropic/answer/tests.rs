@@ -21,7 +21,7 @@ struct Read {
 }
 
 fn collected(pieces: &[&[u8]]) -> Result<Collected, String> {
-    let mut documents = Documents::new(&UnboundedRoom, Box::<Answer>::default(), false, 8 << 20);
+    let mut documents = Documents::new(&UnboundedRoom, Box::<MessageAnswer>::default(), false, 8 << 20);
     for piece in pieces {
         if documents.add(piece).is_err() {
             return Err(format!("{:?}", documents.failure()));
@@ -240,7 +240,7 @@ fn thinking_that_is_too_long_to_go_back_is_seen() {
 #[test]
 fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
     // A control character takes six bytes, and the blocks together are too long.
-    let mut answer = Answer::default();
+    let mut answer = MessageAnswer::default();
     let thought = "\u{1}".repeat(MAX_OPAQUE / 12);
     let mut kept = Vec::new();
     for index in 0..4 {
