@@ -22,8 +22,10 @@ pub(crate) const FOLDER: &str = "models/";
 const KEY: &str = "a-key";
 const BEARER: Option<(&str, &str)> = Some(("authorization", "Bearer a-key"));
 
-/// Each example: the path of its requests, the header with its key, and what the model answers.
-const EXAMPLES: [(&str, &str, Option<(&str, &str)>, &str); 8] = [
+/// An example: its name, the path of its requests, the header with its key, and the answer of the model.
+type Example = (&'static str, &'static str, Option<(&'static str, &'static str)>, &'static str);
+
+const EXAMPLES: [Example; 8] = [
     ("models/anthropic", "/v1/messages", Some(("x-api-key", KEY)), "We are sorry."),
     ("models/azure", "/openai/v1/chat/completions", BEARER, "We look for a nurse."),
     (

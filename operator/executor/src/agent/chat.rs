@@ -299,7 +299,7 @@ impl Completion {
             self.collected.text.push_str(&text(content)?);
         }
         self.refusal.push_str(&message.text("refusal")?.unwrap_or_default());
-        if message.list::<1>(EXECUTED_TOOLS)?.kept.first().is_some() {
+        if !message.list::<1>(EXECUTED_TOOLS)?.kept.is_empty() {
             return Err(foreign_tool("a tool that the provider ran"));
         }
         self.own.add(message.others(&OF_MESSAGE))?;
@@ -314,7 +314,7 @@ impl Completion {
             let arguments = function.arguments("arguments")?;
             let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
             // Without a number, each call of a list is one of its own; a single one may continue the last.
-            let place = index.or_else(|| (!is_only_piece).then(|| number as u64));
+            let place = index.or_else(|| (!is_only_piece).then_some(number as u64));
             let id = call.text("id")?.unwrap_or_default();
             let piece = CallPiece { place, id, tool: function.text("name")?.unwrap_or_default(), arguments };
             let Some(at) = self.collected.add_call(piece) else { continue };

@@ -94,7 +94,8 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
     }
     let Some(model) = &options.model else { return Ok(Exit::Ok) };
     let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {}.", one_line(model, 120));
-    if !options.yes && !(terminal::can_ask() && terminal::ask(&question)?) {
+    let may_try = options.yes || (terminal::can_ask() && terminal::ask(&question)?);
+    if !may_try {
         terminal::note("nothing was tried: answer the question with yes, or add --yes");
         return Ok(Exit::Usage);
     }

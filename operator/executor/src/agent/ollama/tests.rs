@@ -265,7 +265,7 @@ fn an_error_within_the_stream_is_the_providers() {
     let error = json!({"error": "an error was encountered while running the model"});
     let answer = lines(&[line(&json!({"content": "Yes"})), error.clone()]);
     assert_eq!(why(answer), format!("failed {error}"));
-    assert_eq!(why(lines(&[error.clone()])), format!("failed {error}"));
+    assert_eq!(why(lines(std::slice::from_ref(&error))), format!("failed {error}"));
 }
 
 #[test]

@@ -454,7 +454,7 @@ fn every_end_of_an_answer_is_known() {
 fn a_refusal_without_text_is_no_answer() {
     let refused = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]});
     let declined = r#"Some(Declined("refusal"))"#;
-    assert_eq!(finish(&response("completed", &[refused.clone()])), declined);
+    assert_eq!(finish(&response("completed", std::slice::from_ref(&refused))), declined);
     assert_eq!(finish(&response("completed", &[refused, message("But this.")])), "Some(Usual)");
     let piece = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "No."});
     assert_eq!(read(stream(&[piece, ended(&[])])).unwrap()["finish"], declined);
@@ -493,7 +493,7 @@ fn tools_that_are_not_ours_fail_the_turn_by_name() {
             response("completed", &[call("a", "{}"), foreign.clone()]).to_string(),
             stream(&[event("added"), ended(&[])]),
             stream(&[event("done"), ended(&[])]),
-            stream(&[ended(&[foreign.clone()])]),
+            stream(&[ended(std::slice::from_ref(&foreign))]),
         ] {
             let error = format!("{:?}", read(answer).unwrap_err());
             assert!(error.contains(kind) && error.contains("never used"), "{error}");
