@@ -47,7 +47,8 @@ impl<'a> Fields<'a> {
         self.read(name)
     }
 
-    /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object; empty where they are absent
+    /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object; empty where they are
+    /// absent
     /// or null.
     pub(super) fn arguments(&self, name: &str) -> Result<String, Error> {
         match self.get(name).map(RawValue::get) {
