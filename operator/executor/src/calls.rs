@@ -11,14 +11,14 @@ use signoff_api::{
     FailureClass, Moment,
     journal::{FACT_CALLS, FACT_UNKNOWN},
     turn::TurnCalls,
-    workflow::ProviderKind,
+    workflow::{ProviderKind, SecretEntry},
 };
 use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
-    AnswerRoom, CallError, ErrorClass, Evaluator, Http, HttpRequest, Model, SecretText, Secrets, Stopped, Subject,
-    TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
+    AnswerRoom, CallError, ErrorClass, Evaluator, ExposeSecret as _, Http, HttpRequest, Model, SecretText, Secrets,
+    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -183,7 +183,15 @@ impl DefaultCaller {
         let url = url.parse().map_err(|why| {
             CallError::invalid(format!("provider {}: baseURL is not a URL: {why}", call.provider.name))
         })?;
-        self.secrets.get(&run.namespace, &entry.secret, &entry.key, &url).await.map(Some)
+        let key = self.secrets.get(&run.namespace, &entry.secret, &entry.key, &url).await?;
+        if key.expose_secret().trim().is_empty() {
+            let SecretEntry { secret, key, .. } = entry;
+            return Err(CallError::invalid(format!(
+                "provider {}: the key {key} of the Secret {secret} is empty: give it a value",
+                call.provider.name
+            )));
+        }
+        Ok(Some(key))
     }
 }
 
@@ -344,6 +352,40 @@ mod tests {
         assert!(
             asked.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))
         );
+    }
+
+    /// Secrets whose values have nothing but a line break.
+    struct Blank;
+
+    #[async_trait]
+    impl Secrets for Blank {
+        async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
+            Ok(SecretText::from("\n"))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_key_is_never_sent() {
+        let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
+        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(Blank), clock);
+        let run = RunRef { namespace: "a".into(), workflow: "b".into(), uid: "c".into() };
+        let entry = SecretEntry { name: "k".into(), secret: "models".into(), key: "token".into() };
+        let provider: Provider = serde_json::from_value(json!({"name": "p", "openai": {"key": "k"}})).unwrap();
+        let call = AgentCall {
+            agent: "writer".into(),
+            provider,
+            key: Some(entry),
+            model: None,
+            system: None,
+            messages: vec![],
+            temperature: None,
+            max_tokens: None,
+            tools: vec![],
+            price: None,
+        };
+        let error = caller.key(&run, &call).await.unwrap_err();
+        assert_eq!(error.message, "provider p: the key token of the Secret models is empty: give it a value");
+        assert!(!error.sent);
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {

@@ -107,7 +107,9 @@ fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
     assert_eq!(server.requests.lock().unwrap().len(), 1);
 
     let tried = home.run(&["models", "models", "-f", "w.yaml", "--try", "small", "--yes"]).with(0);
-    for line in ["Calls a tool", "yes", "bytes, which go back with the call", "20 read, 4 written", "temperature"] {
+    for line in
+        ["Calls a tool", "yes", "bytes, which go back with the call", "20 read, 4 written", "Refuses", "temperature"]
+    {
         assert!(tried.out.contains(line), "{line}: {tried:?}");
     }
     assert!(!tried.out.contains("I call."), "{tried:?}");
@@ -118,6 +120,10 @@ fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
 #[test]
 fn what_is_no_provider_is_refused_with_the_ones_there_are() {
     let home = Home::new();
+    for key in ["sk-123456", "/token", "models/"] {
+        let refused = home.run(&["models", "openai", "--key", key]).with(2);
+        assert!(refused.err.contains("as in models/token") && !refused.err.contains("sk-1"), "{refused:?}");
+    }
     let unknown = home.run(&["models", "claude"]).with(2);
     assert!(unknown.err.contains("name one of openai, anthropic, gemini, ollama"), "{unknown:?}");
     home.file("w.yaml", crate::LETTER);

@@ -41,12 +41,11 @@ impl Validator<'_> {
                 self.error(field, Provider::ONE_KIND);
                 continue;
             };
-            if let Some(name) = kind.key()
-                && key_of(spec, provider).is_none()
-            {
+            // The text is not repeated: it may be a key that was written in the wrong place.
+            if kind.key().is_some() && key_of(spec, provider).is_none() {
                 let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
                 let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
-                self.error(field.clone(), format!("its key is {name}: name one of spec.secrets ({names})"));
+                self.error(field.clone(), format!("its key is no name of spec.secrets: name one of them ({names})"));
             }
             self.not_allowed(field, self.policies.refuses_provider(provider, None));
         }

@@ -431,6 +431,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_is_cut_at_any_byte_is_an_error_or_the_same_answer() {
+        let pieces = [call("{\"amount\":4", &Value::Null), call("20}", &Value::Null), call("", &json!("tool_calls"))];
+        let stream = events(&pieces) + "data: [DONE]\n\n";
+        let whole = read(&stream).unwrap();
+        assert_eq!(whole.1, ["{\"amount\":420}"]);
+        for length in 0..stream.len() {
+            if let Ok(cut) = read(&stream[..length]) {
+                assert_eq!(cut, whole, "{length}");
+            }
+        }
+    }
+
+    #[test]
     fn a_message_beside_a_piece_of_a_stream_is_not_read() {
         let piece = |piece: &str, so_far: &str, reason: Value| json!({"delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason});
         let begun = [piece("I ", "I ", Value::Null), piece("pay", "I pay", Value::Null)];

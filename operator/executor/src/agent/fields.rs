@@ -48,8 +48,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object; empty where they are
-    /// absent
-    /// or null.
+    /// absent or null.
     pub(super) fn arguments(&self, name: &str) -> Result<String, Error> {
         match self.get(name).map(RawValue::get) {
             Some(json) if json.starts_with('{') => Ok(json.to_owned()),

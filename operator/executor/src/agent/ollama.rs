@@ -276,7 +276,9 @@ impl Chat {
             place: Some(self.calls),
             id: call.text("id")?.unwrap_or_default(),
             tool: function.text("name")?.unwrap_or_default(),
-            arguments: function.arguments("arguments")?,
+            arguments: Some(function.arguments("arguments")?)
+                .filter(|text| !text.is_empty())
+                .unwrap_or_else(|| "{}".to_owned()),
         });
         Ok(())
     }

@@ -99,16 +99,12 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         terminal::note("nothing was tried: answer the question with yes, or add --yes");
         return Ok(Exit::Usage);
     }
-    let said = server.try_tool(model).await;
+    let tried = server.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
     let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
-    let (rows, exit) = match said {
-        Ok(tried) => (tried.rows(), Exit::Ok),
-        Err(error) => (vec![row("Failed", one_line(&error.to_string(), 400))], Exit::Failed),
-    };
-    let dialect = if left_out.is_empty() { "every field is taken".to_owned() } else { left_out.join(", ") };
-    let rows = rows.into_iter().chain([row("Not supported, and left out", dialect)]).collect();
+    let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
+    let rows = tried.rows().into_iter().chain([row("Refuses", left_out)]).collect();
     terminal::print(&table(&["WHAT", "FOUND"], rows))?;
-    Ok(exit)
+    Ok(Exit::Ok)
 }
 
 /// Returns the provider, and the entry of its key.
@@ -131,9 +127,13 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
         return Ok((provider, entry));
     }
     let entry = options.key.as_ref().map(|key| {
-        let (secret, key) = key.split_once('/').unwrap_or((key, "key"));
-        SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() }
+        // The text is not repeated: it may be the key itself.
+        let parts = key.split_once('/').filter(|(secret, key)| !secret.is_empty() && !key.is_empty());
+        let (secret, key) =
+            parts.ok_or_else(|| Exit::Usage.because("--key is a Secret and a key of it, as in models/token"))?;
+        anyhow::Ok(SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() })
     });
+    let entry = entry.transpose()?;
     let (base_url, key) = (options.base_url.clone(), entry.as_ref().map(|entry| entry.name.clone()));
     let api = options.api.map(|api| match api {
         Api::Chat => OpenAiApi::Chat,
@@ -221,7 +221,7 @@ impl Tried {
             |opaque| format!("{} bytes, which go back with the call and are never shown", opaque.bytes()),
         );
         let mut rows = vec![
-            row("Calls a tool", if calls { "yes" } else { "no: it answered without a call" }),
+            row("Calls a tool", if calls { "yes" } else { "no: it did not call the tool that it was offered" }),
             row("Wants back", kept),
         ];
         if let Some(second) = second {

@@ -348,9 +348,10 @@ fn calls_that_the_stream_did_not_give_are_taken_from_the_response() {
 fn reasoning_that_is_too_long_is_forgotten_while_it_is_received() {
     let mut long = reasoning();
     long["encrypted_content"] = json!("x".repeat(MAX_OPAQUE / 2));
-    let done = json!({"type": "response.output_item.done", "item": long}).to_string();
     let mut reading = Responses.reading();
-    for _ in 0..5 {
+    for number in 0..5 {
+        long["id"] = json!(format!("rs_{number}"));
+        let done = json!({"type": "response.output_item.done", "item": long}).to_string();
         reading.take(done.as_bytes()).unwrap();
     }
     assert!(reading.bytes() < MAX_OPAQUE, "{}", reading.bytes());
