@@ -164,7 +164,10 @@ fn add(
 
 fn cells(node: &Node, now: Moment) -> [String; 5] {
     let took = node.started.zip(node.finished).map(|(from, to)| clock::length(to.since(from)));
-    let tokens = node.usage.map(|usage| format!("{}+{}", usage.input_tokens, usage.output_tokens));
+    let tokens = node.usage.map(|usage| {
+        let cost = usage.cost.map(|cost| format!(" ({cost})")).unwrap_or_default();
+        format!("{}+{}{cost}", usage.input_tokens, usage.output_tokens)
+    });
     [
         node.kind.to_owned(),
         node.state.word().to_owned(),

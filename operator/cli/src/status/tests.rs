@@ -94,6 +94,19 @@ fn chain() -> (Workflow, Vec<Approval>) {
 }
 
 #[test]
+fn the_cost_of_agents_with_prices_is_told_in_the_head_and_in_their_rows() {
+    let (mut workflow, approvals) = chain();
+    let cost = json!({"inputTokens": 1204, "cachedTokens": 1000, "outputTokens": 310, "reasoningTokens": 64, "cost": "0.0042"});
+    let status = workflow.status.as_mut().unwrap();
+    status.usage = serde_json::from_value(cost).unwrap();
+    status.steps[0].usage = status.usage;
+    let told = render(&workflow, &approvals, now(), TERMINAL);
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042"), "{told}");
+    assert!(told.contains("1204+310 (0.0042)"), "{told}");
+}
+
+#[test]
 fn a_chain_shows_what_is_done_the_gate_it_waits_for_and_what_is_pending() {
     let (workflow, approvals) = chain();
     assert_eq!(
