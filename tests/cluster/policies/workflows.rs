@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use signoff_api::Workflow;
+use signoff_api::{Workflow, workflow::Provider};
 use signoff_tests::control_plane::Cluster;
 
 use super::harness::{self, Harness, refused, said, user};
@@ -211,6 +211,10 @@ async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let words = "dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses";
     refused(harness.request("dana", "refund", json!({"secrets": [entry(0)]})).await, words);
+    for kind in Provider::KINDS.into_iter().filter(|kind| *kind != "scripted") {
+        let keyed = json!({"secrets": [entry(0)], "providers": [{"name": "p", kind: {"key": "s0"}}]});
+        refused(harness.request("dana", kind, keyed).await, words);
+    }
     let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
     harness.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
     refused(harness.request("dana", "refund", json!({"secrets": all})).await, words);
