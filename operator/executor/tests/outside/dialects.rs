@@ -1,4 +1,4 @@
-//! What servers of chat completions do in their own way: streams, fields that they want back, and fields that they do
+//! Servers of chat completions with ways of their own: streams, fields that they want back, and fields that they do
 //! not take.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What servers of models do in their own way, as far as the journal knows of it: parts that they want back, empty
-//! answers and turns that are repeated by themselves.
+//! Servers of models with ways of their own, as far as the journal knows of them: parts that they want back, empty
+//! answers, and turns that are repeated by themselves.
 
 use serde_json::{Value, json};
 use signoff_api::{
