@@ -15,8 +15,8 @@ use crate::{
     scenarios::{RUN, chain, gate, of_model, set},
 };
 
-/// Less than all slow evaluations of a test take together.
-const LIMIT: Duration = Duration::from_millis(200);
+/// The number of slow evaluations of a test.
+const SLOW: u32 = 64;
 
 /// The CPU time of this thread.
 fn cpu_time() -> Duration {
@@ -24,17 +24,16 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// So many slow evaluations take four times the limit on this machine.
-fn many() -> usize {
+/// An eighth of the time that all slow evaluations of a test take together on this machine.
+fn limit() -> Duration {
     let template = Template::parse("[[slow:render]]", "spec").unwrap();
     let (began, mut times) = (cpu_time(), 0);
     // The kernel may tell of CPU time only some ten milliseconds later.
-    while cpu_time() - began < LIMIT / 4 {
+    while cpu_time() - began < Duration::from_millis(100) {
         template.render(&Scope::new()).unwrap();
         times += 1;
     }
-    let count = (LIMIT * 4).as_secs_f64() / ((cpu_time() - began).as_secs_f64() / f64::from(times));
-    (12..=120).rev().find(|number| f64::from(*number) <= count).map_or(12, |number: u8| usize::from(number))
+    (cpu_time() - began) / times * (SLOW / 8)
 }
 
 fn records(workflow: &Value) -> impl Iterator<Item = &Value> {
@@ -50,22 +49,22 @@ fn assert_never_aside(harness: &Harness, workflow: &Value) {
     assert_eq!(harness.events("Quarantined"), Vec::<Value>::new());
 }
 
-/// Applies a run of as many agents, one after the other, whose answers take long to judge, and a gate after them.
-fn answers_that_are_slow_to_judge(harness: &Harness, count: usize) {
-    let answer = |number: usize| {
+/// Applies a run of agents, one after the other, whose answers take long to judge, and a gate after them.
+fn answers_that_are_slow_to_judge(harness: &Harness) {
+    let answer = |number: u32| {
         let name = format!("s{number}");
         harness.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[slow:output]]"));
         json!({"name": name, "agent": {"name": "writer", "input": "go"}, "outputSchema": {"type": "object"}})
     };
-    let mut steps: Vec<Value> = (0..count).map(answer).collect();
+    let mut steps: Vec<Value> = (0..SLOW).map(answer).collect();
     steps.push(gate("review", json!({})));
     harness.apply(RUN, &of_model(chain(json!(steps))));
 }
 
 #[tokio::test]
 async fn answers_that_were_judged_are_not_judged_again() {
-    let harness = stage_with(LIMIT);
-    answers_that_are_slow_to_judge(&harness, many());
+    let harness = stage_with(limit());
+    answers_that_are_slow_to_judge(&harness);
     let life = harness.begin(OPERATOR);
     let approval = harness.people().asked("review").await;
     assert_eq!(harness.metric("signoff_quarantined"), 0);
@@ -82,16 +81,15 @@ async fn answers_that_were_judged_are_not_judged_again() {
 
 #[tokio::test]
 async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_after_three_stops() {
-    let harness = Harness { room: ENOUGH, ..stage_with(LIMIT) };
-    let branch = |number: usize| {
+    let harness = Harness { room: ENOUGH, ..stage_with(limit()) };
+    let branch = |number: u32| {
         let step = |name: &str, input: &str| {
             let agent = json!({"name": "writer", "input": input});
             json!({"name": name, "branch": format!("b{number}"), "agent": agent, "onError": "continue"})
         };
         [step("ask", "go"), step("use", "{{ last_response }} [[slow:render]]")]
     };
-    let count = many();
-    let steps: Vec<Value> = (0..count).flat_map(branch).collect();
+    let steps: Vec<Value> = (0..SLOW).flat_map(branch).collect();
     let mut spec = of_model(chain(json!(steps)));
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     harness.apply(RUN, &spec);
@@ -107,7 +105,7 @@ async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_
 
 #[tokio::test]
 async fn text_of_the_author_that_costs_too_much_sets_the_run_aside_after_an_answer_too() {
-    let harness = stage_with(LIMIT);
+    let harness = stage_with(limit());
     let draft = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}});
     harness.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);

@@ -11,8 +11,8 @@ mod marked {
 
     use crate::budget;
 
-    /// The units that a slow evaluation charges: some hundredths of a second of a debug build.
-    const SLOW: usize = 80_000;
+    /// The units that a slow evaluation charges: some hundredths of a second of a test build.
+    const SLOW: usize = 320_000;
 
     static RELEASED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
