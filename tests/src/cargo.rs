@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -33,23 +35,46 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(prepare(command).status().with_context(|| format!("running {command:?}"))?.success())
 }
 
+/// The time without a line after which a command hangs: no test takes half of it.
+const SILENCE: Duration = Duration::from_mins(10);
+
 /// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output, of which
-/// the lines that `is_shown` picks go to the terminal as they come, and whether it succeeded.
-pub fn tee(command: &mut Command, mut is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
+/// the lines that `is_shown` picks go to the terminal as they come, and whether it succeeded. A command that prints nothing
+/// for ten minutes is ended, and has failed.
+pub fn tee(command: &mut Command, is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
+    tee_until_silent(command, SILENCE, is_shown)
+}
+
+fn tee_until_silent(
+    command: &mut Command,
+    silence: Duration,
+    mut is_shown: impl FnMut(&str) -> bool,
+) -> Result<(String, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
+    let output = child.stdout.take().context("its output is not a pipe")?;
+    let (sender, lines) = mpsc::channel();
+    // It is not joined: a child of a command that was ended may hold the pipe open.
+    std::thread::spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| sender.send(line).ok()));
     let mut text = String::new();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            // A test may print anything; what is no UTF-8 must not end the run.
-            let line = String::from_utf8_lossy(&line?).into_owned();
-            if is_shown(&line) {
-                say::result(&line);
+    loop {
+        let line = match lines.recv_timeout(silence) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Disconnected) => return Ok((text, child.wait()?.success())),
+            Err(RecvTimeoutError::Timeout) => {
+                say::result(&format!("ended: nothing was printed for {silence:?}"));
+                child.kill()?;
+                child.wait()?;
+                return Ok((text, false));
             }
-            text.push_str(&line);
-            text.push('\n');
+        };
+        // A test may print anything; what is no UTF-8 must not end the run.
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if is_shown(&line) {
+            say::result(&line);
         }
+        text.push_str(&line);
+        text.push('\n');
     }
-    Ok((text, child.wait()?.success()))
 }
 
 /// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. What it
@@ -157,4 +182,21 @@ pub fn metadata() -> Result<Metadata> {
 /// Returns a path relative to the root of the repository, for messages.
 pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_command_that_falls_silent_is_ended_and_has_failed() {
+        let shell = |script: &str, silence| {
+            let mut command = Command::new("sh");
+            tee_until_silent(command.args(["-c", script]), silence, |_| false).unwrap()
+        };
+        let falls_silent = shell("echo one; exec sleep 60", Duration::from_millis(500));
+        assert_eq!(falls_silent, ("one\n".to_owned(), false));
+        assert_eq!(shell("echo one; echo two", Duration::from_secs(60)), ("one\ntwo\n".to_owned(), true));
+    }
 }

@@ -1,7 +1,7 @@
 //! Counts what passed and what failed, and reads the same out of what test programs print.
 //! It must not forgive: an ignored test and a test program that never reported count as failures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use comfy_table::{Table, presets::NOTHING};
@@ -36,13 +36,17 @@ impl Tally {
     pub(crate) fn read(&mut self, label: &str, output: &str, success: bool) {
         let failed_before = self.failed.len();
         let mut reported = 0;
+        let mut unended = BTreeSet::new();
         for line in output.lines() {
             if let Some((passed, failed)) = result_line(line) {
                 self.passed += passed;
                 reported += failed;
             } else if let Some((number, what)) = tried_line(line) {
                 *self.tried.entry(what.to_owned()).or_default() += number;
+            } else if let Some(name) = long_line(line) {
+                unended.insert(name);
             } else if let Some((name, outcome, seconds)) = test_line(line) {
+                unended.remove(name);
                 self.failed.extend(failed_or_ignored(outcome).map(|why| format!("{label}: {name}{why}")));
                 self.tests.extend(seconds.map(|seconds| (seconds, format!("{label}: {name}"))));
             }
@@ -52,6 +56,7 @@ impl Tally {
         for number in named..reported {
             self.failed.push(format!("{label}: a failed test without a name ({})", number + 1));
         }
+        self.failed.extend(unended.iter().map(|name| format!("{label}: {name} did not end")));
         if !success && self.failed.len() == failed_before {
             self.failed.push(format!("{label}: did not compile, or ended before its tests did"));
         }
@@ -134,6 +139,11 @@ fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     let timed = outcome.strip_suffix("s>").and_then(|outcome| outcome.rsplit_once(" <"));
     let timed = timed.and_then(|(outcome, seconds)| Some((outcome, seconds.parse().ok()?)));
     Some(timed.map_or((name, outcome, None), |(outcome, seconds)| (name, outcome, Some(seconds))))
+}
+
+/// `test module::name has been running for over 60 seconds`
+fn long_line(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
 }
 
 /// Returns the message of an outcome that counts as a failure.
@@ -227,6 +237,13 @@ mod tests {
             "end",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn tests_that_never_end_are_named() {
+        let run =
+            "test a has been running for over 60 seconds\ntest b has been running for over 60 seconds\ntest b ... ok\n";
+        assert_eq!(read(run, false).failed(), ["unit: a did not end"]);
     }
 
     #[test]
