@@ -17,6 +17,8 @@ mod requested;
 mod responses;
 mod scripted;
 mod server;
+#[cfg(test)]
+mod tested;
 
 use std::time::Duration;
 use std::{fmt, sync::Arc};

@@ -5,33 +5,17 @@
 //! (ai.google.dev/gemini-api/docs/function-calling).
 #![allow(clippy::unwrap_used)]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use signoff_api::{
-    turn::{OpaqueParts, RequestedArguments, RequestedCall, TurnCalls},
-    workflow::Provider,
-};
-use signoff_engine::transition::ToolOffer;
+use signoff_api::turn::{OpaqueParts, RequestedCall, TurnCalls};
 
 use super::*;
-use crate::{agent::documents::Documents, http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
+use crate::agent::tested::{self, Answer, arguments_of, collected};
 
 const MODEL: &str = "gemini-3-pro-preview";
 
 fn turn(messages: Vec<Message>) -> TurnRequest {
-    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    TurnRequest {
-        provider: Provider { name: "google".into(), ..Provider::default() },
-        namespace: "finance".into(),
-        model: MODEL.into(),
-        system: Some("Be brief.".into()),
-        messages,
-        tools: vec![ToolOffer { name: "weather".into(), description: "Look outside.".into(), parameters }],
-        max_tokens: Some(500),
-        temperature: Some(0.5),
-        timeout: Duration::from_secs(1),
-        key: Some(SecretText::from(" a-key\n")),
-    }
+    tested::turn("google", MODEL, messages)
 }
 
 fn call(id: &str, city: &str) -> ToolCall {
@@ -39,67 +23,24 @@ fn call(id: &str, city: &str) -> ToolCall {
 }
 
 fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
-    let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
-    GenerateContent.write(turn, &left_out).ok().unwrap()
+    tested::written(&GenerateContent, turn, left_out)
 }
 
 fn body(turn: &TurnRequest) -> Value {
-    serde_json::from_str(&written(turn, &[]).body).unwrap()
-}
-
-/// An answer, as tests compare it.
-#[derive(Debug, PartialEq)]
-struct Answer {
-    text: String,
-    calls: Vec<[String; 3]>,
-    dropped: usize,
-    parts: Vec<String>,
-    usage: Option<Usage>,
-    finish: Option<Finish>,
-}
-
-fn collected(body: &[u8]) -> Result<Collected, Unreadable> {
-    let reading = GenerateContent.reading();
-    let mut documents = Documents::new(&UnboundedRoom, reading, GenerateContent.has_lines(), 8 << 20);
-    for piece in body.chunks(7) {
-        if documents.add(piece).is_err() {
-            return Err(documents.failure().unwrap());
-        }
-    }
-    documents.end()
-}
-
-fn arguments_of(call: &RequestedCall) -> String {
-    match &call.arguments {
-        RequestedArguments::Text(text) => text.clone(),
-        RequestedArguments::TooLong(bytes) => format!("{bytes} bytes"),
-    }
+    tested::body(&written(turn, &[]))
 }
 
 fn read(body: impl AsRef<[u8]>) -> Result<Answer, Unreadable> {
-    let collected = collected(body.as_ref())?;
-    let (text, usage, finish) = (collected.text.clone(), collected.usage, collected.finish.clone());
-    let (calls, dropped, parts) = collected.into_parts();
-    let calls = calls.iter().map(|call| [call.id.clone(), call.tool.clone(), arguments_of(call)]).collect();
-    let part = |part: &OpaquePart| match part {
-        OpaquePart::Item(json) => json.clone(),
-        OpaquePart::Call(at, json) => format!("{at} {json}"),
-        OpaquePart::Message(json) => format!("message {json}"),
-    };
-    Ok(Answer { text, calls, dropped, parts: parts.unwrap().iter().map(part).collect(), usage, finish })
+    tested::read(&GenerateContent, body.as_ref())
 }
 
 fn why(body: impl AsRef<[u8]>) -> String {
-    match read(body).unwrap_err() {
-        Unreadable::Form(line, column) => format!("form {line}:{column}"),
-        Unreadable::Because(why) | Unreadable::Refused(why) => why,
-        Unreadable::Failed(json) => format!("failed {json}"),
-    }
+    tested::why(read(body))
 }
 
 /// The message that an answer becomes, with these ids of its calls.
 fn message(body: &str, ids: &[&str]) -> Message {
-    let collected = collected(body.as_bytes()).unwrap();
+    let collected = collected(&GenerateContent, body.as_bytes()).unwrap();
     let text = collected.text.clone();
     let (calls, _, parts) = collected.into_parts();
     let call = |(call, id): (&RequestedCall, &&str)| ToolCall {

@@ -5,31 +5,16 @@
 //! (docs/api/errors.mdx), all of 2026-08.
 #![allow(clippy::unwrap_used)]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::Value;
-use signoff_api::{
-    turn::{OpaqueParts, RequestedArguments, RequestedCall},
-    workflow::Provider,
-};
+use signoff_api::turn::{OpaqueParts, RequestedCall};
 
 use super::*;
-use crate::{agent::documents::Documents, http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
+use crate::agent::tested::{self, Answer, arguments_of, body, collected};
 
 fn turn(messages: Vec<Message>) -> TurnRequest {
-    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    TurnRequest {
-        provider: Provider { name: "local".into(), ..Provider::default() },
-        namespace: "finance".into(),
-        model: "qwen3:8b".into(),
-        system: Some("Be brief.".into()),
-        messages,
-        tools: vec![ToolOffer { name: "weather".into(), description: "Look outside.".into(), parameters }],
-        max_tokens: Some(500),
-        temperature: Some(0.5),
-        timeout: Duration::from_secs(1),
-        key: Some(SecretText::from(" a-key\n")),
-    }
+    tested::turn("local", "qwen3:8b", messages)
 }
 
 fn called(id: &str, arguments: &str) -> ToolCall {
@@ -37,60 +22,15 @@ fn called(id: &str, arguments: &str) -> ToolCall {
 }
 
 fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
-    let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
-    OllamaChat.write(turn, &left_out).ok().unwrap()
-}
-
-fn body(written: &Written) -> Value {
-    serde_json::from_str(&written.body).unwrap()
-}
-
-/// An answer, as tests compare it.
-#[derive(Debug, PartialEq)]
-struct Answer {
-    text: String,
-    calls: Vec<[String; 3]>,
-    dropped: usize,
-    thinking: Vec<String>,
-    usage: Option<Usage>,
-    finish: Option<Finish>,
-}
-
-fn collected(body: &[u8]) -> Result<Collected, Unreadable> {
-    let mut documents = Documents::new(&UnboundedRoom, OllamaChat.reading(), OllamaChat.has_lines(), 8 << 20);
-    for piece in body.chunks(7) {
-        if documents.add(piece).is_err() {
-            return Err(documents.failure().unwrap());
-        }
-    }
-    documents.end()
-}
-
-fn arguments_of(call: &RequestedCall) -> String {
-    match &call.arguments {
-        RequestedArguments::Text(text) => text.clone(),
-        RequestedArguments::TooLong(bytes) => format!("{bytes} bytes"),
-    }
+    tested::written(&OllamaChat, turn, left_out)
 }
 
 fn read(body: impl AsRef<[u8]>) -> Result<Answer, Unreadable> {
-    let collected = collected(body.as_ref())?;
-    let (text, usage, finish) = (collected.text.clone(), collected.usage, collected.finish.clone());
-    let (calls, dropped, parts) = collected.into_parts();
-    let calls = calls.iter().map(|call| [call.id.clone(), call.tool.clone(), arguments_of(call)]).collect();
-    let json = |part: &OpaquePart| match part {
-        OpaquePart::Message(json) => json.clone(),
-        OpaquePart::Item(json) | OpaquePart::Call(_, json) => format!("not expected: {json}"),
-    };
-    Ok(Answer { text, calls, dropped, thinking: parts.unwrap().iter().map(json).collect(), usage, finish })
+    tested::read(&OllamaChat, body.as_ref())
 }
 
 fn why(body: impl AsRef<[u8]>) -> String {
-    match read(body).unwrap_err() {
-        Unreadable::Form(line, column) => format!("form {line}:{column}"),
-        Unreadable::Because(why) | Unreadable::Refused(why) => why,
-        Unreadable::Failed(json) => format!("failed {json}"),
-    }
+    tested::why(read(body))
 }
 
 fn line(message: &Value) -> Value {
@@ -182,7 +122,7 @@ fn a_stream_and_a_whole_answer_are_read_alike() {
     let call = |city: &str| [String::new(), "weather".to_owned(), json!({"city": city}).to_string()];
     assert_eq!(answer.text, "Ich sehe nach.");
     assert_eq!(answer.calls, [call("Köln"), call("Ürümqi")]);
-    assert_eq!(answer.thinking, [r#"{"thinking":"Two cities: Köln…"}"#]);
+    assert_eq!(answer.parts, [r#"message {"thinking":"Two cities: Köln…"}"#]);
     assert_eq!(answer.usage, Some(Usage { input_tokens: 169, output_tokens: 15, ..Usage::default() }));
     assert_eq!(answer.finish, Some(Finish::Usual));
     assert_eq!(read(two_calls_at_once()).unwrap(), answer);
@@ -204,7 +144,7 @@ fn an_answer_that_is_cut_anywhere_is_an_error_until_it_is_whole() {
 
 #[test]
 fn thinking_goes_back_to_the_same_model_only() {
-    let collected = collected(two_calls_streamed().as_bytes()).unwrap();
+    let collected = collected(&OllamaChat, two_calls_streamed().as_bytes()).unwrap();
     let text = collected.text.clone();
     let (requested, _, parts) = collected.into_parts();
     let call = |(at, call): (usize, &RequestedCall)| called(&format!("call-{at}"), &arguments_of(call));
@@ -227,7 +167,7 @@ fn thinking_goes_back_to_the_same_model_only() {
 #[test]
 fn thinking_of_an_answer_without_calls_is_not_kept() {
     let answer = read(lines(&[line(&json!({"content": "Yes.", "thinking": "Hm."})), last("stop")])).unwrap();
-    assert_eq!((answer.text.as_str(), answer.thinking.len()), ("Yes.", 0));
+    assert_eq!((answer.text.as_str(), answer.parts.len()), ("Yes.", 0));
 }
 
 #[test]
