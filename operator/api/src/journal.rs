@@ -95,15 +95,26 @@ pub const FACT_CALLS: &str = "calls";
 /// The fact of a failed call that may have had its effect all the same; its value is `true`. Records of earlier
 /// versions lack it.
 pub const FACT_UNKNOWN: &str = "outcomeUnknown";
+/// The fact of an answer of a model that was cut at its largest length; its value is `true`.
+pub const FACT_TRUNCATED: &str = "truncated";
 
 /// The fact of a call of a tool, and of a gate about one, with the beginning of its arguments.
 pub const FACT_GIVEN: &str = "given";
 
 impl StepRecord {
+    /// The words for an answer that was cut, see [`Self::is_cut`].
+    pub const CUT: &str = "cut at maxTokens";
+
     /// Whether this is a turn of an agent that called tools.
     #[must_use]
     pub fn calls_tools(&self) -> bool {
         self.kind == StepKind::Agent && self.facts.contains_key(FACT_CALLS)
+    }
+
+    /// Whether this is an answer of a model that was cut at its largest length.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.kind == StepKind::Agent && self.facts.contains_key(FACT_TRUNCATED)
     }
 }
 

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use serde_json::json;
 use signoff_api::{
     FailureClass, Moment,
-    journal::{FACT_CALLS, FACT_UNKNOWN},
+    journal::{FACT_CALLS, FACT_TRUNCATED, FACT_UNKNOWN},
     turn::TurnCalls,
     workflow::{ProviderKind, SecretEntry},
 };
@@ -124,6 +124,7 @@ impl DefaultCaller {
         room: &dyn AnswerRoom,
     ) -> Result<Reply, CallError> {
         let (key, price) = (self.key(run, &call).await?, call.price.clone());
+        let advice = key_advice(&call);
         let request = TurnRequest {
             provider: call.provider,
             namespace: run.namespace.clone(),
@@ -146,7 +147,12 @@ impl DefaultCaller {
             )
             | None => self.model.turn(request, room).await,
         };
-        let mut reply = turn.map(Reply::from)?;
+        let mut reply = turn.map(Reply::from).map_err(|mut error| {
+            if error.class == ErrorClass::Auth {
+                error.message = format!("{}; {advice}", error.message);
+            }
+            error
+        })?;
         if let Some((usage, price)) = reply.usage.as_mut().zip(price) {
             usage.cost = Some(price.of(*usage));
         }
@@ -195,6 +201,16 @@ impl DefaultCaller {
     }
 }
 
+/// Returns where to look when a provider refuses the credentials: the name of its key, never the value.
+fn key_advice(call: &AgentCall) -> String {
+    match &call.key {
+        Some(SecretEntry { name, secret, key }) => format!(
+            "it was sent the key {key} of the Secret {secret} ({name} in spec.secrets): check its value and its rights"
+        ),
+        None => format!("it was sent no key: give provider {} a key from spec.secrets", call.provider.name),
+    }
+}
+
 #[async_trait]
 impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
@@ -215,7 +231,7 @@ impl From<TurnReply> for Reply {
     fn from(turn: TurnReply) -> Self {
         let TurnReply { text, calls, dropped, opaque, usage, truncated } = turn;
         let (response, facts) = if calls.is_empty() {
-            (text.into(), truncated.then(|| ("truncated".to_owned(), "true".to_owned())).into_iter().collect())
+            (text.into(), truncated.then(|| (FACT_TRUNCATED.to_owned(), "true".to_owned())).into_iter().collect())
         } else {
             let fact = [(FACT_CALLS.to_owned(), calls.len().to_string())];
             (json!(TurnCalls::recorded(text, calls, truncated, dropped)), BTreeMap::from(fact))
@@ -282,13 +298,16 @@ mod tests {
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
     }
 
-    /// A model that answers with the name of the thread that asks it, or works until it is told to stop.
+    /// A model that answers with the name of the thread that asks it, works until it is stopped, or refuses the key.
     struct ThreadName;
 
     #[async_trait]
     impl Model for ThreadName {
         async fn turn(&self, request: TurnRequest, _: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
             while request.model == "endless" && signoff_expr::budget::charge(1).is_ok() {}
+            if request.model == "refused" {
+                return Err(CallError::new(ErrorClass::Auth, true, "it answered 401"));
+            }
             let text = std::thread::current().name().unwrap_or_default().to_owned();
             Ok(TurnReply { text, calls: vec![], dropped: 0, opaque: None, usage: None, truncated: false })
         }
@@ -354,28 +373,28 @@ mod tests {
         );
     }
 
-    /// Secrets whose values have nothing but a line break.
-    struct Blank;
+    /// Secrets that all have this value.
+    struct AllEqual(&'static str);
 
     #[async_trait]
-    impl Secrets for Blank {
+    impl Secrets for AllEqual {
         async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
-            Ok(SecretText::from("\n"))
+            Ok(SecretText::from(self.0))
         }
     }
 
-    #[tokio::test]
-    async fn an_empty_key_is_never_sent() {
+    /// Makes a turn whose provider has an entry of `spec.secrets` as its key, or none. `value`: that of the Secret.
+    async fn refused(value: &'static str, has_key: bool) -> CallError {
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
-        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(Blank), clock);
+        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(AllEqual(value)), clock);
         let run = RunRef { namespace: "a".into(), workflow: "b".into(), uid: "c".into() };
         let entry = SecretEntry { name: "k".into(), secret: "models".into(), key: "token".into() };
         let provider: Provider = serde_json::from_value(json!({"name": "p", "openai": {"key": "k"}})).unwrap();
         let call = AgentCall {
             agent: "writer".into(),
             provider,
-            key: Some(entry),
-            model: None,
+            key: Some(entry).filter(|_| has_key),
+            model: Some("refused".into()),
             system: None,
             messages: vec![],
             temperature: None,
@@ -383,9 +402,23 @@ mod tests {
             tools: vec![],
             price: None,
         };
-        let error = caller.key(&run, &call).await.unwrap_err();
+        caller.agent(&run, call, Duration::from_secs(60), &UnboundedRoom).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn an_empty_key_is_never_sent() {
+        let error = refused("\n", true).await;
         assert_eq!(error.message, "provider p: the key token of the Secret models is empty: give it a value");
         assert!(!error.sent);
+    }
+
+    #[tokio::test]
+    async fn a_refused_key_is_named_by_its_secret_and_not_shown() {
+        let message = refused("sk-12345678", true).await.message;
+        let named = "the key token of the Secret models (k in spec.secrets): check its value and its rights";
+        assert_eq!(message, format!("it answered 401; it was sent {named}"));
+        let message = refused("sk-12345678", false).await.message;
+        assert_eq!(message, "it answered 401; it was sent no key: give provider p a key from spec.secrets");
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {

@@ -1,4 +1,4 @@
-//! The origins of rendered values: the edits of people, and the texts (`set`), that a template read.
+//! The origins of rendered values: the edits of people, the cut answers, and the texts (`set`), that a template read.
 //!
 //! Every value of a run that a template sees comes from the view of a record or from a variable of a pattern, and both
 //! note their origins here while a scope is built. A text stands for what it was rendered from itself:
@@ -13,11 +13,13 @@ use signoff_api::{Digest, approval::Edit};
 
 use super::call_history::RecordKey;
 
-/// The edits of people, and the records of the texts, that a value was rendered from.
+/// The edits of people, the cut answers, and the records of the texts, that a value was rendered from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     /// By the path of the record of the gate.
     edits: BTreeMap<String, Edit>,
+    /// The paths of the steps whose answers were cut.
+    cut: BTreeSet<String>,
     texts: BTreeSet<RecordKey>,
 }
 
@@ -47,7 +49,7 @@ impl Noting {
 impl Origins {
     /// The origins of a value that is what a person wrote in place of another one.
     pub(crate) fn of(edit: Edit) -> Self {
-        Self { edits: BTreeMap::from([(edit.path.clone(), edit)]), texts: BTreeSet::new() }
+        Self { edits: BTreeMap::from([(edit.path.clone(), edit)]), ..Self::default() }
     }
 
     /// These origins and others.
@@ -58,6 +60,7 @@ impl Origins {
 
     pub(crate) fn extend(&mut self, more: &Self) {
         more.edits.values().for_each(|edit| self.add_edit(edit.clone()));
+        self.cut.extend(more.cut.iter().cloned());
         self.texts.extend(more.texts.iter().cloned());
     }
 
@@ -73,13 +76,19 @@ impl Origins {
         self.texts.insert(text);
     }
 
+    /// Adds the step at a path, whose answer was cut.
+    pub(crate) fn add_cut(&mut self, path: &str) {
+        self.cut.insert(path.to_owned());
+    }
+
     /// Takes the records of the texts out.
     pub(crate) fn take_texts(&mut self) -> BTreeSet<RecordKey> {
         std::mem::take(&mut self.texts)
     }
 
-    pub(crate) fn into_edits(self) -> impl Iterator<Item = Edit> {
-        self.edits.into_values()
+    /// Returns the edits, and the paths of the steps whose answers were cut.
+    pub(crate) fn into_edits_and_cut(self) -> (Vec<Edit>, BTreeSet<String>) {
+        (self.edits.into_values().collect(), self.cut)
     }
 }
 
@@ -146,6 +155,11 @@ impl OriginNotes {
     /// Notes that what is rendered at the moment reads a text.
     pub(crate) fn note_text(&self, text: RecordKey) {
         self.add_note(|origins| origins.add_text(text));
+    }
+
+    /// Notes that what is rendered at the moment reads the answer of the step at a path, which was cut.
+    pub(crate) fn note_cut(&self, path: &str) {
+        self.add_note(|origins| origins.add_cut(path));
     }
 
     fn add_note(&self, add: impl FnOnce(&mut Origins)) {

@@ -224,7 +224,7 @@ fn ask<'a>(
         texts => texts,
     };
     let origins = shown.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
-    let edits = editors::of_origins(run, origins)?;
+    let (edits, cut) = editors::of_origins(run, origins)?;
     let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
     match (exclusions::too_many(step, gate, &exclusions), &gate.subject) {
         // The agent is told.
@@ -232,7 +232,7 @@ fn ask<'a>(
         (Some(why), _) => return Ok(Start::Blocked(why)),
         (None, _) => {}
     }
-    let content = RequestContent { texts: texts?, reviewed: shown, edits, exclusions };
+    let content = RequestContent { texts: texts?.with_cut(&cut), reviewed: shown, edits, exclusions };
     request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
 }
 

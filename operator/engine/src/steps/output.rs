@@ -22,7 +22,7 @@ use super::{
 use crate::{
     evaluation::{self, Part, within},
     journal::Journal,
-    plan::{Action, PlannedOutput, PlannedStep},
+    plan::{Action, PlannedAgent, PlannedOutput, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, error},
         origins::Origins,
@@ -184,6 +184,7 @@ async fn validate_answer<'a>(
     let usual = if any_text { ASKED_FOR_TEXT } else { ASKED_AGAIN };
     let retries = parser.map_or(usual, |parser| parser.retries);
     let mut found = problem(&answer);
+    let mut newest = (answered.to_owned(), attempt);
     let mut asked = 0;
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
         asked += 1;
@@ -212,7 +213,11 @@ async fn validate_answer<'a>(
         }
         answer = self::answer(run, &key.path, record.attempt).await?;
         found = problem(&answer);
+        newest = (key.path, record.attempt);
     }
+    let newest = run.state.borrow().journal.get(&newest.0, newest.1).cloned();
+    let cause = newest.as_ref().and_then(|record| cause(run, step, record, answer.text.trim().is_empty()));
+    let found = found.map(|why| cause.map_or_else(|| why.clone(), |cause| format!("{why}: {cause}")));
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
             let schema = schema.filter(|_| gate.is_tool());
@@ -221,13 +226,16 @@ async fn validate_answer<'a>(
             if matches!(step.action, Action::Set(_)) {
                 origins.add_text((answered.to_owned(), attempt));
             }
+            if newest.is_some_and(|record| record.is_cut()) {
+                origins.add_cut(path);
+            }
             let record = run.state.borrow().journal.get(answered, attempt).cloned();
             let repeats = record.is_some_and(|record| is_repeated_by_people_only(step, &record));
             let by_people = gate.is_tool() || repeats;
             let asked = Asked { schema, answer: answer.text, problem: found, sends, by_people, origins };
-            ask_about_answer(run, step_scope, gate, path, asked).await
+            ask_about_answer(run, (step_scope, step), gate, path, asked).await
         }
-        _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
+        _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(run, step, &why))),
     }
 }
 
@@ -249,7 +257,7 @@ struct Asked<'a> {
 /// Asks people about an answer.
 async fn ask_about_answer<'a>(
     run: &Run<'a>,
-    step_scope: &StepScope<'a>,
+    (step_scope, step): (&StepScope<'a>, &PlannedStep),
     gate: &'a PlannedStep,
     path: &str,
     Asked { answer, problem, schema, sends, by_people, origins }: Asked<'_>,
@@ -267,7 +275,7 @@ async fn ask_about_answer<'a>(
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so no person accepted the invalid answer.
-        return Ok(malformed(&problem.unwrap_or_default()));
+        return Ok(malformed(run, step, &problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
         return Ok(AnswerResult::Rejected(error(FailureClass::Rejected, &decided.describe(""))));
@@ -280,14 +288,38 @@ async fn ask_about_answer<'a>(
             let response = decided.full_outcome(run).await?.response.unwrap_or_default();
             // A vote was checked when it was counted, unless its request lacks the schema or a timeout gave the response.
             let problem = schema.and_then(|schema| fits(schema, &response).err());
-            Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(&why)))
+            Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(run, step, &why)))
         }
         _ => Ok(AnswerResult::Accepted(answer)),
     }
 }
 
-fn malformed(why: &str) -> AnswerResult {
-    AnswerResult::Refused(error(FailureClass::Malformed, &format!("its answer is not as it should be: {why}")))
+fn malformed(run: &Run<'_>, step: &PlannedStep, why: &str) -> AnswerResult {
+    let model = asked_agent(run, step).map(|agent| {
+        let model = text::display(agent.spec.model.as_deref().unwrap_or_default(), 200);
+        format!("model {model} of provider {}: ", agent.provider.name)
+    });
+    let model = model.unwrap_or_default();
+    AnswerResult::Refused(error(FailureClass::Malformed, &format!("{model}its answer is not as it should be: {why}")))
+}
+
+/// Returns the agent of a step whose answers a server gives.
+fn asked_agent<'r>(run: &'r Run<'_>, step: &PlannedStep) -> Option<&'r PlannedAgent> {
+    let Action::Agent(planned) = &step.action else { return None };
+    run.plan.agents.get(&planned.agent).filter(|agent| !agent.is_scripted())
+}
+
+/// Returns why the answer of a model lacks its end or all of it, and the remedy, where its record shows that its tokens
+/// were used up.
+fn cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool) -> Option<String> {
+    let agent = asked_agent(run, step)?;
+    let usage = record.usage.unwrap_or_default();
+    let (written, reasoning) = (usage.output_tokens, usage.reasoning_tokens);
+    let cut = record.is_cut().then(|| format!("it was {}", StepRecord::CUT));
+    let has_reasoned = reasoning > 0 && (cut.is_some() || (is_empty && reasoning >= written));
+    let reasoned = has_reasoned.then(|| format!("reasoning used {reasoning} of its {written} tokens"));
+    let causes: Vec<_> = cut.into_iter().chain(reasoned).collect();
+    (!causes.is_empty()).then(|| format!("{}; raise maxTokens of agent {}", causes.join(", "), agent.spec.name))
 }
 
 /// Returns the answer that a person gave instead; JSON as its text.

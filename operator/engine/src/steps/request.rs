@@ -2,7 +2,7 @@
 //!
 //! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
 use signoff_api::{
@@ -35,6 +35,8 @@ use crate::{
 pub(super) const FACT_TOOL: &str = "tool";
 /// The first line above the beginnings of what is sent.
 const SENT: &str = "# what is sent, as YAML";
+/// The most cut answers that a request names.
+const MOST_CUT: usize = 8;
 
 /// The subject of a review.
 #[derive(Clone, Debug)]
@@ -148,6 +150,8 @@ pub(crate) struct RequestIdentity<'a> {
 /// The texts of a request beside what it reviews.
 pub(crate) struct RequestTexts {
     prompt: String,
+    /// The facts about the call of a tool.
+    of_call: Option<String>,
     context: Option<String>,
 }
 
@@ -180,8 +184,23 @@ pub(crate) fn texts<'a>(
     };
     let of_call = step_scope.call.as_ref().filter(|_| call.is_none());
     let of_call = of_call.map(|describe| describe(run, seq)).transpose()?;
-    let context = with_what_is_beside(context, reviewed.filter(|_| !is_question), of_call.as_deref());
-    Ok(RequestTexts { prompt, context })
+    let beside = reviewed.filter(|_| !is_question).and_then(|reviewed| reviewed.beside.as_deref());
+    let context = paragraphs([context, beside.map(text::clean)]);
+    Ok(RequestTexts { prompt, of_call: of_call.as_deref().map(text::clean), context })
+}
+
+impl RequestTexts {
+    /// The same, with the steps whose answers were cut before the end of what is shown. `cut`: their paths.
+    pub(crate) fn with_cut(mut self, cut: &BTreeSet<String>) -> Self {
+        let names: Vec<_> = cut.iter().take(MOST_CUT).map(|path| path.trim_start_matches('.')).collect();
+        if !names.is_empty() {
+            let more = if cut.len() > names.len() { ", …" } else { "" };
+            let note = format!("{}: the answer of {}{more}", StepRecord::CUT, names.join(", "));
+            // A long context is not shown to its end.
+            self.context = paragraphs([Some(note), self.context]);
+        }
+        self
+    }
 }
 
 /// A request, as far as it does not follow from its gate.
@@ -204,7 +223,9 @@ pub(crate) fn ask(
     content: RequestContent,
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
-    let RequestContent { texts: RequestTexts { prompt, context }, mut reviewed, edits, exclusions } = content;
+    let RequestContent { texts: RequestTexts { prompt, of_call, context }, mut reviewed, edits, exclusions } = content;
+    // Which call it is stands first: the context of an author can be long.
+    let context = paragraphs([of_call, context]);
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
     let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
@@ -342,16 +363,9 @@ pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// Returns the facts about the call of a tool, the context that the gate's author shows, and the facts about a container that ran.
-fn with_what_is_beside(
-    context: Option<String>,
-    reviewed: Option<&ReviewSubject>,
-    of_call: Option<&str>,
-) -> Option<String> {
-    let beside = reviewed.and_then(|one| one.beside.as_deref());
-    // Which call it is stands first: the context of an author can be long.
-    let of_call = of_call.map(text::clean);
-    let all: Vec<_> = of_call.into_iter().chain(context).chain(beside.map(text::clean)).collect();
+/// Joins texts that are shown one after the other.
+fn paragraphs(texts: [Option<String>; 2]) -> Option<String> {
+    let all: Vec<_> = texts.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 

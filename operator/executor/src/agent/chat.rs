@@ -386,6 +386,7 @@ mod tests {
         match read(answer).err().unwrap() {
             Unreadable::Because(why) | Unreadable::Refused(why) | Unreadable::Failed(why) => why,
             Unreadable::Form(line, column) => format!("form {line}:{column}"),
+            Unreadable::Page => "page".to_owned(),
         }
     }
 

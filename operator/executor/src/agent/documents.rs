@@ -176,6 +176,12 @@ impl<'r> Documents<'r> {
     }
 }
 
+/// Whether an answer begins as a page of HTML does, and as no JSON.
+pub(super) fn is_page(beginning: &[u8]) -> bool {
+    let text = beginning.strip_prefix("\u{feff}".as_bytes()).unwrap_or(beginning);
+    text.trim_ascii_start().starts_with(b"<")
+}
+
 impl AnswerBody for Documents<'_> {
     fn limit(&self) -> usize {
         MAX_STREAM
@@ -184,6 +190,10 @@ impl AnswerBody for Documents<'_> {
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
         self.received = self.received.saturating_add(piece.len());
         if self.framing == Framing::Unknown {
+            if is_page(piece) {
+                self.failed = Some(Unreadable::Page);
+                return Err(BodyRefused::Unreadable);
+            }
             self.framing = self.framing_of(piece);
             if self.framing == Framing::Events {
                 self.reading.begin_stream();

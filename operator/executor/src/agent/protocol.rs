@@ -87,6 +87,8 @@ pub(super) enum Unreadable {
     /// It is not of the form of the protocol: the line and the column where that was seen. The text of the parser could
     /// quote the answer.
     Form(usize, usize),
+    /// It is a page of HTML, or XML.
+    Page,
     /// The reason: what follows "model m at u ".
     Because(String),
     /// The provider's own error, as JSON.

@@ -10,7 +10,7 @@ use super::{
     TurnReply, TurnRequest,
     collected::{Collected, Finish},
     dialect::{Dialects, MOST_FIELDS, ServerKey, refused_field},
-    documents::Documents,
+    documents::{Documents, is_page},
     protocol::{ModelList, Protocol, Unreadable, Written, word as word_of},
     requested::bounded,
 };
@@ -27,6 +27,9 @@ const MOST_OFFERED: usize = 1000;
 
 /// A provider's message that holds this many characters of a prompt in a row quotes it.
 const QUOTE: usize = 24;
+
+/// The end of an error about a page of HTML.
+const PAGE: &str = ": an HTML page, not JSON; is baseURL right?";
 
 /// Shorter texts within JSON are not looked for in a provider's message: too many of them are ordinary words.
 const SHORTEST_VALUE: usize = 6;
@@ -92,10 +95,11 @@ impl ModelServer<'_> {
             Some(names.take(MOST_OFFERED).map(str::to_owned).collect())
         });
         listed.ok_or_else(|| {
+            let page = if is_page(reply.body.as_bytes()) { PAGE } else { "" };
             CallError::new(
                 ErrorClass::Protocol,
                 true,
-                format!("{place} answered something other than a list of models"),
+                format!("{place} answered something other than a list of models{page}"),
             )
         })
     }
@@ -114,7 +118,8 @@ impl ModelServer<'_> {
             Err(error) => return Err(documents.failure().map_or(error, broken)),
         };
         if !answer.status.is_success() {
-            let error = answer.unexpected(&target, &reason(&answer.beginning, request));
+            let said = with_hint(answer.status.as_u16(), reason(&answer.beginning, request));
+            let error = answer.unexpected(&target, &said);
             return Ok(Asked::Refused(answer, error));
         }
         let collected = documents.end().map_err(broken)?;
@@ -149,13 +154,16 @@ impl ModelServer<'_> {
     /// The error of an answer that is not used.
     fn unreadable(&self, request: &TurnRequest, target: &str, why: Unreadable) -> CallError {
         let class = match why {
-            Unreadable::Form(..) | Unreadable::Because(_) | Unreadable::Failed(_) => ErrorClass::Protocol,
+            Unreadable::Form(..) | Unreadable::Page | Unreadable::Because(_) | Unreadable::Failed(_) => {
+                ErrorClass::Protocol
+            }
             Unreadable::Refused(_) => ErrorClass::Refused,
         };
         let said = match why {
             Unreadable::Form(line, column) => {
                 format!("answered something other than {} (JSON line {line}, column {column})", self.protocol.answer())
             }
+            Unreadable::Page => format!("answered something other than {}{PAGE}", self.protocol.answer()),
             Unreadable::Because(why) | Unreadable::Refused(why) => why,
             Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
         };
@@ -212,6 +220,12 @@ fn reason(body: &[u8], request: &TurnRequest) -> String {
         // A page of HTML or a cut answer explains nothing and may hold anything.
         Err(_) => String::new(),
     }
+}
+
+/// Returns the provider's reason of a status, with a hint where a wrong path is the likely cause.
+fn with_hint(status: u16, reason: String) -> String {
+    let is_bare = matches!(reason.as_str(), "" | "Not Found" | "Method Not Allowed");
+    if is_bare && matches!(status, 404 | 405) { "is baseURL right?".to_owned() } else { reason }
 }
 
 /// The provider's sentence about an error, unless it quotes what it was sent.

@@ -96,5 +96,6 @@ pub(super) fn why<A: std::fmt::Debug>(read: Result<A, Unreadable>) -> String {
         Unreadable::Form(line, column) => format!("form {line}:{column}"),
         Unreadable::Because(why) | Unreadable::Refused(why) => why,
         Unreadable::Failed(json) => format!("failed {json}"),
+        Unreadable::Page => "page".to_owned(),
     }
 }

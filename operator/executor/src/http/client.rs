@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use reqwest::dns::Resolve;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
+use signoff_api::Span;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -35,6 +36,9 @@ const PIECE: usize = 256 * 1024;
 
 /// A server cannot make a run wait longer than this by `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A wait that is longer than this stands in the error: few steps are repeated after it.
+const LONG_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// The bounds of an [`HttpClient`].
 #[derive(Clone, Debug)]
@@ -264,12 +268,14 @@ impl Answer {
     pub(crate) fn unexpected(&self, target: &str, said: &str) -> CallError {
         let hint = if self.status.is_redirection() { " (redirects are not followed: name the final URL)" } else { "" };
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let wait = self.retry_after.filter(|wait| *wait > LONG_RETRY_AFTER);
+        let wait = wait.map(|wait| format!("; it asks to wait {} (Retry-After)", Span::from(wait))).unwrap_or_default();
         CallError {
             retry_after: self.retry_after,
             ..CallError::new(
                 ErrorClass::of_status(self.status.as_u16()),
                 true,
-                format!("{target} answered {}{hint}{said}", self.status),
+                format!("{target} answered {}{hint}{said}{wait}", self.status),
             )
         }
     }

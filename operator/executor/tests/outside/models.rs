@@ -145,6 +145,29 @@ async fn a_failing_status_keeps_its_class_and_the_wish_to_wait() {
 
     let missing = failed("404 Not Found", "", r#"{"error": "no such model"}"#).await;
     assert!(missing.message.ends_with("404 Not Found: no such model"), "{missing}");
+    for body in ["<html>ACME</html>", "", r#"{"detail": "Not Found"}"#] {
+        let missing = failed("404 Not Found", "", body).await;
+        assert!(missing.message.ends_with("404 Not Found: is baseURL right?"), "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_wish_to_wait_is_told() {
+    let body = r#"{"error": "no quota"}"#;
+    let long = failed("429 Too Many Requests", "retry-after: 5400\r\n", body).await;
+    assert!(long.message.ends_with("Requests: no quota; it asks to wait 1h30m (Retry-After)"), "{long}");
+    let short = failed("429 Too Many Requests", "retry-after: 300\r\n", body).await;
+    assert!(short.message.ends_with("Requests: no quota"), "{short}");
+}
+
+#[tokio::test]
+async fn a_page_of_html_is_told_as_one() {
+    for body in ["<html>ACME</html>", "\n <!DOCTYPE html><p>ACME", "\u{feff}<html>"] {
+        let page = failed("200 OK", "content-type: text/html\r\n", body).await;
+        assert_eq!(page.class, ErrorClass::Protocol);
+        let said = "answered something other than a chat completion: an HTML page, not JSON; is baseURL right?";
+        assert!(page.message.ends_with(said), "{page}");
+    }
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ pub struct Node {
     pub finished: Option<Moment>,
     /// The tokens of the latest attempt.
     pub usage: Option<Usage>,
-    /// Sentences on a gate or a failure, each one line.
+    /// Sentences on a gate, a cut answer or a failure, each one line.
     pub details: Vec<String>,
     /// Whether the row is an attempt that others followed.
     pub is_earlier_attempt: bool,
@@ -208,6 +208,7 @@ fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<Stri
     details.extend(
         record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval)),
     );
+    details.extend(record.is_cut().then(|| StepRecord::CUT.to_owned()));
     if let Some(error) = &record.error {
         details.push(format!("{}: {}", one_line(&error.class, 63), last_line(&error.message)));
         let log = record.log.as_ref().map(|log| last_line(&log.tail)).filter(|line| !line.is_empty());
@@ -289,4 +290,32 @@ fn open(node: &Node) -> Option<State> {
 
 fn is_below(node: &Node, state: State) -> bool {
     node.children.iter().any(|child| child.state == state || is_below(child, state))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_cut_says_so_in_its_row() {
+        let record = |path: &str, kind: &str, facts: &Value| json!({"path": path, "attempt": 1, "kind": kind, "phase": "Succeeded", "seq": 1, "at": "2026-11-22T10:00:00Z", "facts": facts});
+        let records = json!([
+            record("cut", "agent", &json!({"truncated": "true"})),
+            record("whole", "agent", &json!({})),
+            record("other", "http", &json!({"truncated": "true"})),
+        ]);
+        let workflow: Workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {"requestedBy": "dana", "steps": []}, "status": {"steps": records},
+        }))
+        .unwrap();
+        let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
+        let rows = tree(&workflow, &[], now);
+        let details = |path: &str| rows.iter().find(|row| row.path == path).map(|row| row.details.clone());
+        assert_eq!(details("cut"), Some(vec!["cut at maxTokens".to_owned()]));
+        assert_eq!((details("whole"), details("other")), (Some(vec![]), Some(vec![])));
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original:
 }
 
 /// Notes the origins of the response of a record: the edits at the gate about its answer and at the gates of its list
-/// that review it, the decision that it is, and the text that it is.
+/// that review it, the decision that it is, and the text or the cut answer that it is.
 pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -74,7 +74,11 @@ pub(super) fn note_response<'a>(
         let original = Digest::of_bytes(before.as_bytes());
         run.origins.note_edits(&[edit(gate, &views::decision(run, gate)?, name, original)]);
     }
-    for gate in step_scope.reviewers(run, one, seq) {
+    let reviewers = step_scope.reviewers(run, one, seq);
+    if children.answered(record).is_cut() && children.replaced_by(one.step).is_none() && reviewers.is_empty() {
+        run.origins.note_cut(&record.path);
+    }
+    for gate in reviewers {
         note_gate(run, step_scope, &gate, Verdict::Modify)?;
     }
     Ok(())
@@ -110,9 +114,9 @@ fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) ->
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }
 
-/// Returns the edits of a value of these origins, newest first: of what it was rendered from, and of what the texts
-/// among that were rendered from. Each text is followed once.
-pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<Vec<Edit>, RenderError> {
+/// Returns the edits of a value of these origins, newest first, and the paths of the steps whose answers were cut: of
+/// what it was rendered from, and of what the texts among that were rendered from. Each text is followed once.
+pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
     let mut followed = BTreeSet::new();
     let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();
     while let Some(text) = texts.pop() {
@@ -127,9 +131,9 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<Vec<Edit
         followed.insert(text);
     }
     let state = run.state.borrow();
-    let mut edits: Vec<Edit> = origins.into_edits().collect();
+    let (mut edits, cut) = origins.into_edits_and_cut();
     edits.sort_by_key(|edit| Reverse(state.journal.get(&edit.path, 1).and_then(|record| record.done)));
-    Ok(edits)
+    Ok((edits, cut))
 }
 
 /// Returns the origins of a text: what people put in the place of its template, or what the template read.

@@ -4,13 +4,15 @@
 use serde_json::{Value, json};
 use signoff_api::{
     Verdict,
+    journal::{FACT_TRUNCATED, Usage},
     turn::{OpaquePart, OpaqueParts},
 };
 
 use super::{equal::CALL, gates, meanwhile::ended, result, spec, told, turn, turn_with};
 use crate::{
-    tests::test_run::{TestRun, decided, gate},
-    transition::{Message, Role},
+    Fact,
+    tests::test_run::{TestRun, decided, gate, hitl, set},
+    transition::{Message, Reply, Role},
 };
 
 const PAY: &str = "handle/.turn-1/.call-1/pay";
@@ -100,6 +102,74 @@ fn a_second_empty_answer_fails_the_step_and_the_failure_names_the_calls_with_eff
     run.reply("handle/.ask-2", 1, "");
     let why = run.failed();
     assert!(why.ends_with("it is empty; before that, its agent called refund (2 times)"), "{why}");
+}
+
+/// An answer that used so many tokens, and so many of them for reasoning.
+fn answered(run: &mut TestRun, path: &str, text: &str, is_cut: bool, (written, reasoning): (i64, i64)) {
+    let facts = is_cut.then(|| (FACT_TRUNCATED.to_owned(), "true".to_owned())).into_iter().collect();
+    let usage = Some(Usage { output_tokens: written, reasoning_tokens: reasoning, ..Usage::default() });
+    let reply = Reply { response: json!(text), facts, usage, ..Reply::default() };
+    let at = run.clock;
+    run.take(vec![Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at }]);
+}
+
+#[test]
+fn the_failure_of_an_empty_answer_names_the_model_and_how_its_tokens_were_used_up() {
+    for (is_cut, tokens, cause) in [
+        (true, (64, 64), ": it was cut at maxTokens, reasoning used 64 of its 64 tokens"),
+        (true, (64, 0), ": it was cut at maxTokens"),
+        (false, (64, 64), ": reasoning used 64 of its 64 tokens"),
+        (false, (64, 8), ""),
+    ] {
+        let remedy = if cause.is_empty() { "" } else { "; raise maxTokens of agent clerk" };
+        let mut run = TestRun::of(live(|_| {}));
+        answered(&mut run, "handle", "", is_cut, tokens);
+        answered(&mut run, "handle/.ask-2", "", is_cut, tokens);
+        let why = format!("its answer is not as it should be: it is empty{cause}{remedy}");
+        assert!(run.failed().ends_with(&format!("model m of provider models: {why}")), "{}", run.failed());
+    }
+}
+
+#[test]
+fn the_failure_of_a_cut_answer_that_does_not_fit_its_schema_says_that_it_was_cut() {
+    let mut run = TestRun::of(live(|spec| spec["steps"][0]["outputSchema"] = json!({"type": "object"})));
+    for path in ["handle", "handle/.ask-2", "handle/.ask-3"] {
+        answered(&mut run, path, r#"{"paid": "#, true, (64, 0));
+    }
+    assert!(run.failed().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"), "{}", run.failed());
+}
+
+/// A run that asks about what its agent answered, and at its end about a text that is made of that.
+fn reviewed(is_cut: bool) -> TestRun {
+    let last = json!({"name": "out", "type": "finalResponse", "hitl": gate(json!({}))});
+    let mut run = TestRun::of(live(|spec| {
+        spec["gates"] = gates(json!([last]));
+        let steps = spec["steps"].as_array_mut().unwrap();
+        steps.insert(1, hitl("read", json!({"contextDisplay": "why"})));
+        steps.insert(2, set("copy", "{{ steps.handle.response }}"));
+    }));
+    answered(&mut run, "handle", "Dear AC", is_cut, (9, 0));
+    run
+}
+
+#[test]
+fn a_request_says_that_an_answer_that_it_shows_was_cut() {
+    let context = |run: &TestRun, path: &str| run.asked(path).request.context.clone();
+    let note = "cut at maxTokens: the answer of handle";
+    let mut run = reviewed(true);
+    assert_eq!(context(&run, "read"), Some(format!("{note}\n\nwhy")));
+    run.approve("read");
+    assert_eq!(context(&run, ".final").as_deref(), Some(note), "it is made of the answer");
+    // A person wrote another text in its place.
+    let mut run = reviewed(true);
+    run.modify("read", json!({"response": "Dear ACME"}));
+    assert_eq!(context(&run, ".final"), None);
+    let run = reviewed(false);
+    assert_eq!(context(&run, "read").as_deref(), Some("why"));
+    let check = json!({"name": "check", "type": "outputValidation", "steps": ["handle"], "hitl": gate(json!({}))});
+    let mut run = TestRun::of(live(|spec| spec["gates"] = gates(json!([check]))));
+    answered(&mut run, "handle", "Dear AC", true, (9, 0));
+    assert_eq!(context(&run, "handle/.output").as_deref(), Some(note));
 }
 
 #[test]
