@@ -59,7 +59,7 @@ pub(super) fn collected(protocol: &dyn Protocol, body: &[u8]) -> Result<Collecte
 
 /// An answer, as tests compare it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct ReadAnswer {
     pub(super) text: String,
     /// The id, the tool and the arguments of each call.
     pub(super) calls: Vec<[String; 3]>,
@@ -70,7 +70,7 @@ pub(super) struct Answer {
     pub(super) finish: Option<Finish>,
 }
 
-pub(super) fn read(protocol: &dyn Protocol, body: &[u8]) -> Result<Answer, Unreadable> {
+pub(super) fn read(protocol: &dyn Protocol, body: &[u8]) -> Result<ReadAnswer, Unreadable> {
     let collected = collected(protocol, body)?;
     let (text, usage, finish) = (collected.text.clone(), collected.usage, collected.finish.clone());
     let (calls, dropped, parts) = collected.into_parts();
@@ -80,7 +80,7 @@ pub(super) fn read(protocol: &dyn Protocol, body: &[u8]) -> Result<Answer, Unrea
         OpaquePart::Call(at, json) => format!("{at} {json}"),
         OpaquePart::Message(json) => format!("message {json}"),
     };
-    Ok(Answer { text, calls, dropped, parts: parts.unwrap().iter().map(part).collect(), usage, finish })
+    Ok(ReadAnswer { text, calls, dropped, parts: parts.unwrap().iter().map(part).collect(), usage, finish })
 }
 
 pub(super) fn arguments_of(call: &RequestedCall) -> String {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use signoff_api::turn::{OpaqueParts, RequestedCall, TurnCalls};
 
 use super::*;
-use crate::agent::tested::{self, Answer, arguments_of, collected};
+use crate::agent::tested::{self, ReadAnswer, arguments_of, collected};
 
 const MODEL: &str = "gemini-3-pro-preview";
 
@@ -30,7 +30,7 @@ fn body(turn: &TurnRequest) -> Value {
     tested::body(&written(turn, &[]))
 }
 
-fn read(body: impl AsRef<[u8]>) -> Result<Answer, Unreadable> {
+fn read(body: impl AsRef<[u8]>) -> Result<ReadAnswer, Unreadable> {
     tested::read(&GenerateContent, body.as_ref())
 }
 
@@ -185,7 +185,7 @@ fn a_stream_and_a_whole_answer_are_read_alike() {
     let usage =
         Usage { input_tokens: 72, output_tokens: 48, cached_tokens: 64, reasoning_tokens: 30, ..Usage::default() };
     assert_eq!(streamed.usage, Some(usage));
-    assert_eq!(read(whole(&two_calls())).unwrap(), Answer { usage: None, ..streamed });
+    assert_eq!(read(whole(&two_calls())).unwrap(), ReadAnswer { usage: None, ..streamed });
 }
 
 #[test]

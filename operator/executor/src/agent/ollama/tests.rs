@@ -11,7 +11,7 @@ use serde_json::Value;
 use signoff_api::turn::{OpaqueParts, RequestedCall};
 
 use super::*;
-use crate::agent::tested::{self, Answer, arguments_of, body, collected};
+use crate::agent::tested::{self, ReadAnswer, arguments_of, body, collected};
 
 fn turn(messages: Vec<Message>) -> TurnRequest {
     tested::turn("local", "qwen3:8b", messages)
@@ -25,7 +25,7 @@ fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
     tested::written(&OllamaChat, turn, left_out)
 }
 
-fn read(body: impl AsRef<[u8]>) -> Result<Answer, Unreadable> {
+fn read(body: impl AsRef<[u8]>) -> Result<ReadAnswer, Unreadable> {
     tested::read(&OllamaChat, body.as_ref())
 }
 
@@ -246,7 +246,7 @@ fn hostile_shapes_are_errors_or_empty() {
         r#"{"message": {"tool_calls": []}, "done": true, "eval_count": "many", "prompt_eval_count": -1}"#,
     ] {
         let answer = read(empty).unwrap();
-        let Answer { text, calls, usage, .. } = answer;
+        let ReadAnswer { text, calls, usage, .. } = answer;
         assert!(text.is_empty() && calls.is_empty() && usage.is_none(), "{empty}");
     }
     for document in ["{}", "null", r#"{"done": true}"#, r#"{"message": null, "done": true}"#] {
