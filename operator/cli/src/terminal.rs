@@ -36,6 +36,13 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Says what the program waits for, on standard error, if that is a terminal.
+pub fn progress(text: &str) {
+    if is_watched() {
+        note(text);
+    }
+}
+
 /// Colours the prefix of an error or a refusal.
 fn with_prefix(text: &str, style: Style) -> String {
     const PREFIXES: [&str; 2] = ["error:", "refused:"];

@@ -1,15 +1,20 @@
 //! `signoff models`: the list of a provider, and one turn with a tool, against a server on loopback.
 
 use std::{
+    fs::File,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
     thread,
 };
 
+use rexpect::session::spawn_command;
 use serde_json::{Value, json};
 
 use crate::{Ended, Home};
+
+/// The longest wait for the end, in milliseconds: long, for a machine that is busy with builds.
+const PATIENCE: u64 = 60_000;
 
 /// A server that refuses `temperature`, calls the tool that it is offered, and wants a field of its own back.
 struct Server {
@@ -50,6 +55,20 @@ impl Server {
     fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
+
+    /// A Workflow with the provider `models` at this server.
+    fn workflow(&self) -> String {
+        workflow(&self.url())
+    }
+}
+
+/// A Workflow with the provider `models`.
+fn workflow(base_url: &str) -> String {
+    format!(
+        "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: w}}\nspec:\n  \
+         providers: [{{name: models, openai: {{baseURL: '{base_url}'}}}}]\n  \
+         agents: [{{name: a, model: small}}]\n  steps: [{{name: s, agent: {{name: a, input: x}}}}]\n"
+    )
 }
 
 fn is_whole(request: &str) -> bool {
@@ -69,6 +88,8 @@ fn answer(request: &str) -> (&'static str, String) {
     }
     let messages = body["messages"].as_array().unwrap();
     let message = match messages.iter().find(|message| message["role"] == "assistant") {
+        None if body["model"] == "stranger" => json!({"content": null, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "launch\u{1b}[31m", "arguments": "{}"}}]}),
         None => json!({"content": null, "reasoning_content": "I call.", "tool_calls": [
             {"id": "a", "type": "function", "function": {"name": "echo", "arguments": "{\"word\":\"ready\"}"}}]}),
         Some(said) if said["reasoning_content"] == "I call." => json!({"content": "It returned ready."}),
@@ -87,6 +108,7 @@ fn the_models_of_a_provider_are_listed_with_its_key_and_nothing_is_tried() {
     listed.env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22").env("SIGNOFF_SECRET_MODELS_ALLOWED_HOSTS", "127.0.0.1");
     let ended = Ended::of(&listed.output().unwrap()).with(0);
     assert_eq!(ended.out, "MODEL\nsmall\nlarge[31m\n", "{ended:?}");
+    assert_eq!(ended.err, "", "progress is for terminals only");
     let requests = server.requests.lock().unwrap();
     assert_eq!(requests.len(), 1);
     assert!(
@@ -99,9 +121,7 @@ fn the_models_of_a_provider_are_listed_with_its_key_and_nothing_is_tried() {
 #[test]
 fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
     let (home, server) = (Home::new(), Server::start());
-    home.file("w.yaml", &format!(
-        "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: w}}\nspec:\n  providers: [{{name: models, openai: {{baseURL: '{}'}}}}]\n  \
-         agents: [{{name: a, model: small}}]\n  steps: [{{name: s, agent: {{name: a, input: x}}}}]\n", server.url()));
+    home.file("w.yaml", &server.workflow());
     let asked = home.run(&["models", "models", "-f", "w.yaml", "--try", "small"]).with(2);
     assert!(asked.err.contains("nothing was tried"), "{asked:?}");
     assert_eq!(server.requests.lock().unwrap().len(), 1);
@@ -115,6 +135,73 @@ fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
     assert!(!tried.out.contains("I call."), "{tried:?}");
     // The list, a refusal, the call, and its result.
     assert_eq!(server.requests.lock().unwrap().len(), 1 + 4);
+}
+
+#[test]
+fn a_model_that_calls_a_tool_that_was_not_offered_is_told_no_result() {
+    let (home, server) = (Home::new(), Server::start());
+    let tried = home.run(&["models", "openai", "--base-url", &server.url(), "--try", "stranger", "--yes"]).with(0);
+    assert!(tried.out.contains("no: it called launch[31m, which was not offered"), "{tried:?}");
+    assert!(!tried.out.contains("Takes the result"), "{tried:?}");
+    // The list, a refusal, and the call.
+    assert_eq!(server.requests.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn a_terminal_shows_each_wait() {
+    let (home, server) = (Home::new(), Server::start());
+    let command = home.signoff(&["models", "openai", "--base-url", &server.url(), "--try", "small", "--yes"]);
+    let shown = spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap();
+    let asking = format!("asking {} for its list of models...", server.address);
+    for line in [asking.as_str(), "trying one turn with small..."] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_fails_after_the_timeout() {
+    // The system takes the connection, and the answer never comes.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let ended = Home::new().run(&["models", "openai", "--base-url", &url, "--timeout", "200ms"]).with(10);
+    assert!(ended.err.contains("gave no complete answer within 200ms"), "{ended:?}");
+}
+
+#[test]
+fn the_workflow_is_read_from_standard_input_or_a_file_that_errors_name() {
+    let (home, server) = (Home::new(), Server::start());
+    let file = home.file("w.yaml", &server.workflow());
+    let piped = |provider: &str| {
+        let mut command = home.signoff(&["models", provider, "-f", "-"]);
+        Ended::of(&command.stdin(File::open(&file).unwrap()).output().unwrap())
+    };
+    assert_eq!(piped("models").with(0).out, "MODEL\nsmall\nlarge[31m\n");
+    let other = piped("other").with(2);
+    assert!(other.err.contains("standard input has no provider other: it has models"), "{other:?}");
+    let missing = home.run(&["models", "models", "-f", "missing.yaml"]).with(2);
+    assert!(missing.err.contains("missing.yaml: "), "{missing:?}");
+    home.file("hostless.yaml", &workflow("http://"));
+    let hostless = home.run(&["models", "models", "-f", "hostless.yaml"]).with(3);
+    assert!(hostless.err.contains("hostless.yaml: 1 error: see signoff validate hostless.yaml"), "{hostless:?}");
+}
+
+#[test]
+fn an_option_without_meaning_is_refused_with_a_remedy() {
+    let home = Home::new();
+    let mut refusals = vec![
+        (vec!["openai", "--base-url", "host:1234/v1"], "no scheme http:// or https://: put one in front"),
+        (vec!["openai", "--base-url", "http://"], "not a valid URL"),
+        (vec!["openai", "--try", ""], "it is empty: name a model"),
+        (vec!["openai", "--try", " "], "it is empty: name a model"),
+        (vec!["openai", "--timeout", "soon"], "not a duration like 30s"),
+        (vec!["openai", "--timeout", "0s"], "it leaves no time for an answer"),
+    ];
+    let without_apis = ["anthropic", "gemini", "ollama"];
+    refusals.extend(without_apis.map(|kind| (vec![kind, "--api", "responses"], "only openai has it; leave --api out")));
+    for (options, why) in refusals {
+        let refused = home.run(&[&["models"][..], options.as_slice()].concat()).with(2);
+        assert!(refused.err.contains(why), "{options:?}: {refused:?}");
+    }
 }
 
 #[test]

@@ -4,10 +4,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use signoff_api::workflow::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, SecretEntry};
+use signoff_api::{
+    Span,
+    workflow::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, SecretEntry},
+};
 use signoff_cli::{sanitize::one_line, table::table, terminal};
 use signoff_engine::{
     Settings,
@@ -20,11 +22,12 @@ use signoff_executor::{
 use signoff_local::LocalSecrets;
 use signoff_manifest::report;
 use signoff_strands::read_any;
+use url::Url;
 
 use crate::{exit::Exit, texts};
 
-/// The time for one request.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// The time for one request: that of a step with an agent.
+const TIMEOUT: &str = "5m";
 /// The namespace of what is learnt here: this process.
 const NAMESPACE: &str = "local";
 /// The name of the tool that a model is offered.
@@ -36,11 +39,11 @@ pub struct Models {
     /// The kind of the provider: openai, anthropic, gemini or ollama; with --file, the name of a provider in the file
     #[arg(value_name = "PROVIDER")]
     provider: String,
-    /// The file of a Workflow that has the provider
+    /// The file of a Workflow that has the provider, or - for standard input
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["base_url", "api", "key"])]
     file: Option<PathBuf>,
     /// The base URL of the server. Default: that of the provider
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     base_url: Option<String>,
     /// The API of an openai server
     #[arg(long, value_enum)]
@@ -52,11 +55,14 @@ pub struct Models {
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
     /// The model to try one turn with a tool; that costs some tokens
-    #[arg(long = "try", value_name = "MODEL")]
+    #[arg(long = "try", value_name = "MODEL", value_parser = model_name)]
     model: Option<String>,
     /// Try it without asking
     #[arg(long, short, requires = "model")]
     yes: bool,
+    /// The longest time for the list, and for each request of the turn, such as 30s or 10m
+    #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = request_timeout)]
+    timeout: Duration,
 }
 
 /// The APIs of an openai server.
@@ -74,15 +80,20 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
     let Some(endpoint) = provider.kind().and_then(ProviderKind::endpoint).map(str::to_owned) else {
         return Err(Exit::Usage.because(format!("provider {} asks no server: name one that does", provider.name)));
     };
+    let url = endpoint.parse::<Url>().map_err(|why| {
+        Exit::Invalid.because(format!("provider {}: baseURL is not a valid URL: {why}", provider.name))
+    })?;
     let server = Server {
-        key: key(&options, entry.as_ref(), &endpoint).await?,
+        key: key(&options, entry.as_ref(), &url).await?,
+        timeout: options.timeout,
         providers: Providers::new(HttpClient::new(HttpSettings {
             addresses: AddressSettings::default().with_loopback(),
             ..HttpSettings::default()
         })?),
         provider,
     };
-    match server.providers.offered(&server.provider, server.key.as_ref(), TIMEOUT).await {
+    terminal::progress(&format!("asking {} for its list of models...", host_and_port(&url)));
+    match server.providers.offered(&server.provider, server.key.as_ref(), server.timeout).await {
         Ok(offered) if offered.is_empty() => terminal::print("The provider lists no models.\n")?,
         Ok(offered) => {
             let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
@@ -93,12 +104,15 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         Err(error) => return Err(Exit::Failed.because(error.to_string())),
     }
     let Some(model) = &options.model else { return Ok(Exit::Ok) };
-    let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {}.", one_line(model, 120));
+    let shown = one_line(model, 120);
+    let endpoint = one_line(&endpoint, 512);
+    let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {shown}.");
     let may_try = options.yes || (terminal::can_ask() && terminal::ask(&question)?);
     if !may_try {
         terminal::note("nothing was tried: answer the question with yes, or add --yes");
         return Ok(Exit::Usage);
     }
+    terminal::progress(&format!("trying one turn with {shown}..."));
     let tried = server.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
     let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
     let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
@@ -111,16 +125,16 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
 fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
     let name = &options.provider;
     if let Some(file) = &options.file {
-        let text = texts::of_file(file).map_err(|why| Exit::Usage.because(why))?;
+        let texts::Text { name: source, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
         let read = read_any(&text, "", &Settings::default());
         let workflow = read.map(|read| read.workflow).map_err(|problems| {
-            let shown = texts::shown(file);
-            Exit::Invalid.because(format!("{shown}: {}: see signoff validate {shown}", report::counted(&problems)))
+            let counted = report::counted(&problems);
+            Exit::Invalid.because(format!("{source}: {counted}: see signoff validate {}", texts::shown(file)))
         })?;
         let found = workflow.spec.providers.iter().find(|provider| provider.name == *name).cloned();
         let provider = found.ok_or_else(|| {
             let names: Vec<_> = workflow.spec.providers.iter().map(|provider| provider.name.as_str()).collect();
-            Exit::Usage.because(format!("{} has no provider {name}: it has {}", file.display(), names.join(", ")))
+            Exit::Usage.because(format!("{source} has no provider {name}: it has {}", names.join(", ")))
         })?;
         let key = provider.kind().and_then(ProviderKind::key);
         let entry = workflow.spec.secrets.iter().find(|entry| Some(entry.name.as_str()) == key).cloned();
@@ -143,6 +157,10 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
     let mut provider = Provider { name: name.clone(), ..Provider::default() };
     match name.as_str() {
         "openai" => provider.openai = Some(OpenAi { base_url, key, api }),
+        "anthropic" | "gemini" | "ollama" if api.is_some() => {
+            let message = format!("--api: the kind {name} has no field api, only openai has it; leave --api out");
+            return Err(Exit::Usage.because(message));
+        }
         "anthropic" => provider.anthropic = Some(of),
         "gemini" => provider.gemini = Some(of),
         "ollama" => provider.ollama = Some(of),
@@ -157,12 +175,40 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
 }
 
 /// Reads the key, if one is named.
-async fn key(options: &Models, entry: Option<&SecretEntry>, endpoint: &str) -> anyhow::Result<Option<SecretText>> {
+async fn key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> anyhow::Result<Option<SecretText>> {
     let Some(entry) = entry else { return Ok(None) };
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
-    let url = endpoint.parse().with_context(|| format!("the base URL {endpoint}"))?;
-    let found = secrets.get(NAMESPACE, &entry.secret, &entry.key, &url).await;
+    let found = secrets.get(NAMESPACE, &entry.secret, &entry.key, url).await;
     found.map(Some).map_err(|error| Exit::Usage.because(error.to_string()))
+}
+
+/// Returns the base URL as it was typed. It has the same schemes as the field `baseURL`.
+fn http_url(typed: &str) -> Result<String, String> {
+    if !["http://", "https://"].iter().any(|scheme| typed.starts_with(scheme)) {
+        return Err("it has no scheme http:// or https://: put one in front, as in http://localhost:8000/v1".to_owned());
+    }
+    typed.parse::<Url>().map(|_| typed.to_owned()).map_err(|why| format!("not a valid URL: {why}"))
+}
+
+fn model_name(typed: &str) -> Result<String, String> {
+    if typed.trim().is_empty() {
+        return Err("it is empty: name a model of the provider".to_owned());
+    }
+    Ok(typed.to_owned())
+}
+
+fn request_timeout(typed: &str) -> Result<Duration, String> {
+    let timeout = typed.parse::<Span>()?.duration();
+    if timeout.is_zero() {
+        return Err("it leaves no time for an answer: give a longer one, such as 30s".to_owned());
+    }
+    Ok(timeout)
+}
+
+/// Returns the host, and the port unless it is that of the scheme.
+fn host_and_port(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// A provider with its key.
@@ -170,12 +216,13 @@ struct Server {
     providers: Providers,
     provider: Provider,
     key: Option<SecretText>,
+    timeout: Duration,
 }
 
 /// A model that was tried.
 struct Tried {
     first: TurnReply,
-    /// Its answer to the result of its call; none where it did not call.
+    /// Its answer to the result of its call, or `None` if it called no tool, or one that was not offered.
     second: Option<TurnReply>,
 }
 
@@ -184,7 +231,8 @@ impl Server {
     async fn try_tool(&self, model: &str) -> Result<Tried, CallError> {
         let asked = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
         let first = self.turn(model, vec![asked.clone()]).await?;
-        let Some(call) = first.calls.first() else { return Ok(Tried { first, second: None }) };
+        let offered = first.calls.first().filter(|_| unoffered_tool(&first).is_none());
+        let Some(call) = offered else { return Ok(Tried { first, second: None }) };
         let id = if call.id.is_empty() { "call-1".to_owned() } else { call.id.clone() };
         let arguments = json!({"word": "ready"}).to_string();
         let made = ToolCall { id: id.clone(), tool: call.tool.clone(), arguments };
@@ -205,7 +253,7 @@ impl Server {
             tools: vec![ToolOffer { name: TOOL.to_owned(), description: "Returns a word.".to_owned(), parameters }],
             max_tokens: Some(2000),
             temperature: Some(0.0),
-            timeout: TIMEOUT,
+            timeout: self.timeout,
             key: self.key.clone(),
         };
         self.providers.turn(request, &UnboundedRoom).await
@@ -215,17 +263,23 @@ impl Server {
 impl Tried {
     fn rows(&self) -> Vec<Vec<String>> {
         let Self { first, second } = self;
-        let calls = first.calls.iter().any(|call| call.tool == TOOL);
+        let calls = match (first.calls.iter().any(|call| call.tool == TOOL), unoffered_tool(first)) {
+            (true, None) => "yes".to_owned(),
+            (true, Some(tool)) => format!("yes, but it also called {tool}, which was not offered"),
+            (false, Some(tool)) => format!("no: it called {tool}, which was not offered"),
+            (false, None) => "no: it did not call the tool that it was offered".to_owned(),
+        };
         let kept = first.opaque.as_ref().map_or_else(
             || "nothing".to_owned(),
             |opaque| format!("{} bytes, which go back with the call and are never shown", opaque.bytes()),
         );
-        let mut rows = vec![
-            row("Calls a tool", if calls { "yes" } else { "no: it did not call the tool that it was offered" }),
-            row("Wants back", kept),
-        ];
+        let mut rows = vec![row("Calls a tool", calls), row("Wants back", kept)];
         if let Some(second) = second {
-            let said = if second.text.trim().is_empty() { "yes, with an empty answer" } else { "yes" };
+            let said = match unoffered_tool(second) {
+                Some(tool) => format!("yes, but it then called {tool}, which was not offered"),
+                None if second.text.trim().is_empty() => "yes, with an empty answer".to_owned(),
+                None => "yes".to_owned(),
+            };
             rows.push(row("Takes the result", said));
         }
         let used = second.iter().chain([first]).filter_map(|reply| reply.usage).reduce(|mut sum, more| {
@@ -237,6 +291,55 @@ impl Tried {
     }
 }
 
+/// Returns the name of a tool that was called without being offered, for a terminal.
+fn unoffered_tool(reply: &TurnReply) -> Option<String> {
+    reply.calls.iter().find(|call| call.tool != TOOL).map(|call| one_line(&call.tool, 120))
+}
+
 fn row(what: &str, found: impl Into<String>) -> Vec<String> {
     vec![what.to_owned(), found.into()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::turn::{RequestedArguments, RequestedCall};
+
+    use super::*;
+
+    fn reply(tools: &[&str]) -> TurnReply {
+        let call = |tool: &&str| RequestedCall {
+            id: String::new(),
+            tool: (*tool).to_owned(),
+            arguments: RequestedArguments::Text("{}".to_owned()),
+        };
+        let calls = tools.iter().map(call).collect();
+        TurnReply { text: "ready".to_owned(), calls, dropped: 0, opaque: None, usage: None, truncated: false }
+    }
+
+    #[test]
+    fn a_call_of_a_tool_that_was_not_offered_is_named_in_each_turn() {
+        let found = |first: &[&str], second: &[&str]| {
+            let rows = Tried { first: reply(first), second: Some(reply(second)) }.rows();
+            ["Calls a tool", "Takes the result"].map(|what| rows.iter().find(|row| row[0] == what).unwrap()[1].clone())
+        };
+        assert_eq!(found(&["echo"], &[]), ["yes", "yes"]);
+        let [calls, takes] = found(&["echo", "launch"], &["echo", "launch\u{1b}[31m"]);
+        assert_eq!(calls, "yes, but it also called launch, which was not offered");
+        assert_eq!(takes, "yes, but it then called launch[31m, which was not offered");
+        assert_eq!(found(&["launch"], &[])[0], "no: it called launch, which was not offered");
+        assert_eq!(found(&[], &[])[0], "no: it did not call the tool that it was offered");
+    }
+
+    #[test]
+    fn the_host_is_shown_without_user_path_and_usual_port() {
+        let shown = |url: &str| host_and_port(&url.parse().unwrap());
+        assert_eq!(shown("https://user:hunter2@models.example.com:443/v1"), "models.example.com");
+        assert_eq!(shown("http://[::1]:11434"), "[::1]:11434");
+    }
+
+    #[test]
+    fn the_usual_timeout_can_be_read() {
+        assert_eq!(request_timeout(TIMEOUT), Ok(Duration::from_secs(300)));
+    }
 }
