@@ -57,6 +57,12 @@ pub fn lists<'a>(entries: impl IntoIterator<Item = &'a str>, url: &Url) -> bool 
     entries.into_iter().filter_map(HostPattern::parse).any(|entry| entry.covers(url))
 }
 
+/// Whether a URL has a user name or a password.
+#[must_use]
+pub fn has_credentials(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// Returns a host name without a trailing dot.
 fn bare(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use signoff_api::{
     GROUP, Json, VERSION, Workflow, names,
-    workflow::{Input, InputType},
+    workflow::{Input, InputType, Provider},
 };
 use signoff_engine::{FieldError, Plan, Settings};
 use signoff_expr::nearest;
@@ -141,10 +141,12 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     Checked { title, workflow, is_named, problems: problems.found }
 }
 
-/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one thing.
+/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one thing,
+/// and such a provider has no kind.
 fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
     let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
-    problem.message.contains("exactly one of agent, pod, http, set and hitl")
+    let is_about_one = |words: &str| problem.message.contains(words);
+    (is_about_one("exactly one of agent, pod, http, set and hitl") || is_about_one(Provider::ONE_KIND))
         && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
 }
 

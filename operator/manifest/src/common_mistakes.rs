@@ -15,7 +15,7 @@ pub(crate) fn object_form(field: &str) -> Option<&'static str> {
 }
 
 /// Fields as other tools call them, and what to write.
-const FOREIGN: [(&str, &str); 32] = [
+const FOREIGN: [(&str, &str); 47] = [
     ("spec.steps[].when", SKIP_IF),
     ("spec.steps[].if", SKIP_IF),
     ("spec.steps[].condition", SKIP_IF),
@@ -51,6 +51,39 @@ const FOREIGN: [(&str, &str); 32] = [
     ("spec.tasks", "did you mean steps?"),
     ("spec.jobs", "did you mean steps?"),
     ("spec.parameters", "did you mean inputs? Each is `{name: <name>, value: <value>}`"),
+    ("spec.models", "a model is at a provider: did you mean providers?"),
+    ("spec.providers[].claude", "did you mean anthropic?"),
+    ("spec.providers[].google", "did you mean gemini?"),
+    ("spec.providers[].gpt|chatgpt", "did you mean openai?"),
+    (
+        "spec.providers[].azure|azureOpenAI|azureOpenai",
+        "write `openai: {baseURL: \"https://RESOURCE.openai.azure.com/openai/v1\", key: <name>}`",
+    ),
+    (
+        "spec.providers[].bedrock|vertex|vertexAI|vllm|llamacpp|litellm|deepseek|groq",
+        "write `openai: {baseURL: <URL>, key: <name>}`, because the server speaks an API of OpenAI",
+    ),
+    (
+        "spec.providers[].kind|type|provider",
+        "the kind is a field of its own: write `anthropic: {...}`, `openai: {...}`, `gemini: {...}` or `ollama: {...}`",
+    ),
+    ("spec.providers[].baseURL|baseUrl|key", "it belongs to the kind: write it into `openai: {...}` or another one"),
+    (
+        "spec.providers[].apiKey|apikey|api_key|token|keyFrom",
+        "add `{name: <name>, secret: <Secret>, key: <key>}` to spec.secrets, and write `key: <name>` into `openai: {...}` or another kind",
+    ),
+    (
+        "spec.providers[].openai|anthropic|gemini|ollama.apiKey|apikey|api_key|apiKeyFrom|token|secret|secretRef",
+        "add `{name: <name>, secret: <Secret>, key: <key>}` to spec.secrets, and write `key: <name>` here",
+    ),
+    ("spec.providers[].openai|anthropic|gemini|ollama.url|endpoint|host", "did you mean baseURL?"),
+    (
+        "spec.providers[].openai|anthropic|gemini|ollama.model",
+        "each agent has its own: write `agents: [{name: <agent>, model: <model>}]`",
+    ),
+    ("spec.agents[].price.input", "did you mean inputPerMillion? It is a text such as \"3.00\""),
+    ("spec.agents[].price.output", "did you mean outputPerMillion? It is a text such as \"15.00\""),
+    ("spec.agents[].price.cached|cachedInput", "did you mean cachedInputPerMillion? It is a text such as \"0.30\""),
 ];
 
 /// Objects in place of which authors write a text, and their form.
@@ -90,14 +123,39 @@ mod tests {
     fn no_foreign_field_is_one_that_a_workflow_has() {
         assert_eq!(foreign("spec.steps[3].when"), Some(SKIP_IF));
         for (path, _) in FOREIGN {
-            let mut schema = crate::schema::of("Workflow").unwrap_or(&serde_json::Value::Null);
-            let mut is_known = true;
-            for name in path.split('.') {
-                let inner = &schema["properties"][name.trim_end_matches("[]")];
-                is_known &= inner.is_object();
-                schema = if name.ends_with("[]") { &inner["items"] } else { inner };
+            let mut holders = vec![crate::schema::of("Workflow").unwrap_or(&serde_json::Value::Null)];
+            let mut parts = path.split('.').peekable();
+            while let Some(part) = parts.next() {
+                let mut found: Vec<&serde_json::Value> = Vec::new();
+                for name in part.trim_end_matches("[]").split('|') {
+                    found.extend(holders.iter().copied().map(|holder| &holder["properties"][name]));
+                }
+                // All but the last part are of objects that there are.
+                assert!(found.iter().all(|schema| schema.is_object() == parts.peek().is_some()), "{path}: {part}");
+                let is_list = part.ends_with("[]");
+                holders = found.into_iter().map(|schema| if is_list { &schema["items"] } else { schema }).collect();
             }
-            assert!(!is_known, "{path}");
+        }
+    }
+
+    #[test]
+    fn fields_of_providers_that_others_have_are_told_with_what_to_write() {
+        for kind in signoff_api::workflow::Provider::KINDS {
+            for name in ["apiKey", "apikey", "token"] {
+                let told = foreign(&format!("spec.providers[3].{kind}.{name}")).unwrap_or_default();
+                let has_both = told.contains("to spec.secrets") && told.contains("`key: <name>` here");
+                assert_eq!(has_both, kind != "scripted", "{kind}.{name}: {told}");
+            }
+        }
+        for (brand, kind) in [
+            ("claude", "anthropic"),
+            ("gpt", "openai"),
+            ("google", "gemini"),
+            ("azure", "https://RESOURCE.openai.azure.com/openai/v1"),
+            ("groq", "openai"),
+        ] {
+            let told = foreign(&format!("spec.providers[0].{brand}")).unwrap_or_default();
+            assert!(told.contains(kind), "{brand}: {told}");
         }
     }
 

@@ -20,7 +20,7 @@ const OLD: [(&str, &str); 14] = [
     ("spec.pattern.orchestratorWorkers.decompositionReview", GATE),
     ("spec.pattern.orchestratorWorkers.reduceReview", GATE),
     (
-        "spec.providers[].openai.keyFrom",
+        "spec.providers[].openai|anthropic|gemini|ollama.keyFrom",
         "move it to spec.secrets as `{name: <name>, secret: <Secret>, key: <key>}`, and write `key: <name>` here",
     ),
     ("spec.steps[].deps", "it is now called dependsOn: rename it"),
@@ -35,7 +35,8 @@ pub(crate) fn remedy(field: &str) -> Option<&'static str> {
     find(&OLD, field)
 }
 
-/// Returns the entry of a table of paths for a field, whatever the positions in its lists.
+/// Returns the entry of a table of paths for a field, whatever the positions in its lists. A part of a path in the
+/// table can have alternatives: `spec.steps[].when|if`.
 pub(crate) fn find(table: &[(&str, &'static str)], field: &str) -> Option<&'static str> {
     let without_positions = |text: &str| {
         let mut parts = text.split('[');
@@ -43,7 +44,11 @@ pub(crate) fn find(table: &[(&str, &'static str)], field: &str) -> Option<&'stat
         parts.fold(first, |path, part| path + "[]" + part.split_once(']').map_or("", |(_, rest)| rest))
     };
     let path = without_positions(field);
-    table.iter().find(|(old, _)| *old == path).map(|(_, remedy)| *remedy)
+    let is_one_of = |(names, part): (&str, &str)| names.split('|').any(|name| name == part);
+    let fits = |names: &str| {
+        names.split('.').count() == path.split('.').count() && names.split('.').zip(path.split('.')).all(is_one_of)
+    };
+    table.iter().find(|(names, _)| fits(names)).map(|(_, remedy)| *remedy)
 }
 
 #[cfg(test)]
@@ -56,5 +61,20 @@ mod tests {
         assert_eq!(remedy("spec.pattern.parallel.reduce"), Some(STEP));
         assert_eq!(remedy("spec.pattern.parallel.maxParallel"), None);
         assert_eq!(remedy("deps"), None);
+    }
+
+    #[test]
+    fn the_key_of_an_earlier_draft_is_found_under_each_kind_with_a_key() {
+        for kind in signoff_api::workflow::Provider::KINDS {
+            let found = remedy(&format!("spec.providers[1].{kind}.keyFrom"));
+            assert_eq!(
+                found.is_some_and(|remedy| remedy.contains("write `key: <name>` here")),
+                kind != "scripted",
+                "{kind}"
+            );
+        }
+        assert_eq!(remedy("spec.providers[1].openai|anthropic|gemini|ollama.keyFrom"), None);
+        assert_eq!(remedy("spec.providers[1].openai"), None);
+        assert_eq!(remedy("spec.providers[1].openai.keyFrom.name"), None);
     }
 }

@@ -186,13 +186,15 @@ fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_
 
 fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Value::Text(text) = &node.value else {
-        if let Value::Number(number) = &node.value
-            && schema["pattern"] == DURATION
-        {
-            let message = format!("a duration has a unit: write {number}s, {number}m or {number}h");
-            return problems.error("WrongType", field, node.at.clone(), message);
-        }
-        return wrong_type(node, "a text", field, problems);
+        let message = match (&node.value, schema["pattern"].as_str()) {
+            (Value::Number(number), Some(DURATION)) => {
+                format!("a duration has a unit: write {number}s, {number}m or {number}h")
+            }
+            // In quotes it would be wrong too.
+            (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => form(pattern),
+            _ => return wrong_type(node, "a text", field, problems),
+        };
+        return problems.error("WrongType", field, node.at.clone(), message);
     };
     let length = text.chars().count() as u64;
     if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
@@ -232,12 +234,25 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// The pattern of durations.
 const DURATION: &str = "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$";
 
-/// Returns what a pattern of the schema requires, in words for the common ones.
+/// Returns what a pattern of the schema requires, in words.
 fn form(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
         "^[a-zA-Z_][a-zA-Z0-9_]*$" => "letters, digits and `_`, and no digit first",
+        "^[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?$" => {
+            "letters, digits, `-` and `_`, with a letter or digit at both ends"
+        }
+        "^[A-Za-z0-9_-]+$" => "letters, digits, `-` and `_`",
+        "^[-._a-zA-Z][-._a-zA-Z0-9]*$" => "letters, digits, `-`, `_` and `.`, and no digit first",
+        "^[A-Za-z0-9_*.-]+$" => "the name of a tool, or a glob such as crm-*",
+        "^!?[A-Za-z0-9_*.-]+$" => "the name of a tool, or a glob such as crm-*, with `!` before what is left out",
+        "^[-a-z0-9.*]+$" => "the name of a Secret, in which `*` matches any characters, such as models-*",
+        r"^([*][.])?[^*/@\s]+$" => "a host such as api.example.com, api.example.com:8443 or *.example.com",
+        "^/" => "a path that begins with `/`",
         "^https?://" => "an address that begins with http:// or https://",
+        "^[0-9]{1,9}([.][0-9]{1,6})?$" => {
+            "an amount in quotes without sign and currency, such as \"3.00\", with at most 9 digits before the point and 6 after it"
+        }
         DURATION => "a duration such as 30s, 5m or 24h",
         _ => return format!("it must match {pattern}"),
     };
@@ -272,5 +287,33 @@ fn one_of(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
             None => format!("there are {}", names.join(", ")),
         };
         problems.error("NotOneOf", field, node.at.clone(), format!("{given} is not an allowed value: {remedy}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(schema: &Json, found: &mut Vec<String>) {
+        match schema {
+            Json::Object(fields) => {
+                found.extend(fields.get("pattern").and_then(Json::as_str).map(str::to_owned));
+                fields.values().for_each(|inner| patterns(inner, found));
+            }
+            Json::Array(items) => items.iter().for_each(|inner| patterns(inner, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_pattern_of_what_authors_write_is_told_in_words() {
+        let mut found = Vec::new();
+        for kind in ["Workflow", "ApprovalPolicy", "ClusterApprovalPolicy"] {
+            patterns(of(kind).map_or(&Json::Null, |schema| &schema["properties"]["spec"]), &mut found);
+        }
+        assert!(found.len() > 20, "{found:?}");
+        for pattern in found {
+            assert!(!form(&pattern).contains(&pattern), "{pattern}");
+        }
     }
 }

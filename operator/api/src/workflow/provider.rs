@@ -6,8 +6,9 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use crate::values::JsonObject;
+use crate::{hosts, values::JsonObject};
 
 /// A key of a Secret that a run uses. The creator of the Workflow must be allowed to read the Secret, and the
 /// annotation `signoff.dev/allowed-hosts` of the Secret must list each host to which the value is sent.
@@ -159,12 +160,20 @@ impl Provider {
     /// The fields that are kinds.
     pub const KINDS: [&str; 5] = ["openai", "anthropic", "gemini", "ollama", "scripted"];
 
-    /// The error of a provider that does not have exactly one kind.
+    /// The error of a provider that has no kind.
     pub const ONE_KIND: &str = "a provider is exactly one of openai, anthropic, gemini, ollama and scripted";
 
     /// Returns the kind; `None` unless the provider has exactly one.
     #[must_use]
     pub fn kind(&self) -> Option<ProviderKind<'_>> {
+        self.try_kind().ok()
+    }
+
+    /// Returns the kind.
+    ///
+    /// # Errors
+    /// The provider has none, or several.
+    pub fn try_kind(&self) -> Result<ProviderKind<'_>, String> {
         let Self { name: _, openai, anthropic, gemini, ollama, scripted } = self;
         let given = [
             openai.as_ref().map(ProviderKind::OpenAi),
@@ -173,12 +182,32 @@ impl Provider {
             ollama.as_ref().map(ProviderKind::Ollama),
             scripted.as_ref().map(ProviderKind::Scripted),
         ];
-        let mut given = given.into_iter().flatten();
-        given.next().filter(|_| given.next().is_none())
+        let given: Vec<_> = given.into_iter().flatten().collect();
+        if let [only] = given.as_slice() {
+            return Ok(*only);
+        }
+        let mut names: Vec<_> = given.iter().map(|kind| kind.name()).collect();
+        names.sort_unstable();
+        match names.split_last() {
+            None => Err(Self::ONE_KIND.to_owned()),
+            Some((last, others)) => Err(format!("it has {} and {last}: keep one", others.join(", "))),
+        }
     }
 }
 
 impl<'a> ProviderKind<'a> {
+    /// Returns the name of its field.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi(_) => "openai",
+            Self::Anthropic(_) => "anthropic",
+            Self::Gemini(_) => "gemini",
+            Self::Ollama(_) => "ollama",
+            Self::Scripted(_) => "scripted",
+        }
+    }
+
     /// Returns the base URL of its server; `None` if no server is asked.
     #[must_use]
     pub fn endpoint(self) -> Option<&'a str> {
@@ -190,6 +219,25 @@ impl<'a> ProviderKind<'a> {
             Self::Scripted(_) => return None,
         };
         Some(own.as_deref().unwrap_or(usual))
+    }
+
+    /// Returns the error of its base URL, or `None`. The URL is not repeated, because it may have a key in it.
+    #[must_use]
+    pub fn base_url_error(self) -> Option<&'static str> {
+        let url = Url::parse(self.endpoint()?).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(url) = url else {
+            return Some("not a valid URL: write it as in https://models.example.com/v1");
+        };
+        if hosts::has_credentials(&url) {
+            Some("it has a user name or a password: leave them out, and give a key by `key` and `spec.secrets`")
+        } else if url.query().is_some() {
+            Some(
+                "it has a query: leave out `?` and the rest, and give a key by `key` and `spec.secrets`. \
+                 Azure OpenAI needs no api-version at https://RESOURCE.openai.azure.com/openai/v1",
+            )
+        } else {
+            url.fragment().map(|_| "it has a fragment: leave out `#` and the rest")
+        }
     }
 
     /// Returns the name of the entry of `spec.secrets` that is its key; `None` if it gets none.
@@ -230,11 +278,19 @@ mod tests {
         for fields in [json!({}), json!({"openai": {}, "scripted": {"replies": []}})] {
             assert_eq!(provider(fields).kind(), None);
         }
+        let error = |fields| provider(fields).try_kind().unwrap_err();
+        assert_eq!(error(json!({})), Provider::ONE_KIND);
+        assert_eq!(error(json!({"openai": {}, "anthropic": {}})), "it has anthropic and openai: keep one");
+        assert_eq!(
+            error(json!({"openai": {}, "ollama": {}, "gemini": {}})),
+            "it has gemini, ollama and openai: keep one"
+        );
         for kind in Provider::KINDS {
             if kind == "scripted" {
                 let scripted = provider(json!({"scripted": {"replies": []}}));
                 let scripted = scripted.kind().unwrap();
-                assert_eq!((scripted.endpoint(), scripted.key()), (None, None));
+                assert_eq!((scripted.name(), scripted.endpoint(), scripted.key()), (kind, None, None));
+                assert_eq!(scripted.base_url_error(), None);
                 continue;
             }
             let own = provider(json!({kind: {"baseURL": "https://models.example.com/v1", "key": "k"}}));
@@ -243,6 +299,31 @@ mod tests {
             let usual = provider(json!({kind: {}}));
             let usual = usual.kind().unwrap();
             assert!(usual.endpoint().unwrap().starts_with("http") && usual.key().is_none(), "{kind}");
+            assert_eq!((own.name(), own.base_url_error(), usual.base_url_error()), (kind, None, None));
+        }
+    }
+
+    #[test]
+    fn a_base_url_has_no_credentials_query_or_fragment() {
+        let error =
+            |url: &str| provider(json!({"openai": {"baseURL": url}})).kind().and_then(ProviderKind::base_url_error);
+        for url in ["http://localhost:11434", "https://models.example.com/v1/", "https://[::1]:8080/v1/a@b"] {
+            assert_eq!(error(url), None, "{url}");
+        }
+        for (url, part) in [
+            ("https://dana:hunter2@models.example.com/v1", "a user name or a password"),
+            ("https://hunter2@models.example.com/v1?a=b#c", "a user name or a password"),
+            ("https://:hunter2@models.example.com/v1", "a user name or a password"),
+            ("https://models.example.com/v1?api-key=hunter2", "a query"),
+            ("https://models.example.com/v1?", "a query"),
+            ("https://models.example.com/v1#hunter2", "a fragment"),
+            ("https://models.example.com:hunter2", "not a valid URL"),
+            ("https://", "not a valid URL"),
+            ("models.example.com/v1", "not a valid URL"),
+            ("models.example.com:8000/v1", "not a valid URL"),
+        ] {
+            let why = error(url).unwrap();
+            assert!(why.contains(part) && !why.contains("hunter2"), "{url}: {why}");
         }
     }
 }

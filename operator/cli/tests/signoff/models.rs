@@ -189,7 +189,7 @@ fn the_workflow_is_read_from_standard_input_or_a_file_that_errors_name() {
 fn an_option_without_meaning_is_refused_with_a_remedy() {
     let home = Home::new();
     let mut refusals = vec![
-        (vec!["openai", "--base-url", "host:1234/v1"], "no scheme http:// or https://: put one in front"),
+        (vec!["openai", "--base-url", "host:1234/v1"], "write it as in https://models.example.com/v1"),
         (vec!["openai", "--base-url", "http://"], "not a valid URL"),
         (vec!["openai", "--try", ""], "it is empty: name a model"),
         (vec!["openai", "--try", " "], "it is empty: name a model"),
@@ -210,6 +210,10 @@ fn what_is_no_provider_is_refused_with_the_ones_there_are() {
     for key in ["sk-123456", "/token", "models/"] {
         let refused = home.run(&["models", "openai", "--key", key]).with(2);
         assert!(refused.err.contains("as in models/token") && !refused.err.contains("sk-1"), "{refused:?}");
+    }
+    for url in ["https://dana:hunter2@models.example.com/v1", "https://models.example.com/v1?key=hunter2", "hunter2"] {
+        let refused = home.run(&["models", "openai", "--base-url", url, "--key", "models/token"]).with(2);
+        assert!(refused.err.contains("--base-url: ") && !refused.err.contains("hunter2"), "{refused:?}");
     }
     let unknown = home.run(&["models", "claude"]).with(2);
     assert!(unknown.err.contains("name one of openai, anthropic, gemini, ollama"), "{unknown:?}");

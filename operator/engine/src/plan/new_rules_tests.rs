@@ -156,8 +156,31 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             "steps": [{"name": "handle", "agent": {"name": "clerk", "input": "x"}}, pay],
         })
     };
+    let asking = |base_url: &str| {
+        let provider = json!({"name": "p", "anthropic": {"baseURL": base_url}});
+        json!({"requestedBy": "dana", "providers": [provider], "steps": [{"name": "a", "set": {"value": "x"}}]})
+    };
+    let sending = |url: &str| json!({"requestedBy": "dana", "steps": [{"name": "a", "http": {"url": url}}]});
     // (the spec, the field, a part of the message, the honest twin)
     let table = [
+        (
+            asking("https://dana:hunter2@models.example.com"),
+            "spec.providers[0].anthropic.baseURL",
+            "a user name or a password",
+            asking("https://models.example.com"),
+        ),
+        (
+            asking("https://models.example.com?key=hunter2"),
+            "spec.providers[0].anthropic.baseURL",
+            "a query",
+            asking("https://models.example.com/key"),
+        ),
+        (
+            sending("https://dana:hunter2@shop.example.com/{{ run.name }}"),
+            "spec.steps[0].http.url",
+            "a user name or a password",
+            sending("https://shop.example.com/{{ run.name }}?owner=dana@example.com"),
+        ),
         (
             inputs(json!({"name": "big", "type": "number", "value": 1e20})),
             "spec.inputs[0].value",

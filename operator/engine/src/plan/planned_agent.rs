@@ -37,15 +37,25 @@ impl Validator<'_> {
         }
         for (at, provider) in spec.providers.iter().enumerate() {
             let field = format!("spec.providers[{at}]");
-            let Some(kind) = provider.kind() else {
-                self.error(field, Provider::ONE_KIND);
-                continue;
+            let kind = match provider.try_kind() {
+                Ok(kind) => kind,
+                Err(why) => {
+                    self.error(field, why);
+                    continue;
+                }
             };
+            // An accepted run goes on: its turns fail by themselves.
+            if let Some(why) = kind.base_url_error().filter(|_| !self.accepted) {
+                self.error(format!("{field}.{}.baseURL", kind.name()), why);
+            }
             // The text is not repeated: it may be a key that was written in the wrong place.
             if kind.key().is_some() && key_of(spec, provider).is_none() {
                 let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
                 let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
-                self.error(field.clone(), format!("its key is no name of spec.secrets: name one of them ({names})"));
+                self.error(
+                    format!("{field}.{}.key", kind.name()),
+                    format!("its key is no name of spec.secrets: name one of them ({names})"),
+                );
             }
             self.not_allowed(field, self.policies.refuses_provider(provider, None));
         }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use signoff_api::{
-    Span, names,
+    Span, hosts, names,
     policy::AddedStep,
     step::{AgentStep, Conversation, HttpStep, Step},
     workflow::{Input, InputType, WorkflowSpec},
 };
 use signoff_expr::{Condition, Known, ReadProblem, Template, is_identifier};
+use url::Url;
 
 use super::{
     Action, PlannedAgent, PlannedAgentStep, PlannedHttp, PlannedStep, Validator,
@@ -252,8 +253,16 @@ impl Validator<'_> {
     }
 
     fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<PlannedHttp> {
-        let refused = policy::fixed_host(&http.url).and_then(|url| self.policies.refuses_url(url));
-        self.not_allowed(context.field("http.url"), refused);
+        let fixed = policy::fixed_host(&http.url);
+        self.not_allowed(context.field("http.url"), fixed.and_then(|url| self.policies.refuses_url(url)));
+        // An accepted run goes on: the call fails by itself.
+        if !self.accepted && fixed.and_then(|url| Url::parse(url).ok()).is_some_and(|url| hosts::has_credentials(&url))
+        {
+            self.error(
+                context.field("http.url"),
+                "it has a user name or a password: leave them out. A container can get a Secret",
+            );
+        }
         let url = self.known_template(&http.url, &context.field("http.url"), &context.known);
         let mut headers = BTreeMap::new();
         for (name, source) in &http.headers {

@@ -5,6 +5,7 @@
 mod new_rules;
 
 use serde_json::{Value, json};
+use signoff_api::workflow::Provider;
 
 use super::*;
 
@@ -48,6 +49,30 @@ fn refuses(found: &[String], field: &str, words: &str) {
         found.iter().any(|error| error.starts_with(field) && error.contains(words)),
         "no error about {field} with `{words}` in {found:#?}"
     );
+}
+
+#[test]
+fn an_error_of_a_provider_names_the_field_of_its_kind_and_repeats_no_key() {
+    let found =
+        |provider: Value| errors(json!({"providers": [provider], "steps": [{"name": "s", "set": {"value": "x"}}]}));
+    for kind in Provider::KINDS.into_iter().filter(|kind| *kind != "scripted") {
+        for (field, value, words) in [
+            ("key", "hunter2", "name one of them (there is none: add one)"),
+            ("baseURL", "https://dana:hunter2@models.example.com", "leave them out, and give a key by `key`"),
+            ("baseURL", "https://models.example.com/v1?api-key=hunter2", "leave out `?` and the rest"),
+            ("baseURL", "https://models.example.com/v1#hunter2", "leave out `#` and the rest"),
+            ("baseURL", "https://models.example.com:hunter2", "not a valid URL"),
+        ] {
+            let found = found(json!({"name": "p", kind: {field: value}}));
+            let [only] = found.as_slice() else { panic!("{kind}: {found:?}") };
+            assert!(only.starts_with(&format!("spec.providers[0].{kind}.{field}: ")), "{only}");
+            assert!(only.contains(words) && !only.contains("hunter2"), "{only}");
+        }
+        let known = json!({"name": "p", kind: {"baseURL": "https://models.example.com/v1"}});
+        assert_eq!(found(known), [""; 0], "{kind}");
+    }
+    let two = found(json!({"name": "p", "anthropic": {}, "openai": {}}));
+    assert_eq!(two, ["spec.providers[0]: it has anthropic and openai: keep one"]);
 }
 
 const STEPS: &str = "spec.steps";

@@ -12,6 +12,7 @@ pub mod ranges;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use signoff_api::hosts;
 use url::{Host, Url};
 
 pub use cidr::Cidr;
@@ -80,7 +81,7 @@ pub enum Error {
     #[error("the URL's scheme is {0}: use http or https")]
     Scheme(String),
     /// A URL with a user name or password in it.
-    #[error("the URL holds a user name or password: put credentials into a header, from a Secret")]
+    #[error("the URL has a user name or a password: leave them out. A container can get a Secret")]
     Credentials,
     /// A URL without a host.
     #[error("the URL names no host")]
@@ -168,7 +169,7 @@ impl Settings {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Error::Scheme(url.scheme().to_owned()));
         }
-        if !url.username().is_empty() || url.password().is_some() {
+        if hosts::has_credentials(&url) {
             return Err(Error::Credentials);
         }
         let port = url.port_or_known_default();

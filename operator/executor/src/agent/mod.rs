@@ -150,7 +150,10 @@ impl Model for Providers {
 /// Returns the protocol and the base URL of a provider.
 fn protocol_of(provider: &Provider) -> Result<(&'static dyn Protocol, &str), CallError> {
     let invalid = |why: &str| CallError::invalid(format!("provider {}: {why}", provider.name));
-    let kind = provider.kind().ok_or_else(|| invalid(Provider::ONE_KIND))?;
+    let kind = provider.try_kind().map_err(|why| invalid(&why))?;
+    if let Some(why) = kind.base_url_error() {
+        return Err(invalid(&format!("baseURL: {why}")));
+    }
     let protocol: &dyn Protocol = match kind {
         ProviderKind::OpenAi(openai) => match openai.api.unwrap_or_default() {
             OpenAiApi::Chat => &ChatCompletions,

@@ -82,7 +82,7 @@ impl ModelServer<'_> {
         let ModelList { path, list, name } = self.protocol.models();
         let request = HttpRequest {
             method: "GET".to_owned(),
-            url: self.url(path)?,
+            url: self.url(path),
             headers: self.protocol.headers(key),
             body: None,
             expect_status: Vec::new(),
@@ -106,7 +106,7 @@ impl ModelServer<'_> {
 
     /// Sends a turn and reads the answer.
     async fn ask(&self, request: &TurnRequest, written: Written, room: &dyn AnswerRoom) -> Result<Asked, CallError> {
-        let mut call = self.call(request, written)?;
+        let mut call = self.call(request, written);
         let offers_tools = !request.tools.is_empty();
         let most = self.http.max_response();
         let limit = if offers_tools { MAX_TURN_ANSWER.max(most) } else { most };
@@ -127,28 +127,22 @@ impl ModelServer<'_> {
     }
 
     /// Returns the URL of a path at the server.
-    fn url(&self, path: &str) -> Result<String, CallError> {
-        if self.base_url.contains(['?', '#']) {
-            return Err(CallError::invalid(format!(
-                "the provider's baseURL has a query or a fragment: give only the part before {}",
-                path.split('?').next().unwrap_or_default()
-            )));
-        }
-        Ok(format!("{}{path}", self.base_url.trim_end_matches('/')))
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base_url.trim_end_matches('/'))
     }
 
     /// The HTTP call that makes the turn.
-    fn call(&self, request: &TurnRequest, written: Written) -> Result<HttpRequest, CallError> {
+    fn call(&self, request: &TurnRequest, written: Written) -> HttpRequest {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(written.headers);
-        Ok(HttpRequest {
+        HttpRequest {
             method: "POST".to_owned(),
-            url: self.url(&written.path)?,
+            url: self.url(&written.path),
             headers,
             body: Some(written.body),
             expect_status: Vec::new(),
             timeout: request.timeout,
-        })
+        }
     }
 
     /// The error of an answer that is not used.

@@ -230,13 +230,15 @@ async fn an_answer_is_bounded_in_size_and_time() {
 async fn a_base_url_that_is_refused_or_wrong_sends_nothing() {
     for (base_url, class) in [
         ("http://169.254.169.254/v1", ErrorClass::Refused),
-        ("https://models.example.com/v1?version=1", ErrorClass::Invalid),
+        ("https://models.example.com/v1?api-key=hunter2", ErrorClass::Invalid),
+        ("https://models.example.com/v1#hunter2", ErrorClass::Invalid),
+        ("https://dana:hunter2@models.example.com/v1", ErrorClass::Invalid),
         ("models.example.com/v1", ErrorClass::Invalid),
         ("", ErrorClass::Invalid),
     ] {
         let error = Providers::new(client()).turn(request(base_url.into()), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.class, class, "{base_url}: {error}");
-        assert!(!error.sent);
+        assert!(!error.sent && !error.to_string().contains("hunter2"), "{error}");
     }
 }
 

@@ -124,6 +124,50 @@ fn bounds_of_the_schema_are_said_in_words() {
 }
 
 #[test]
+fn a_price_of_another_form_is_told_in_words() {
+    let told = |price: &str| {
+        let agent = format!("  agents: [{{name: a, price: {{inputPerMillion: {price}, outputPerMillion: '1'}}}}]\n");
+        let found = found(&GOOD.replace("  steps:", &(agent + "  steps:")));
+        let of_price = |problem: &String| problem.contains("spec.agents[0].price.inputPerMillion: ");
+        found.into_iter().filter(of_price).collect::<Vec<_>>()
+    };
+    for price in ["3 USD", "'3 USD'", "abc", "'-1'", "-1", "1e-9", "'1,50'", "'$3'"] {
+        let told = told(price);
+        assert!(
+            matches!(told.as_slice(), [one] if one.contains("write an amount in quotes") && one.contains("\"3.00\"")),
+            "{told:?}"
+        );
+        assert!(!told[0].contains('^'), "{told:?}");
+    }
+    let unquoted = told("3.00");
+    assert!(
+        matches!(unquoted.as_slice(), [one] if one.ends_with("found a number: put it into quotes")),
+        "{unquoted:?}"
+    );
+    assert_eq!(told("'3.00'"), [""; 0]);
+}
+
+#[test]
+fn a_provider_whose_kind_has_another_name_has_no_other_error() {
+    let provider = |fields: &str| {
+        let providers = format!("  providers: [{{name: p, {fields}}}]\n");
+        found(&GOOD.replace("  steps:", &(providers + "  steps:")))
+    };
+    for (fields, ending) in [
+        ("claude: {}", "claude: did you mean anthropic?"),
+        ("antropic: {}", "antropic: did you mean anthropic?"),
+        ("OpenAI: {}", "OpenAI: did you mean openai?"),
+        ("gpt: {}", "gpt: did you mean openai?"),
+        ("google: {}", "google: did you mean gemini?"),
+    ] {
+        let found = provider(fields);
+        assert!(matches!(found.as_slice(), [one] if one.ends_with(ending)), "{found:?}");
+    }
+    let two = provider("anthropic: {}, openai: {}");
+    assert_eq!(two, ["5:16 Invalid spec.providers[0]: it has anthropic and openai: keep one"]);
+}
+
+#[test]
 fn objects_of_others_are_not_checked_and_said_to_be_so() {
     let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
     assert_eq!(found(text), ["2:7 NotOurs kind: Secret of v1 is not a kind of Signoff: it was not checked"]);

@@ -43,7 +43,7 @@ pub struct Models {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["base_url", "api", "key"])]
     file: Option<PathBuf>,
     /// The base URL of the server. Default: that of the provider
-    #[arg(long, value_name = "URL", value_parser = http_url)]
+    #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The API of an openai server
     #[arg(long, value_enum)]
@@ -171,6 +171,9 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
             );
         }
     }
+    if let Some(why) = provider.kind().and_then(ProviderKind::base_url_error) {
+        return Err(Exit::Usage.because(format!("--base-url: {why}")));
+    }
     Ok((provider, entry))
 }
 
@@ -180,14 +183,6 @@ async fn key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> anyhow
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
     let found = secrets.get(NAMESPACE, &entry.secret, &entry.key, url).await;
     found.map(Some).map_err(|error| Exit::Usage.because(error.to_string()))
-}
-
-/// Returns the base URL as it was typed. It has the same schemes as the field `baseURL`.
-fn http_url(typed: &str) -> Result<String, String> {
-    if !["http://", "https://"].iter().any(|scheme| typed.starts_with(scheme)) {
-        return Err("it has no scheme http:// or https://: put one in front, as in http://localhost:8000/v1".to_owned());
-    }
-    typed.parse::<Url>().map(|_| typed.to_owned()).map_err(|why| format!("not a valid URL: {why}"))
 }
 
 fn model_name(typed: &str) -> Result<String, String> {
