@@ -35,9 +35,9 @@ impl Shown {
         self.ok(who, &["patch", "approval", approval, "--type=merge", "--patch", &decision], "").await;
     }
 
-    /// The words of the row of an Approval.
+    /// The words of the row of an Approval, with all columns.
     async fn row(&self, approval: &str) -> Vec<String> {
-        let table = self.ok("dana", &["get", "approval", approval], "").await;
+        let table = self.ok("dana", &["get", "approval", approval, "-o", "wide"], "").await;
         let row = table.lines().nth(1).unwrap_or_default();
         row.split_whitespace().map(str::to_owned).collect()
     }
@@ -80,6 +80,39 @@ async fn columns_show_every_pending_gate_every_decider_and_a_count_of_zero() {
     shown.approves("bob", legal).await;
     shown.until("condition=Decided", &format!("approval/{legal}")).await;
     assert_eq!(shown.row(legal).await[3..8], ["Approved", "2", "2", "alice@example.com,", "bob@example.com"]);
+}
+
+const LONGEST: &str = r#"
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: refunds-of-the-european-customers-of-acme-in-november-2026}
+spec:
+  steps:
+  - name: who-approves-the-refunds-of-november
+    hitl: {prompt: "May all of these refunds be sent today?", approvers: [{kind: Group, name: finance}]}
+"#;
+
+#[tokio::test]
+async fn the_table_of_approvals_fits_120_columns_with_the_longest_names() {
+    let shown = Shown::on("wide").await;
+    let name = "refunds-of-the-european-customers-of-acme-in-november-2026";
+    shown.ok("dana", &["create", "-f", "-"], LONGEST).await;
+    shown.until("jsonpath={.status.phase}=Waiting", &format!("workflow/{name}")).await;
+    let approval = shown.ok("dana", &["get", "workflow", name, "-o", "jsonpath={.status.pending[0]}"], "").await;
+    shown.until("create", &format!("approval/{approval}")).await;
+    let fits = |table: &str| {
+        let row = table.lines().find(|line| line.starts_with(&*approval)).unwrap();
+        assert!(approval.len() > 60 && row.trim_end().len() <= 120, "{table}");
+    };
+    let table = shown.ok("dana", &["get", "approvals"], "").await;
+    fits(&table);
+    let headers: Vec<_> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(headers, ["NAME", "PHASE", "HAVE", "NEED", "DEADLINE", "AGE"]);
+    shown.approves("alice", &approval).await;
+    shown.until("condition=Decided", &format!("approval/{approval}")).await;
+    fits(&shown.ok("dana", &["get", "approvals"], "").await);
+    let wide = shown.ok("dana", &["get", "approvals", "-o", "wide"], "").await;
+    assert!(wide.contains("DECIDED BY") && wide.contains("alice@example.com"), "{wide}");
 }
 
 const REFUSED: &str = r#"

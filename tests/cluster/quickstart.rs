@@ -85,11 +85,11 @@ impl Scene {
 async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_it() {
     let (scene, approval) = Scene::asked("quickstart").await;
     let got = scene.kubectl("viktor", &["get", "workflows,approvals"]).await.ok().unwrap();
-    for column in
-        ["PHASE", "REQUESTER", "MESSAGE", "waiting for", "GATE", "HAVE", "NEED", "DECIDED BY", "DEADLINE", "AGE"]
-    {
+    for column in ["PHASE", "REQUESTER", "MESSAGE", "waiting for", "HAVE", "NEED", "DEADLINE", "AGE"] {
         assert!(got.contains(column), "{got}");
     }
+    let wide = scene.kubectl("viktor", &["get", "approvals", "-o", "wide"]).await.ok().unwrap();
+    assert!(["WORKFLOW", "GATE", "DECIDED BY", "EXTENDED TO"].iter().all(|column| wide.contains(column)), "{wide}");
     assert!(got.contains("Waiting") && got.contains("Pending") && got.contains("dana@example.com"), "{got}");
 
     let approve = json!({"verdict": "Approve"});
@@ -115,7 +115,7 @@ async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_i
     assert_eq!((what.as_str(), content_type.as_str()), ("POST /letters", "application/json"));
     assert_eq!(serde_json::from_str::<Value>(sent).unwrap(), body);
 
-    let got = scene.kubectl("viktor", &["get", "workflows,approvals"]).await.ok().unwrap();
+    let got = scene.kubectl("viktor", &["get", "workflows,approvals", "-o", "wide"]).await.ok().unwrap();
     assert!(got.contains("Succeeded") && got.contains("alice@example.com"), "{got}");
     assert!(scene.told(WORKFLOW, "ApprovalRequested").await.contains("Send this letter to ACME Ltd?"));
     scene.told(WORKFLOW, "Succeeded").await;
