@@ -1,13 +1,18 @@
 //! `cargo xtask cluster`: the cluster tests' control plane to work with by hand.
 //! It must not start an operator, and leaves nothing behind when it ends.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use signoff_tests::cargo::{cargo, metadata, succeeds};
 use signoff_tests::control_plane::{CAST, Cluster, SHARED};
 use signoff_tests::say;
 
+use crate::demo::exports;
+
 pub(crate) fn run() -> Result<ExitCode> {
+    let plugin = plugin()?;
     tokio::runtime::Runtime::new()?.block_on(async {
         say::step("starting the control plane and installing the chart");
         let cluster = Cluster::own().await?;
@@ -16,11 +21,9 @@ pub(crate) fn run() -> Result<ExitCode> {
         cluster.hand_over(&file)?;
         let cast: Vec<_> = CAST.iter().map(|person| person.name).collect();
         say::result(&format!("export {SHARED}={}", file.display()));
-        say::result(&format!(
-            "alias kubectl='{} --kubeconfig {}'",
-            cluster.clients().kubectl.display(),
-            cluster.kubeconfig().display()
-        ));
+        let kubectl = cluster.clients().kubectl.parent();
+        let folders: Vec<&Path> = [Some(plugin.as_path()), kubectl].into_iter().flatten().collect();
+        say::result(exports(cluster.kubeconfig(), &folders).trim_end());
         say::step(&format!(
             "contexts: {}; cluster tests: cargo test -p signoff-tests --test cluster; Ctrl-C ends it",
             cast.join(", ")
@@ -28,4 +31,13 @@ pub(crate) fn run() -> Result<ExitCode> {
         tokio::signal::ctrl_c().await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Builds the plugin, and returns the folder in which it is.
+fn plugin() -> Result<PathBuf> {
+    say::step("building the plugin");
+    if !succeeds(&mut cargo(&["build", "--package", "signoff-cli", "--bins"]))? {
+        bail!("the plugin does not build");
+    }
+    Ok(metadata()?.target_directory.join("debug"))
 }

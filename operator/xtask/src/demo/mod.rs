@@ -27,6 +27,8 @@ use url::Url;
 use harness::Harness;
 use letters::{Letters, Model};
 
+pub(crate) use show::exports;
+
 /// The key of the model's provider; on a command line everybody on the machine could read it.
 const KEY: &str = "SIGNOFF_MODEL_KEY";
 /// Tokens are good for half a day.

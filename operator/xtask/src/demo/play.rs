@@ -16,7 +16,7 @@ const WORKFLOW: &str = "refund-4711";
 
 /// Plays everything; `started` is when the command began, builds not counted.
 pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
-    show::words("");
+    show::typed(harness);
     let approval = asking(harness, started).await?;
     outsiders(harness, &approval).await?;
     requester(harness, &approval).await?;
@@ -125,7 +125,7 @@ async fn went_on(harness: &Letters, approval: &str) -> Result<()> {
     );
     let wait = ["wait", "--for=condition=Complete", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let got = harness.kubectl("dana", &["get", "workflows,approvals"]).await?;
+    let got = harness.kubectl("dana", &["get", "workflows,approvals", "-o", "wide"]).await?;
     expect(&got, true, &["Succeeded", "alice@example.com"])?;
     aftermath(harness, approval, "Succeeded").await
 }
@@ -134,7 +134,8 @@ async fn rejected(harness: &Letters, approval: &str) -> Result<()> {
     show::act("5. The run ends", "After the Reject nothing is sent, and the run says who rejected.");
     let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    expect(&harness.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Rejected", "alice@example.com"])?;
+    let got = harness.kubectl("dana", &["get", "workflows,approvals", "-o", "wide"]).await?;
+    expect(&got, true, &["Rejected", "alice@example.com"])?;
     aftermath(harness, approval, "Rejected").await?;
     ensure!(harness.letterbox.posted().is_empty(), "a rejected letter was posted: {:?}", harness.letterbox.posted());
     show::words("The letter box got nothing.");

@@ -1,6 +1,8 @@
 //! How the story looks: headings, commands as one would type them, and what they printed.
 //! It must not run anything, and shows no text of others but through the engine's display.
 
+use std::path::Path;
+
 use signoff_expr::text::display;
 use signoff_tests::control_plane::Finished;
 use signoff_tests::say;
@@ -57,16 +59,32 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Returns the lines by which kubectl and the plugin work in another terminal. `folders`: those of the programs.
+pub(crate) fn exports(kubeconfig: &Path, folders: &[&Path]) -> String {
+    let folders: Vec<_> = folders.iter().map(|folder| quoted(&folder.display().to_string())).collect();
+    format!(
+        "export KUBECONFIG={}\nexport PATH={}:$PATH        # kubectl, kubectl-approve\n",
+        quoted(&kubeconfig.display().to_string()),
+        folders.join(":")
+    )
+}
+
+/// Returns those lines for a story.
+pub(super) fn exports_of(harness: &Harness) -> String {
+    let kubectl = harness.cluster.clients().kubectl.parent();
+    let folders: Vec<&Path> = [Some(harness.programs.as_path()), kubectl].into_iter().flatten().collect();
+    exports(harness.cluster.kubeconfig(), &folders)
+}
+
+/// Prints what makes the commands of the story work in another terminal while it is told.
+pub(super) fn typed(harness: &Harness) {
+    say::result(&format!("\nIn another terminal these lines make every command below work:\n{}", exports_of(harness)));
+}
+
 /// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs, and where.
 pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
-    let kubectl = harness.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
-    say::result(&format!(
-        "export KUBECONFIG={}\nexport PATH={}:{}:$PATH        # kubectl-approve, kubectl\n",
-        quoted(&harness.cluster.kubeconfig().display().to_string()),
-        harness.programs.display(),
-        kubectl.unwrap_or_default(),
-    ));
+    say::result(&exports_of(harness));
     let name = &harness.namespace.name;
     say::result(&format!(
         "kubectl --context dana  -n {name} apply -f {example}\n\
@@ -80,7 +98,9 @@ pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{excerpt, shell};
+    use std::path::Path;
+
+    use super::{excerpt, exports, shell};
 
     #[test]
     fn words_that_a_shell_would_change_are_quoted() {
@@ -89,6 +109,15 @@ mod tests {
             r"kubectl -n letters-x7 'a b' 'it'\''s' ''"
         );
         assert_eq!(shell(&["-p", r#"{"a":"b"}"#]), r#"-p '{"a":"b"}'"#);
+    }
+
+    #[test]
+    fn the_lines_for_another_terminal_are_quoted() {
+        let lines = exports(Path::new("/tmp/a b/config"), &[Path::new("/tmp/bin"), Path::new("/tmp/k s")]);
+        assert_eq!(
+            lines,
+            "export KUBECONFIG='/tmp/a b/config'\nexport PATH=/tmp/bin:'/tmp/k s':$PATH        # kubectl, kubectl-approve\n"
+        );
     }
 
     #[test]

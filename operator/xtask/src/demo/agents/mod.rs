@@ -72,7 +72,7 @@ async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Sta
 }
 
 async fn all(stage: &Stage) -> Result<()> {
-    show::words("");
+    show::typed(&stage.harness);
     let question = asking(stage).await?;
     let refund = answering(stage, &question).await?;
     let edited = editing(stage, &refund).await?;

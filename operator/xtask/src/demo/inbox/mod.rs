@@ -99,6 +99,12 @@ async fn stays(stage: &Stage) -> Result<()> {
         stage.letterbox.url(),
         stage.harness.cluster.logs().display()
     ));
+    show::words(&format!(
+        "\nIn another terminal, for kubectl and the plugin:\n{}export SIGNOFF_WEB={}\nkubectl approve list --context alice -n {}",
+        show::exports_of(&stage.harness),
+        stage.web.url(),
+        stage.harness.namespace.name
+    ));
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
         say::step("a new token for the operator");
