@@ -30,6 +30,9 @@ const MOST_INDENTED: usize = 8;
 /// The number of lines with which the context begins at a gate before the step of a tool.
 const LINES_OF_CALL: usize = 4;
 
+/// The longest value of an argument in a list, in characters.
+const LONGEST_BRIEF: usize = 24;
+
 /// The target of a call whose step is a text.
 const TEXT: &str = "a text of this run";
 
@@ -76,6 +79,32 @@ pub fn line(request: &ApprovalRequest) -> Option<String> {
 pub fn arguments_line(response: &str, most: usize) -> String {
     let lines: Vec<_> = response.lines().skip_while(|line| line.starts_with("# ")).collect();
     one_line(&lines.join("\n"), most)
+}
+
+/// Returns the tool of a call with its arguments in a few words, such as `refund amount=420 customer=ACME`, by which
+/// two calls of one tool differ in a list; `None` where the request is about no call.
+pub fn brief(request: &ApprovalRequest, most: usize) -> Option<String> {
+    let tool = one_line(&call(request)?.tool, 64);
+    let shown = request.reviews.as_ref().map(|review| review.response.as_str()).unwrap_or_default();
+    let json: String = shown.lines().skip_while(|line| line.starts_with("# ")).collect();
+    let arguments: String = match serde_json::from_str::<Value>(&json) {
+        Ok(Value::Object(fields)) => {
+            fields.iter().map(|(name, value)| format!(" {name}={}", brief_value(value))).collect()
+        }
+        _ => format!(" {}", arguments_line(shown, most)),
+    };
+    Some(one_line(&format!("{tool}{arguments}"), most))
+}
+
+/// Returns a value of an argument as a short word.
+fn brief_value(value: &Value) -> String {
+    let is_plain =
+        |text: &&String| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "=\"".contains(c));
+    let text = match value {
+        Value::String(text) => Some(text).filter(is_plain).cloned().unwrap_or_else(|| value.to_string()),
+        other => other.to_string(),
+    };
+    one_line(&text, LONGEST_BRIEF)
 }
 
 /// Returns the facts that stand before the arguments: the tool and its target.

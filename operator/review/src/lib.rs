@@ -17,6 +17,7 @@
 //! * [`flow`]: the way of a decision from a verified request to a recorded entry *(I/O)*
 //! * [`edits`]: who changed what is shown, and the text before *(I/O)*
 //! * [`record`]: sends a decision *(I/O)*
+//! * [`meaning`]: a Retry after a failure, and what each verdict comes to
 //! * [`foreseen`]: what a decision would come to, by the function that the operator counts with
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
@@ -33,6 +34,7 @@ pub mod edits;
 pub mod entry;
 pub mod flow;
 pub mod foreseen;
+pub mod meaning;
 pub mod outcome;
 pub mod problem;
 pub mod quorum;

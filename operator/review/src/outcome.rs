@@ -12,6 +12,7 @@ use signoff_engine::approval::{eligibility::allowed_verdicts, progress};
 use crate::{
     action::{call, is_at_tool, is_question},
     entry::Entry,
+    meaning::{self, done_at, runs_again},
     quorum::{agreement, people},
     seen::RunNow,
     state::{DecisionState, is_as_voted},
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// What most verdicts come to.
-const GOES_ON: &str = "the run goes on";
+pub(crate) const GOES_ON: &str = "the run goes on";
 /// The same of a suspended run.
 pub const SUSPENDED: &str = "the run is suspended, and goes on when it is resumed";
 
@@ -45,7 +46,7 @@ pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
             let edit = after_edit(approval, entry).map(|why| format!("; {why}")).unwrap_or_default();
             let sequel = if detail.is_empty() { sequel(request, verdict) } else { detail.to_owned() };
-            format!("{}{person}; {sequel}{edit}", done(verdict))
+            format!("{}{person}; {sequel}{edit}", done_at(request, verdict))
         }
         DecisionState::Closed { outcome, is_counted, invalid } => {
             let how = otherwise(outcome, detail);
@@ -72,6 +73,11 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     let (is_call, is_question) = (call(request).is_some(), is_question(request));
     if let Some(sequel) = sequel_at_tool(request, verdict) {
         return sequel.to_owned();
+    }
+    if verdict == Verdict::Retry
+        && let Some(again) = runs_again(request)
+    {
+        return again;
     }
     match verdict {
         // A `stepStart` gate of its step can still ask.
@@ -136,13 +142,13 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     })
 }
 
-/// Returns each verdict that a gate of a call takes now, and what it does to the call; nothing at another gate.
+/// Returns each verdict that a gate takes now, and what it comes to; nothing at a question of an agent.
 pub fn effects(request: &ApprovalRequest, status: &ApprovalStatus) -> Vec<(Verdict, String)> {
-    if is_question(request) || !is_at_tool(request) {
+    if is_question(request) {
         return Vec::new();
     }
-    let offered = allowed_verdicts(request, status).iter();
-    offered.map(|verdict| (*verdict, sequel(request, *verdict))).collect()
+    let effect = if is_at_tool(request) { sequel } else { meaning::effect };
+    allowed_verdicts(request, status).iter().map(|verdict| (*verdict, effect(request, *verdict))).collect()
 }
 
 /// Returns what the run does after a verdict at a gate of the step of a tool: before it starts, after it failed, or about its response.

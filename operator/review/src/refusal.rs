@@ -4,9 +4,19 @@
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
-use signoff_engine::approval::eligibility::{IneligibleReason, allowed_verdicts, closed, voter_problem};
+use signoff_engine::approval::eligibility::{
+    IneligibleReason, Voter, allowed_verdicts, closed, ineligible, voter_problem,
+};
 
-use crate::{clock::distance, outcome::done, request::counts_as, seen::Seen, text::one_line, voter::Me};
+use crate::{
+    clock::distance,
+    outcome::done,
+    quorum::{possible, subjects},
+    request::counts_as,
+    seen::Seen,
+    text::one_line,
+    voter::Me,
+};
 
 /// Why a decision is refused. As a text it is a sentence without its end, to which the caller can add a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +137,29 @@ fn timed_out(request: &ApprovalRequest) -> String {
         TimeoutAction::Expire => "only Retry, Reject and Abort are accepted".to_owned(),
         ends => format!("it counts as {}", counts_as(ends.verdict(), Some(request))),
     }
+}
+
+/// Returns who may decide an open gate that does not ask this user, such as `alice, group finance may decide it`, or
+/// `None` where the user may, where the gate is closed, or where the person has decided.
+pub fn who_may(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<String> {
+    let asks_others = match ineligible(approval, voter, now)? {
+        IneligibleReason::Ended(_)
+        | IneligibleReason::Deleting
+        | IneligibleReason::Closed(_)
+        | IneligibleReason::NoQuorum
+        | IneligibleReason::Via(_)
+        | IneligibleReason::OnBehalfOfSelf(_)
+        | IneligibleReason::Decided(..)
+        | IneligibleReason::DecidedFor(..) => false,
+        IneligibleReason::NoPerson(_)
+        | IneligibleReason::TwoPersons(_)
+        | IneligibleReason::Requester(_)
+        | IneligibleReason::Excluded(..)
+        | IneligibleReason::RequesterOf(..)
+        | IneligibleReason::NotListed(_)
+        | IneligibleReason::NotListedByName(_) => true,
+    };
+    asks_others.then(|| format!("{} may decide it", subjects(&possible(approval))))
 }
 
 /// Returns when the same person decided, or `None`.

@@ -34,6 +34,20 @@ pub fn explain(name: &str) -> Result<String, String> {
     }
 }
 
+/// Returns the words that can be explained, by their sort.
+#[must_use]
+pub fn topics() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut topics: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
+    for term in all() {
+        match topics.iter_mut().find(|(sort, _)| *sort == term.sort) {
+            Some((_, words)) if words.contains(&term.word) => {}
+            Some((_, words)) => words.push(term.word),
+            None => topics.push((term.sort, vec![term.word])),
+        }
+    }
+    topics
+}
+
 /// Returns every term.
 fn all() -> impl Iterator<Item = Term> {
     TERMS.iter().copied().chain(classes())

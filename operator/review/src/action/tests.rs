@@ -107,3 +107,23 @@ fn hostile_names_stay_in_their_lines() {
         assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line:?}");
     }
 }
+
+#[test]
+fn two_calls_of_one_tool_differ_in_a_list_by_their_arguments() {
+    let mut request = sample::call().spec.request;
+    let brief = |request: &ApprovalRequest, response: &str, most: usize| {
+        let mut request = request.clone();
+        request.reviews.as_mut().unwrap().response = response.to_owned();
+        super::brief(&request, most).unwrap()
+    };
+    assert_eq!(brief(&request, r#"{"invoice":501}"#, 40), "refund invoice=501");
+    assert_eq!(brief(&request, "# beginning\n{\"invoice\":502}", 40), "refund invoice=502");
+    let words = brief(&request, r#"{"to":"ACME","why":"as agreed","list":[1,2]}"#, 60);
+    assert_eq!(words, r#"refund to=ACME why="as agreed" list=[1,2]"#);
+    assert_eq!(brief(&request, r#"{"invoice":501}"#, 10), "refund in…");
+    let cut = brief(&request, r#"{"text":"cut\u001b"#, 40);
+    assert!(cut.starts_with("refund {\"text\"") && !cut.contains('\u{1b}'), "{cut}");
+    assert!(!brief(&request, "{\"a\\u001b[2J\\n\":1}", 40).contains(['\u{1b}', '\n']));
+    request.action = None;
+    assert_eq!(super::brief(&request, 40), None);
+}

@@ -7,7 +7,7 @@ use signoff_api::{
     approval::{ApprovalPhase, Source},
 };
 use signoff_expr::text::display;
-use signoff_review::{outcome::done, text::one_line};
+use signoff_review::{meaning::retries_step, outcome::done, text::one_line};
 
 /// Room for any text of an Approval, with each hidden character named.
 const WHOLE: usize = 40_000;
@@ -31,6 +31,8 @@ pub struct Row {
     pub at: Option<Moment>,
     /// The verdict, or `None` if there is no decision.
     pub verdict: Option<Verdict>,
+    /// Whether the gate asked about a step that failed, so that a Retry ran it again.
+    pub is_of_failure: bool,
     /// The phase.
     pub phase: ApprovalPhase,
     /// Where the outcome comes from.
@@ -67,6 +69,7 @@ impl Row {
             digest: one_line(&request.digest.to_string(), WHOLE),
             at: outcome.decided_at,
             verdict: outcome.verdict,
+            is_of_failure: retries_step(request),
             phase: outcome.phase,
             source: outcome.source,
             deciders: outcome.decided_by.iter().map(|user| Decider::of(approval, user)).collect(),
@@ -77,7 +80,10 @@ impl Row {
     /// Returns the outcome in a word: `Approved`, or `Cancelled` if there is no decision.
     #[must_use]
     pub fn word(&self) -> String {
-        let word = self.verdict.map_or_else(|| self.phase.name(), done);
+        let word = match self.verdict {
+            Some(Verdict::Retry) if self.is_of_failure => "run again",
+            verdict => verdict.map_or_else(|| self.phase.name(), done),
+        };
         let mut letters = word.chars();
         letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use signoff_api::{
 use signoff_cli::sanitize::one_line;
 use signoff_expr::nearest::did_you_mean;
 use signoff_local::mistyped;
-use signoff_review::action;
+use signoff_review::{action, meaning::run_again};
 
 use super::verdict;
 
@@ -85,7 +85,14 @@ impl<'r> Menu<'r> {
     }
 
     /// Returns the effect of a verdict.
-    fn meaning(&self, verdict: Verdict) -> &'static str {
+    fn meaning(&self, verdict: Verdict) -> String {
+        match self.request.filter(|_| verdict == Verdict::Retry).and_then(run_again) {
+            Some(again) => format!("{again}; gates in front of it ask first"),
+            None => self.words(verdict).to_owned(),
+        }
+    }
+
+    fn words(&self, verdict: Verdict) -> &'static str {
         let is_call = self.request.is_some_and(|request| action::call(request).is_some());
         let asks = self.request.is_some_and(action::is_question);
         let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
@@ -261,6 +268,19 @@ mod tests {
             shown,
             "   1  approve     go on with exactly this call\n   2  reject      do not run it; the agent is told why\n   \
              3  skip        do not run it; the agent continues without a result\n"
+        );
+    }
+
+    #[test]
+    fn a_retry_after_a_failure_says_what_is_sent_again() {
+        let mut request = request(&[Verdict::Retry, Verdict::Skip], json!({"id": "answer"}));
+        request.gate.type_ = GateType::ErrorEscalation;
+        let sent = json!({"text": "url: http://x/pay\nmethod: POST\n"});
+        request.sends = serde_json::from_value(sent).unwrap();
+        assert_eq!(
+            Menu::of(&request).shown(),
+            "   1  retry       run the step again: POST http://x/pay; gates in front of it ask first\n   \
+             2  skip        go on without its result\n"
         );
     }
 

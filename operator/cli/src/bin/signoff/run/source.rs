@@ -11,7 +11,7 @@ use signoff_api::{
 };
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_expr::{json::read, number};
+use signoff_expr::{json::read, nearest::did_you_mean, number};
 use signoff_manifest::{Problem, check, report, source::documents};
 use signoff_strands::{self as strands, read_any};
 
@@ -92,10 +92,12 @@ fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
 }
 
 fn find<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String> {
-    let names = inputs.iter().map(|input| input.name.clone()).collect::<Vec<_>>().join(", ");
-    let known = if names.is_empty() { "it declares none".to_owned() } else { format!("it declares {names}") };
+    let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+    let hint = did_you_mean(name, names.iter().copied());
+    let known =
+        if names.is_empty() { "it declares none".to_owned() } else { format!("it declares {}", names.join(", ")) };
     let found = inputs.iter_mut().find(|input| input.name == name);
-    found.ok_or_else(|| format!("the Workflow has no input {}: {known}", one_line(name, 63)))
+    found.ok_or_else(|| format!("the Workflow has no input {}: {known}{hint}", one_line(name, 63)))
 }
 
 /// A text as a value of the type that its input declares.
@@ -167,7 +169,10 @@ mod tests {
     fn a_value_that_fits_no_input_is_refused_with_what_would() {
         assert_eq!(given(&[("n", "five")]).unwrap_err(), "input n is an integer, and five is not");
         assert_eq!(given(&[("on", "yes")]).unwrap_err(), "input on is true or false, and yes is not");
-        assert_eq!(given(&[("wo", "x")]).unwrap_err(), "the Workflow has no input wo: it declares who, n, on, list");
+        assert_eq!(
+            given(&[("wo", "x")]).unwrap_err(),
+            "the Workflow has no input wo: it declares who, n, on, list; did you mean who?"
+        );
     }
 
     #[test]

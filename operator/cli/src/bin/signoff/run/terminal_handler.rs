@@ -3,7 +3,10 @@
 //!
 //! It must not decide anything itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use signoff_api::{
@@ -12,6 +15,7 @@ use signoff_api::{
 };
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::approval::DEADLINE_PASSED;
+use signoff_expr::nearest::did_you_mean;
 use signoff_local::{Event, GateQuestion, Handler, barred};
 use signoff_review::quorum;
 use tokio::sync::Mutex as Turns;
@@ -40,6 +44,8 @@ struct State {
     last: Option<(Option<String>, Option<String>)>,
     /// Whether one did not count.
     refused: bool,
+    /// The names and the paths of the gates that asked.
+    asked: BTreeSet<String>,
 }
 
 impl TerminalHandler {
@@ -67,11 +73,15 @@ impl TerminalHandler {
     pub fn unused(&self) -> Vec<String> {
         let state = self.state();
         let gates = state.given.iter().flat_map(|answers| answers.unused());
-        gates
-            .map(|gate| {
-                format!("an answer for {} was not used: no gate of this name or path asked for it", one_line(gate, 253))
-            })
-            .collect()
+        let note = |gate: &str| {
+            let hint = match state.asked.contains(gate) {
+                true => String::new(),
+                false => one_line(&did_you_mean(gate, state.asked.iter().map(String::as_str)), 600),
+            };
+            let gate = one_line(gate, 253);
+            format!("an answer for {gate} was not used: no gate of this name or path asked for it{hint}")
+        };
+        gates.map(note).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +120,8 @@ impl TerminalHandler {
 #[async_trait]
 impl Handler for TerminalHandler {
     async fn answer(&self, mut asked: GateQuestion) -> Option<Decision> {
+        let gate = asked.request().gate.clone();
+        self.state().asked.extend([gate.name, gate.path]);
         let last = self.state().last.take().filter(|(name, _)| *name == asked.approval.metadata.name);
         if let Some((_, file)) = last
             && let Some(why) = asked.refused.take()
