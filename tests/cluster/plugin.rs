@@ -103,11 +103,11 @@ async fn a_refusal_is_the_policys_own_sentence() {
     let said = async |person: &str, arguments: &[&str]| refusal(&place.approve(person, arguments).await);
     assert_eq!(
         said("alice", &["approve", &name]).await,
-        "refused: the requester must not decide this gate (excludeRequester)"
+        "refused: the requester must not decide this gate (excludeRequester); group finance may decide it"
     );
     assert_eq!(
         said("erin", &["reject", &name]).await,
-        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums)"
+        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); group finance may decide it"
     );
     let skip = place.approve("bob", &["skip", &name]).await;
     let flags = format!("{name} -n {}", place.namespace.name);

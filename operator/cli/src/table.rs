@@ -3,9 +3,12 @@
 //! It must not clean a cell, and shortens cells only to fit a width.
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::sanitize::shorten;
+use crate::{
+    sanitize::shorten,
+    style::{Style, Tone},
+};
 
 /// The spaces between columns.
 const GAP: usize = 3;
@@ -50,6 +53,53 @@ pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>
     }
 }
 
+/// Returns a table in colour: the header line as a title, and each cell as `tone` says of its header and its text.
+pub fn painted(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone>) -> String {
+    let Some((header, rows)) = table.split_once('\n').filter(|_| style.colour) else { return table.to_owned() };
+    let columns = columns(header);
+    let mut text = style.paint(Tone::Strong, header) + "\n";
+    for row in rows.lines() {
+        for (name, cell) in cells(row, &columns) {
+            let word = cell.trim_end();
+            text += &tone(name, word).map_or_else(|| word.to_owned(), |tone| style.paint(tone, word));
+            text += cell.strip_prefix(word).unwrap_or_default();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns each header with the column at which it begins. Headers have no spaces.
+fn columns(header: &str) -> Vec<(&str, usize)> {
+    let (mut columns, mut at) = (Vec::new(), 0);
+    for part in header.split(' ') {
+        if !part.is_empty() {
+            columns.push((part, at));
+        }
+        at += part.width() + 1;
+    }
+    columns
+}
+
+/// Returns the cells of a row with their headers, each with the spaces behind it.
+fn cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'t str)> {
+    let ends = columns.iter().skip(1).map(|(_, start)| *start).chain([usize::MAX]);
+    let (mut cells, mut at) = (Vec::new(), 0);
+    for ((name, _), end) in columns.iter().zip(ends) {
+        let mut bytes = 0;
+        for c in row.chars() {
+            if at >= end {
+                break;
+            }
+            (at, bytes) = (at + c.width().unwrap_or(0), bytes + c.len_utf8());
+        }
+        let (cell, rest) = row.split_at_checked(bytes).unwrap_or((row, ""));
+        cells.push((*name, cell));
+        row = rest;
+    }
+    cells
+}
+
 /// Returns the width of each column.
 fn natural(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     let cell = |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| cell.width());
@@ -91,6 +141,22 @@ mod tests {
         assert_eq!(text, "NAME          DEADLINE   PROMPT\nrefund-4711   in 23h     Send this letter to\u{2026}\n");
         let text = fitted(&HEADERS, letters(), Some(26), &["PHASE", "PROMPT"]);
         assert_eq!(text, "NAME          DEADLINE\nrefund-4711   in 23h\n");
+    }
+
+    #[test]
+    fn a_coloured_table_is_the_same_table_in_colour() {
+        let rows = vec![
+            vec!["審査-1".to_owned(), "Pending".to_owned(), "Send   it?".to_owned()],
+            vec!["a".to_owned(), "Approved".to_owned(), String::new()],
+        ];
+        let plain = table(&["NAME", "PHASE", "PROMPT"], rows);
+        let tone = |header: &str, cell: &str| (header == "PHASE" && cell == "Pending").then_some(Tone::Attention);
+        assert_eq!(painted(&plain, Style::PLAIN, tone), plain);
+        let coloured = painted(&plain, Style { colour: true, ..Style::PLAIN }, tone);
+        assert!(coloured.contains("審査-1   \u{1b}[1m\u{1b}[33mPending\u{1b}[0m    Send   it?\n"), "{coloured}");
+        assert!(coloured.ends_with("a        Approved\n"), "{coloured}");
+        let (title, _) = coloured.split_once('\n').unwrap_or_default();
+        assert_eq!(title, "\u{1b}[1mNAME     PHASE      PROMPT\u{1b}[0m");
     }
 
     #[test]

@@ -31,8 +31,7 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Says something beside the result, on standard error. Whether anybody reads it changes nothing.
 pub fn note(text: &str) {
-    let colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
-    let text = with_prefix(text.trim_end(), Style { colour, ..Style::PLAIN });
+    let text = with_prefix(text.trim_end(), note_style());
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -89,6 +88,11 @@ pub fn style() -> Style {
     let colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
     let width = size().map_or(PLAIN_WIDTH, |size| usize::from(size.ws_col));
     Style { width, colour, signs: can_move(), ..Style::PLAIN }
+}
+
+/// Returns the look of [`note`].
+pub fn note_style() -> Style {
+    Style { colour: AutoStream::choice(&io::stderr()) != ColorChoice::Never, ..Style::PLAIN }
 }
 
 /// Returns the columns of the terminal that shows standard output.

@@ -3,10 +3,12 @@
 //! It must not read files, the environment or the cluster.
 
 mod decision;
+mod help;
 mod run;
 mod value;
 
 pub use decision::{DecisionArgs, Payload};
+pub use help::{command, did_you_mean, mistyped};
 pub use run::{FinalRuns, Reruns, RunVerb, Runs, StatusArgs};
 pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, Wait, default_wait};
 
@@ -15,7 +17,7 @@ use clap_complete::aot::Shell;
 use signoff_review::suggest::CallFlags;
 
 use self::value::{name, named, pair, wait};
-use crate::output::OutputArgs;
+use crate::output::{FactsArgs, OutputArgs};
 
 /// List, read and decide Approvals: the questions that agent workflows ask people.
 ///
@@ -151,9 +153,17 @@ pub enum Command {
     /// Create runs again under new names, with the spec of the named ones
     Rerun(Reruns),
     /// Show the versions of this plugin and of the operator in the cluster
-    Version,
+    Version(FactsArgs),
     /// Print the completion program for kubectl, or the completion script of a shell
     Completion(Completion),
+}
+
+/// The option of commands about which the inbox has a page.
+#[derive(Args, Clone, Debug, Default)]
+pub struct WebArgs {
+    /// Open the page of the inbox instead, and print its address. Without URL: below the address in SIGNOFF_WEB
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub web: Option<String>,
 }
 
 /// `list`.
@@ -178,6 +188,9 @@ pub struct List {
     /// Print it again at every change, until the command is interrupted
     #[arg(short, long)]
     pub watch: bool,
+    /// The page.
+    #[command(flatten)]
+    pub web: WebArgs,
 }
 
 /// `show`.
@@ -192,6 +205,9 @@ pub struct Show {
     /// The output.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// The page.
+    #[command(flatten)]
+    pub web: WebArgs,
 }
 
 /// `whoami`.
@@ -225,6 +241,9 @@ pub struct Doctor {
     /// Use the plugin of the new version, before the upgrade. The exit code is 1 if a vote would be void.
     #[arg(long, conflicts_with = "name")]
     pub upgrade: bool,
+    /// The facts.
+    #[command(flatten)]
+    pub output: FactsArgs,
     /// The operator's namespace. Default: the namespace in the installed admission policies
     #[arg(long, value_name = "NAME")]
     pub operator_namespace: Option<String>,
@@ -260,6 +279,9 @@ pub struct CommonArgs {
     /// deadline. 0s: not at all.
     #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = wait)]
     pub wait: Option<Wait>,
+    /// The facts.
+    #[command(flatten)]
+    pub output: FactsArgs,
 }
 
 /// As kubectl's `--dry-run`. Without a value it is `server`: only the API server knows what is refused.

@@ -140,7 +140,7 @@ impl Sent {
             Self::Reported(_) => None,
             Self::Stored { args, entry, .. } => {
                 let line = format!("{} recorded", entry.decision.verdict);
-                Some(reported(args, Report { line, failure: None }).line)
+                Some(reported(args, Report::new("Recorded", line)).line)
             }
         }
     }
@@ -292,7 +292,7 @@ pub async fn prepare(
             one_line(&args.name, 253)
         ));
         let line = output::json(&patch)?.trim_end().to_owned();
-        return Ok(Prepared::Sent(Sent::Reported(Report { line, failure: None })));
+        return Ok(Prepared::Sent(Sent::Reported(Report::new("NotSent", line))));
     }
     let rehearsed = rehearse(session, &args, proposed).await?;
     let voter = me.voter_for(args.common.on_behalf_of.as_deref());
@@ -306,7 +306,7 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     let key = proposed.entry().key.clone();
     match proposed.rehearse(&server, &counter, clock::now()).await {
         Ok(rehearsed) => Ok(rehearsed),
-        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, refused).await),
+        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, args, refused).await),
         Err(NotRehearsed::Unusable(why)) => Err(Failure::Refused(why.to_string())),
         Err(NotRehearsed::Tampered(differences)) => {
             Err(Failure::Other(format!("{}\n{}", tampered(&key, &differences), entry::NOT_RECORDED)))
@@ -323,13 +323,13 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
 pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) -> Result<Sent, Failure> {
     if args.common.dry_run == Some(DryRun::Server) {
         let line = format!("{} (server dry run)", rehearsed.reached().line(rehearsed.entry()));
-        return Ok(Sent::Reported(reported(&args, Report { line, failure: None })));
+        return Ok(Sent::Reported(reported(&args, Report::new("DryRun", line))));
     }
     let key = rehearsed.entry().key.clone();
     let server = OneApproval { session, name: &args.name };
     let recorded = match rehearsed.confirm().record(&server, clock::now()).await {
         Ok(recorded) => recorded,
-        Err(NotRecorded::Refused(refused)) => return Err(refusals::explained(session, refused).await),
+        Err(NotRecorded::Refused(refused)) => return Err(refusals::explained(session, &args, refused).await),
         Err(NotRecorded::Unknown(failure) | NotRecorded::Failed(failure)) => return Err(failure),
         Err(NotRecorded::Tampered(differences)) => return Err(tampered(&key, &differences)),
     };
@@ -345,7 +345,7 @@ fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
     let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
     let when = refusal::when(seen, &entry.key, clock::now());
     let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
-    Sent::Reported(reported(&args, Report { line, failure: None }))
+    Sent::Reported(reported(&args, Report::new("Unchanged", line)))
 }
 
 /// Waits for the effect of a recorded decision.
@@ -353,7 +353,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
     let length = args.common.wait;
     if length == Some(Wait::AtMost(std::time::Duration::ZERO)) {
         let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
-        return Report { line, failure: None };
+        return Report::new("Recorded", line);
     }
     let begun = Instant::now();
     let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
@@ -374,6 +374,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
 }
 
 fn reported(args: &DecisionArgs, report: Report) -> Report {
+    let report = report.with_facts(args);
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It must not say `approved` of a decision that the operator has not counted.
 
+use serde_json::json;
 use signoff_api::{Verdict, approval::ApprovalPhase, conditions::GUARDED};
 use signoff_review::{
     entry::Entry,
@@ -10,8 +11,13 @@ use signoff_review::{
 };
 
 use crate::{
-    args::Wait, client::Session, error::Failure, operator_status::operator_state, sanitize::one_line,
-    successor::successor, wait::Waited,
+    args::{DecisionArgs, Wait},
+    client::Session,
+    error::Failure,
+    operator_status::operator_state,
+    sanitize::one_line,
+    successor::successor,
+    wait::Waited,
 };
 
 /// A line for standard output, and the failure that ends the program after it.
@@ -19,8 +25,46 @@ use crate::{
 pub struct Report {
     /// The line, without its end.
     pub line: String,
+    /// The state of the decision, for programs.
+    pub state: &'static str,
+    /// The result for programs, where they asked for it.
+    pub facts: Option<String>,
     /// With `--wait`: why the exit code is not 0.
     pub failure: Option<Failure>,
+}
+
+impl Report {
+    /// Returns the report of a decision that nothing is waited for.
+    pub fn new(state: &'static str, line: String) -> Self {
+        Self { line, state, facts: None, failure: None }
+    }
+
+    /// Returns the report with the facts `{approval, verdict, state, message, exitCode}`, where programs asked for
+    /// them.
+    pub fn with_facts(self, args: &DecisionArgs) -> Self {
+        let exit = self.failure.as_ref().map_or(0, Failure::code);
+        let facts = json!({"approval": args.name, "verdict": args.verdict.name(), "state": self.state,
+            "message": self.line, "exitCode": exit});
+        Self { facts: args.common.output.document(&facts).ok().flatten(), ..self }
+    }
+
+    /// Returns the text for standard output.
+    pub fn text(&self) -> String {
+        self.facts.clone().unwrap_or_else(|| format!("{}\n", self.line))
+    }
+}
+
+/// Returns the name of a state, for programs.
+fn name(state: &DecisionState) -> &'static str {
+    match state {
+        DecisionState::Recorded => "Recorded",
+        DecisionState::Counted => "Counted",
+        DecisionState::Escalated => "Escalated",
+        DecisionState::NotEscalated => "NotEscalated",
+        DecisionState::Invalid(_) => "Invalid",
+        DecisionState::Closed { .. } => "Decided",
+        DecisionState::Deleted => "Deleted",
+    }
 }
 
 /// Reports the end of a wait.
@@ -46,7 +90,8 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
         _ => String::new(),
     };
     let failure = wait.and_then(|_| failure(&waited.state, entry));
-    Report { line: line(&waited.approval, &waited.state, entry, &detail), failure }
+    let line = line(&waited.approval, &waited.state, entry, &detail);
+    Report { line, state: name(&waited.state), facts: None, failure }
 }
 
 /// Returns the failure that `--wait` ends with, or `None` if the decision has the effect that it asked for.

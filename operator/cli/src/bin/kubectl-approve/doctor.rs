@@ -5,6 +5,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::ListParams};
+use serde_json::{Value, json};
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
@@ -25,6 +26,44 @@ pub struct Found {
     pub page: String,
     /// The failure that the command ends with, or `None` if it found no problem.
     pub problem: Option<Failure>,
+    /// The facts about `operator` and `policies`, for programs.
+    pub checked: Value,
+}
+
+impl Found {
+    /// Returns the result without facts about the operator and the policies.
+    pub fn new(page: String, problem: Option<Failure>) -> Self {
+        Self { page, problem, checked: Value::Null }
+    }
+
+    /// Returns `{ok, problem, operator, policies, report}`; the report is the page by lines.
+    pub fn facts(&self) -> Value {
+        json!({
+            "ok": self.problem.is_none(),
+            "problem": self.problem.as_ref().map(ToString::to_string),
+            "operator": self.checked["operator"],
+            "policies": self.checked["policies"],
+            "report": self.page.lines().collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns what was found about the operator and the policies.
+fn checked(state: &OperatorState, installation: &Result<Installation, Failure>) -> Value {
+    let name = match state {
+        OperatorState::Alive { .. } => "Alive",
+        OperatorState::Stale { .. } => "Stale",
+        OperatorState::Absent { .. } => "Absent",
+        OperatorState::Unknown(_) => "Unknown",
+    };
+    let policies = match installation {
+        Ok(found) => {
+            let problems = found.inspection.problems();
+            json!({"inForce": problems.is_empty(), "problems": problems})
+        }
+        Err(why) => json!({"inForce": null, "problems": [why.to_string()]}),
+    };
+    json!({"operator": {"state": name, "message": state.to_string()}, "policies": policies})
 }
 
 /// The policies as they are in force, compared for this operator.
@@ -58,11 +97,12 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
                 page.push_str(&format!("{}\n", report.page));
                 problems.extend(report.problems);
             }
-            Err(error @ Failure::NotFound(_)) => return Found { page, problem: Some(error) },
+            Err(error @ Failure::NotFound(_)) => return Found::new(page, Some(error)),
             Err(error) => failure = Some(error),
         }
     }
     page.push_str(&operator_lines(&state));
+    let checked = checked(&state, &installation);
     match installation {
         Ok(Installation { operator, inspection }) => {
             let is_well = inspection.problems().is_empty();
@@ -92,7 +132,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
         problems.push(state.to_string());
     }
     let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
-    Found { page, problem }
+    Found { page, problem, checked }
 }
 
 /// The Pods of the operator, the policies, and who could impersonate the operator.
@@ -202,8 +242,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use serde_json::{Value, json};
-
     use super::*;
 
     #[test]
@@ -215,6 +253,18 @@ mod tests {
             "Operator: GONE: no operator has renewed its Lease for 42 s (the last was\n  operator-1). No run continues \
              and no vote is counted until it starts again.\n"
         );
+    }
+
+    #[test]
+    fn the_result_for_programs_has_names_that_stay() {
+        let state = OperatorState::Absent { namespace: "signoff-system".into() };
+        let checked = checked(&state, &Err(Failure::Other("no answer".into())));
+        let found = Found { page: "one\ntwo\n".into(), problem: Some(Failure::Unguarded), checked };
+        let facts = found.facts();
+        assert_eq!((&facts["ok"], &facts["operator"]["state"]), (&json!(false), &json!("Absent")));
+        assert_eq!(facts["policies"], json!({"inForce": null, "problems": ["error: no answer"]}));
+        assert_eq!(facts["report"], json!(["one", "two"]));
+        assert_eq!(Found::new(String::new(), None).facts()["operator"], Value::Null);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict};
+use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::ApprovalPhase};
+use signoff_cli::style::Tone;
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
     action::{self, is_question, turn_of},
@@ -19,14 +20,18 @@ use crate::{
     client::{Selection, Session},
     clock,
     error::Failure,
+    names,
     output::Format,
     sanitize::one_line,
-    table::fitted,
+    table::{fitted, painted},
     terminal,
 };
 
 /// The columns that a narrow terminal lacks, in this order.
 const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
+
+/// The longest call before a prompt, in characters.
+const LONGEST_CALL: usize = 40;
 
 /// The most requests of a list of which the void votes are read.
 const MOST_AGAIN: usize = 20;
@@ -76,11 +81,11 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
     }
     let output = &options.output;
     if found.is_empty() && matches!(output.output, None | Some(Format::Wide | Format::Name)) {
-        let is_missing = match &options.run {
-            Some(run) => session.is_missing(run).await,
-            None => false,
+        let hint = match &options.run {
+            Some(run) if session.is_missing(run).await => Some(names::nearest_run(session, run).await),
+            _ => None,
         };
-        return Ok(Page { note: Some(nothing(session, options, &me, is_missing)), ..Page::default() });
+        return Ok(Page { note: Some(nothing(session, options, &me, hint)), ..Page::default() });
     }
     if let Some(text) = output.document(document(&found))? {
         return Ok(Page { text, ..Page::default() });
@@ -93,7 +98,31 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
         Some(_) => calls(&found, namespaces, &me, now, width),
         None => rows(&found, namespaces, wide, now, width),
     };
-    Ok(Page { text: output.table(table), note: None, notices })
+    Ok(Page { text: output.table(painted(&table, terminal::style(), tone)), note: None, notices })
+}
+
+/// Returns the colour of a cell, by its header.
+fn tone(header: &str, cell: &str) -> Option<Tone> {
+    match header {
+        "PHASE" => ApprovalPhase::ALL.into_iter().find(|phase| phase.name() == cell).map(phase_tone),
+        "DEADLINE" if cell.ends_with(" ago") => Some(Tone::Bad),
+        "YOURS" if cell == "yes" => Some(Tone::Attention),
+        _ => None,
+    }
+}
+
+/// Returns the colour of a phase.
+pub fn phase_tone(phase: ApprovalPhase) -> Tone {
+    match phase {
+        ApprovalPhase::Pending | ApprovalPhase::Overdue => Tone::Attention,
+        ApprovalPhase::Approved | ApprovalPhase::Modified | ApprovalPhase::Responded => Tone::Good,
+        ApprovalPhase::Rejected | ApprovalPhase::Aborted | ApprovalPhase::Expired => Tone::Bad,
+        ApprovalPhase::Deferred
+        | ApprovalPhase::Skipped
+        | ApprovalPhase::Retried
+        | ApprovalPhase::Cancelled
+        | ApprovalPhase::Superseded => Tone::Quiet,
+    }
 }
 
 /// Returns what the reader must know of these requests: that no decision counts for the moment, and which of their votes are void.
@@ -180,16 +209,16 @@ fn gates(request: &ApprovalRequest) -> String {
     one_line(&if asking.is_empty() { request.gate.name.clone() } else { asking.join(",") }, 60)
 }
 
-/// Returns the gates and the tool of a call, or the path of a gate, in a cell.
+/// Returns the gates of a call, or the path of a gate, in a cell.
 fn gate(request: &ApprovalRequest) -> String {
-    match action::call(request) {
-        Some(call) => format!("{}: {}", gates(request), one_line(&call.tool, 64)),
-        None => one_line(&request.gate.path, 80),
-    }
+    if action::call(request).is_some() { gates(request) } else { one_line(&request.gate.path, 80) }
 }
 
-/// Returns the question of an agent, or the prompt of a gate, in a cell.
+/// Returns the call with its arguments and the prompt of its gate, the question of an agent, or the prompt of a gate.
 pub fn asked(request: &ApprovalRequest, most: usize) -> String {
+    if let Some(call) = action::brief(request, LONGEST_CALL) {
+        return one_line(&format!("{call}: {}", request.prompt), most + LONGEST_CALL);
+    }
     let question = request.form.iter().flat_map(|form| &form.questions).find_map(|one| one.question.as_deref());
     one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
 }
@@ -206,9 +235,12 @@ fn subject(request: &ApprovalRequest) -> String {
     }
 }
 
-fn nothing(session: &Session, options: &List, me: &Me, is_missing: bool) -> String {
-    if let Some(run) = options.run.as_ref().filter(|_| is_missing) {
-        return format!("There is no workflow {} in {}.", one_line(run, 63), place(session, false));
+/// Returns the sentence about an empty list. `hint`: the run that was perhaps meant, if the one that was named does not
+/// exist.
+fn nothing(session: &Session, options: &List, me: &Me, hint: Option<String>) -> String {
+    if let Some((run, hint)) = options.run.as_ref().zip(hint) {
+        let end = if hint.is_empty() { "." } else { &hint };
+        return format!("There is no workflow {} in {}{end}", one_line(run, 63), place(session, false));
     }
     if let Some(run) = &options.run {
         return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), place(session, false));
@@ -346,11 +378,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_listed_with_gates_and_tool_and_a_question_with_its_text() {
+    fn a_call_is_listed_with_gates_tool_and_arguments_and_a_question_with_its_text() {
         let of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
         let shown = rows(&[of(sample::call()), of(sample::question())], false, false, sample::now(), None);
         let lines: Vec<_> = shown.lines().collect();
-        assert!(lines[1].contains("money,guard: refund") && lines[1].ends_with("May the refund be sent?"), "{shown}");
+        assert!(lines[1].contains("   money,guard   "), "{shown}");
+        assert!(lines[1].ends_with("   refund amount=420 customer=ACME note=\"a…: May the refund be sent?"), "{shown}");
         assert!(lines[2].ends_with("Which account?"), "{shown}");
     }
 

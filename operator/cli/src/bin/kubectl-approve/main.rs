@@ -36,13 +36,14 @@ mod version;
 mod wait;
 mod waiting;
 mod watch_problem;
+mod web_page;
 mod whoami;
 mod whole;
 mod wrap;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
 use signoff_api::Verdict;
 use signoff_cli::{encoding, sanitize, table, terminal};
@@ -72,7 +73,7 @@ async fn main() -> ExitCode {
     if completion::answer_shell(&words) {
         return ExitCode::SUCCESS;
     }
-    match run(Arguments::parse()).await {
+    match run(parsed(&words)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A failure has its prefix already.
@@ -83,6 +84,18 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Parses the command line. One that is invalid ends the process, with the subcommand that was perhaps meant.
+fn parsed(words: &[OsString]) -> Arguments {
+    let matches = args::command().try_get_matches_from(words);
+    let typed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+    typed.unwrap_or_else(|error| match args::mistyped(words) {
+        Some(problem) if error.kind() == ErrorKind::UnknownArgument => {
+            args::command().error(ErrorKind::InvalidSubcommand, problem).exit()
+        }
+        _ => error.exit(),
+    })
+}
+
 async fn run(typed: Arguments) -> anyhow::Result<()> {
     refuse_mixtures(&typed);
     if let Some(Command::Completion(options)) = &typed.command {
@@ -91,14 +104,33 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     let session = Session::open(&typed.connection).await?;
     if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {
         let backup = typed.command.as_ref().and_then(Command::backup);
-        return Ok(run_verbs::run(&session, verb, names, yes, backup).await?);
+        return match run_verbs::run(&session, verb, names, yes, backup).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(names::explained_run(&session, names, failure).await.into()),
+        };
     }
     let text = match typed.command {
+        Some(Command::List(options)) if options.web.web.is_some() => web_page::open(&options.web, "/")?,
+        Some(Command::Status(args)) if args.web.web.is_some() => {
+            web_page::open(&args.web, &web_page::path(&session, 'w', &args.name)?)?
+        }
         Some(Command::List(options)) if options.watch => return Ok(list_watch::watch(&session, &options).await?),
-        Some(Command::Status(args)) => return Ok(status::status(&session, &args).await?),
+        Some(Command::Status(args)) => {
+            return match status::status(&session, &args).await {
+                Ok(()) => Ok(()),
+                Err(failure) => {
+                    Err(names::explained_run(&session, std::slice::from_ref(&args.name), failure).await.into())
+                }
+            };
+        }
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(mut options)) => {
             options.name = names::full(&session, &options.name, Short::Everywhere).await?;
+            if options.web.web.is_some() {
+                let path = web_page::path(&session, 'a', &options.name)?;
+                terminal::print(&web_page::open(&options.web, &path)?)?;
+                return Ok(());
+            }
             match show::show(&session, &options).await {
                 Ok(page) => page,
                 Err(failure) => return Err(names::explained(&session, &options.name, failure).await.into()),
@@ -109,16 +141,28 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
                 *name = names::full(&session, name, Short::Everywhere).await?;
             }
             let found = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
-            terminal::print(&found.page)?;
+            terminal::print(&options.output.document(&found.facts())?.unwrap_or_else(|| found.page.clone()))?;
             return found.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
         Some(Command::Whoami(options)) => whoami::whoami(&session, &options.output).await?,
-        Some(Command::Version) => version::version(&session).await,
+        Some(Command::Version(output)) => version::version(&session, output).await?,
         Some(command) => return decide_all(&session, command.decisions()).await,
-        None => return bare(session, typed.name, typed.common).await,
+        None => {
+            let hint = typed.name.as_deref().map(args::did_you_mean).unwrap_or_default();
+            return bare(session, typed.name, typed.common).await.map_err(|error| with_hint(error, &hint));
+        }
     };
     terminal::print(&text)?;
     Ok(())
+}
+
+/// Adds a hint to the failure that an object does not exist; any other failure stays.
+fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(Failure::NotFound(why)) => Failure::NotFound(why + hint).into(),
+        Ok(other) => other.into(),
+        Err(error) => error,
+    }
 }
 
 /// `kubectl approve [NAME]`: shows the Approval that was named or chosen, asks, and approves it.
@@ -228,7 +272,7 @@ async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Sent, F
 
 /// Prints the line about one of several decisions, and its failure, which it returns.
 fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
-    terminal::print(&(report.line + "\n"))?;
+    terminal::print(&report.text())?;
     if let Some(failure) = &report.failure {
         terminal::note(&failure.to_string());
     }
@@ -237,7 +281,7 @@ fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
 
 /// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
 fn finish(report: Report) -> anyhow::Result<()> {
-    terminal::print(&(report.line + "\n"))?;
+    terminal::print(&report.text())?;
     report.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 

@@ -5,13 +5,20 @@
 
 use std::cmp::Reverse;
 
-use signoff_api::Approval;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use signoff_api::{Approval, Workflow};
+use signoff_expr::nearest::did_you_mean;
 use signoff_review::seen::{Seen, still_open};
 
 use crate::{client::Session, error::Failure, sanitize::one_line, terminal};
 
 /// The most open Approvals that a message lists.
 const LISTED: usize = 5;
+/// The most runs with which a name is compared.
+const COMPARED: u32 = 500;
 
 /// Whether a short name may stand for an Approval here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +96,33 @@ pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failu
         }
         other => other,
     }
+}
+
+/// Adds the name of the run that was perhaps meant to the failure that a Workflow does not exist; any other failure
+/// stays.
+pub async fn explained_run(session: &Session, typed: &[String], failure: Failure) -> Failure {
+    match failure {
+        Failure::NotFound(why) => {
+            let missing = |name: &&String| why.contains(&format!("workflows.signoff.dev \"{name}\" not found"));
+            let hint = match typed.iter().find(missing) {
+                Some(name) => nearest_run(session, name).await,
+                None => String::new(),
+            };
+            Failure::NotFound(why + &hint)
+        }
+        other => other,
+    }
+}
+
+/// Returns the end of a message about a name that no Workflow of the namespace has; empty where none is near, or where
+/// they cannot be listed.
+pub async fn nearest_run(session: &Session, typed: &str) -> String {
+    let resource = ApiResource::erase::<Workflow>(&());
+    let api = Api::<DynamicObject>::namespaced_with(session.raw().clone(), &session.namespace, &resource);
+    let found = api.list_metadata(&ListParams::default().limit(COMPARED)).await;
+    let names: Vec<String> =
+        found.into_iter().flat_map(|list| list.items).filter_map(|run| run.metadata.name).collect();
+    one_line(&did_you_mean(typed, names.iter().map(String::as_str)), 300)
 }
 
 /// Whether a name ends as the operator's names do: with a dash and ten hexadecimal digits.

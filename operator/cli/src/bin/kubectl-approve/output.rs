@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use signoff_expr::text::display;
 
@@ -34,6 +34,38 @@ pub struct OutputArgs {
     /// Keep metadata.managedFields in the output
     #[arg(long)]
     pub show_managed_fields: bool,
+}
+
+/// The option of commands that print facts instead of an object: their JSON has a shape of its own, which the guides
+/// document.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FactsArgs {
+    /// Print the result for programs
+    #[arg(short = 'o', long = "output", value_enum, value_name = "json|yaml")]
+    pub facts: Option<FactsFormat>,
+}
+
+/// A format of facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FactsFormat {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl FactsArgs {
+    /// Returns facts in the chosen format, or `None` where people read the result. Documents of YAML begin with `---`.
+    ///
+    /// # Errors
+    /// The facts have no such form.
+    pub fn document(self, facts: &Value) -> Result<Option<String>, Failure> {
+        Ok(Some(match self.facts {
+            None => return Ok(None),
+            Some(FactsFormat::Json) => json(facts)?,
+            Some(FactsFormat::Yaml) => format!("---\n{}\n", yaml(facts)?.trim_end()),
+        }))
+    }
 }
 
 /// A format of output.
@@ -215,6 +247,20 @@ mod tests {
         assert!(printed("yaml", list("Send?")).starts_with("apiVersion: v1\nkind: List\n"));
         let wide = OutputArgs { output: Some(Format::Wide), ..OutputArgs::default() };
         assert_eq!(wide.document(list("Send?")).unwrap(), None);
+    }
+
+    #[test]
+    fn facts_are_printed_for_programs_on_demand() {
+        let facts = json!({"operator": {"state": "alive\u{202e}"}});
+        assert_eq!(FactsArgs::default().document(&facts).unwrap(), None);
+        for format in [FactsFormat::Json, FactsFormat::Yaml] {
+            let text = FactsArgs { facts: Some(format) }.document(&facts).unwrap().unwrap();
+            assert!(
+                !hides(&text) && text.starts_with(if format == FactsFormat::Json { "{" } else { "---\n" }),
+                "{text}"
+            );
+            assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), facts);
+        }
     }
 
     #[test]

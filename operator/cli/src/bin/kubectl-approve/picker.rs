@@ -4,12 +4,8 @@
 
 use std::io;
 
-use signoff_api::ApprovalRequest;
 use signoff_engine::approval::eligibility::ineligible;
-use signoff_review::{
-    action,
-    seen::{Seen, sort, still_open},
-};
+use signoff_review::seen::{Seen, sort, still_open};
 
 use crate::{
     client::{Selection, Session},
@@ -61,16 +57,10 @@ fn numbered(found: &[Seen]) -> String {
             one_line(&names::address(&seen.approval), 80),
             clock::distance(seen.approval.deadline(), now),
             one_line(&seen.approval.spec.request.requested_by, 40),
-            asked(&seen.approval.spec.request),
+            list::asked(&seen.approval.spec.request, 48),
         ]
     };
     table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
-}
-
-/// Returns the tool of a call and the prompt, or the question of an agent.
-fn asked(request: &ApprovalRequest) -> String {
-    let tool = action::call(request).map(|call| format!("{}: ", one_line(&call.tool, 64)));
-    format!("{}{}", tool.unwrap_or_default(), list::asked(request, 48))
 }
 
 #[cfg(test)]

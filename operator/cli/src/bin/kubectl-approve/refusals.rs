@@ -28,15 +28,28 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
     let approval = &seen.approval;
     match refusal::explain(&seen, me, &decision(args), clock::now()) {
         Some(refusal) => with_remedy(session, approval, &refusal).await,
-        None => failure,
+        None => with_who_may(approval, me, args.common.on_behalf_of.as_deref(), failure),
+    }
+}
+
+/// Adds to the policy's own refusal who may decide, where it is about the user.
+fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failure: Failure) -> Failure {
+    let who = refusal::who_may(approval, &me.voter_for(on_behalf_of), clock::now());
+    match (failure, who) {
+        (Failure::Refused(why), Some(who)) => Failure::Refused(format!("{why}; {who}")),
+        (failure, _) => failure,
     }
 }
 
 /// Returns the failure of a refused decision: in words about the gate, or the policy's own.
-pub async fn explained(session: &Session, refused: Refused<Failure>) -> Failure {
+pub async fn explained(session: &Session, args: &DecisionArgs, refused: Refused<Failure>) -> Failure {
+    let approval = &refused.seen.approval;
     match &refused.refusal {
-        Some(refusal) => with_remedy(session, &refused.seen.approval, refusal).await,
-        None => refused.error,
+        Some(refusal) => with_remedy(session, approval, refusal).await,
+        None => match session.me().await {
+            Ok(me) => with_who_may(approval, &me, args.common.on_behalf_of.as_deref(), refused.error),
+            Err(_) => refused.error,
+        },
     }
 }
 

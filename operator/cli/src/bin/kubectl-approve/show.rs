@@ -2,6 +2,7 @@
 //!
 //! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
 
+mod colour;
 mod next;
 mod texts;
 
@@ -31,7 +32,10 @@ use crate::{
     sanitize::{fenced, one_line},
     suggest::CallFlags,
     table::table,
+    terminal,
 };
+
+use colour::painted;
 
 /// The longest text of others on the page.
 const LONGEST: usize = 20_000;
@@ -40,7 +44,7 @@ const LONGEST: usize = 20_000;
 ///
 /// # Errors
 /// As every request; and where the whole is wanted, texts that are not what the request names.
-pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Result<String, Failure> {
+pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
     if let Some(text) = output.document(seen.raw.clone())? {
         return Ok(text);
@@ -61,7 +65,8 @@ pub async fn show(session: &Session, Show { name, full, output }: &Show) -> Resu
     };
     let originals = originals(session, &seen.approval).await;
     let void = void_votes(session, &seen.approval, &me).await;
-    Ok(page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next)
+    let page = page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next;
+    Ok(painted(&page, terminal::style()))
 }
 
 /// Returns the lines about votes that are void because the gate asks again.
@@ -73,11 +78,11 @@ async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
     page.text
 }
 
-/// The page of what the request itself holds, with the changes of people.
+/// The page of what the request itself holds, with the changes of people, in the colours of a note.
 pub async fn page_of(session: &Session, seen: &Seen, me: &Me) -> String {
     let originals = originals(session, &seen.approval).await;
     let void = void_votes(session, &seen.approval, me).await;
-    page(seen, me, clock::now(), (None, &originals), &session.call) + &void
+    painted(&(page(seen, me, clock::now(), (None, &originals), &session.call) + &void), terminal::note_style())
 }
 
 /// Fetches the text before each change of people.

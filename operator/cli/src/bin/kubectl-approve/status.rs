@@ -6,6 +6,7 @@ pub mod fetch;
 mod next;
 mod watch;
 
+use serde_json::{Value, json};
 use signoff_cli::{status::render, style::Style, terminal};
 
 use crate::{args::StatusArgs, client::Session, clock, error::Failure, suggest::CallFlags};
@@ -22,8 +23,21 @@ pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure>
     if args.watch {
         return watch::watch(session, args, state, segments).await;
     }
-    let page = page(&state, &session.call, style(args));
+    let facts = facts(&state)?;
+    let page = args.output.document(&facts)?.unwrap_or_else(|| page(&state, &session.call, style(args)));
     terminal::print(&page).map_err(|error| Failure::Other(error.to_string()))
+}
+
+/// Returns `{workflow, approvals}`: the run with its whole journal in `status.steps`, and the Approvals of its gates,
+/// as they are stored.
+fn facts(state: &RunState) -> Result<Value, Failure> {
+    let mut state = state.clone();
+    let metas = state.approvals.iter_mut().map(|approval| &mut approval.metadata);
+    metas.chain([&mut state.workflow.metadata]).for_each(|meta| meta.managed_fields = None);
+    let broken = |error: serde_json::Error| Failure::Other(error.to_string());
+    let workflow = serde_json::to_value(&state.workflow).map_err(broken)?;
+    let approvals = serde_json::to_value(&state.approvals).map_err(broken)?;
+    Ok(json!({"workflow": workflow, "approvals": approvals}))
 }
 
 fn style(args: &StatusArgs) -> Style {

@@ -36,7 +36,7 @@ struct Upgrade {
 pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) -> Found {
     let inspection = match inspection {
         Ok(inspection) => inspection,
-        Err(failure) => return Found { page: String::new(), problem: Some(failure) },
+        Err(failure) => return Found::new(String::new(), Some(failure)),
     };
     let mut upgrade = Upgrade { changes: changes(&inspection), ..Upgrade::default() };
     if !upgrade.changes.is_empty() {
@@ -52,7 +52,7 @@ pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) 
         Ok(held) => upgrade.held = held,
         Err(failure) => upgrade.unknown.push(failure),
     }
-    Found { page: upgrade.page(), problem: upgrade.problem() }
+    Found::new(upgrade.page(), upgrade.problem())
 }
 
 /// Returns the objects of the guard that the upgrade changes, by kind and name.

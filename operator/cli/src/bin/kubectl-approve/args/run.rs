@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Command, value::workflow};
+use super::{Command, WebArgs, value::workflow};
+use crate::output::FactsArgs;
 
 /// `status`.
 #[derive(Args, Debug)]
@@ -13,11 +14,17 @@ pub struct StatusArgs {
     #[arg(value_name = "WORKFLOW", value_parser = workflow)]
     pub name: String,
     /// Print it again at every change, until the run ends
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "facts")]
     pub watch: bool,
     /// Print every row of a long run
     #[arg(long)]
     pub all: bool,
+    /// The facts.
+    #[command(flatten)]
+    pub output: FactsArgs,
+    /// The page.
+    #[command(flatten)]
+    pub web: WebArgs,
 }
 
 /// `rerun`.

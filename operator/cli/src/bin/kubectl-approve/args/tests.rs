@@ -75,6 +75,24 @@ fn decisions(line: &str) -> Vec<DecisionArgs> {
 }
 
 #[test]
+fn facts_are_printed_for_programs_and_pages_are_opened() {
+    use crate::output::{
+        FactsArgs,
+        FactsFormat::{Json, Yaml},
+    };
+    assert_eq!(decisions("approve x -o json")[0].common.output, FactsArgs { facts: Some(Json) });
+    assert_eq!(parse("x --output=yaml").unwrap().common.output, FactsArgs { facts: Some(Yaml) });
+    for line in ["status a -o json", "doctor -o yaml", "version -o json"] {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+    assert!(parse("approve x -o wide").is_err() && parse("status a -o json --watch").is_err());
+    for (line, expected) in [("show x --web", ""), ("show --web=https://a.example x", "https://a.example")] {
+        let Some(Command::Show(show)) = parse(line).unwrap().command else { unreachable!() };
+        assert_eq!((show.name.as_str(), show.web.web.as_deref()), ("x", Some(expected)), "{line}");
+    }
+}
+
+#[test]
 fn decisions_without_a_payload_take_several_names() {
     for verb in ["approve", "reject", "abort", "skip"] {
         let decisions = decisions(&format!("{verb} a approval/b --reason ok c"));

@@ -50,6 +50,12 @@ What step draft made:
   | Dear ACME,
   | we refund 420 EUR.
 
+Each verdict:
+  Approve   the run goes on with exactly this
+  Reject    the run ends
+  Modify    the run goes on with your parameters instead
+  Abort     the run ends
+
 You:          alice@example.com, one of the approvers
 "
     );
