@@ -5,11 +5,21 @@
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
 use signoff_engine::{
-    approval::eligibility::{Voter, counted_as, ineligible},
+    approval::{
+        eligibility::{IneligibleReason, Voter, counted_as, ineligible},
+        progress,
+    },
     gate::parameters,
 };
 
-use crate::{action::is_question, clock::distance, text::one_line, voter::Me};
+use crate::{
+    action::is_question,
+    clock::distance,
+    outcome::done,
+    quorum::{agreement, possible, subjects},
+    text::one_line,
+    voter::Me,
+};
 
 /// Returns what the operator has made of a recorded decision so far: `recorded`, `counted 5m ago` or `invalid: …`.
 pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Moment) -> String {
@@ -59,10 +69,67 @@ pub fn outcome(outcome: &Outcome, now: Moment) -> String {
 /// Whether the reader's own decision is recorded at an open gate, and the operator has not counted it.
 pub fn is_uncounted(approval: &Approval, me: &Me) -> bool {
     let status = approval.status.clone().unwrap_or_default();
-    let Some(own) = approval.spec.decisions.get(&me.user).filter(|_| status.outcome.is_none()) else { return false };
-    let is_invalid = status.invalid.get(&me.user).is_some_and(|invalid| invalid.attempt == own.attempt());
-    let is_vote = status.votes.iter().any(|vote| vote.key == me.user && vote.attempt == own.attempt());
-    !status.phase.is_end() && !is_invalid && !is_vote
+    let own = approval.spec.decisions.get(&me.user);
+    is_open(&status) && own.is_some_and(|own| is_new(&me.user, own, &status))
+}
+
+fn is_open(status: &ApprovalStatus) -> bool {
+    status.outcome.is_none() && !status.phase.is_end()
+}
+
+/// Whether the operator has neither counted a decision nor refused it.
+fn is_new(key: &str, decision: &Decision, status: &ApprovalStatus) -> bool {
+    let is_invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
+    !is_invalid && !status.votes.iter().any(|vote| vote.key == *key && vote.attempt == decision.attempt())
+}
+
+/// Whether a decision is recorded at an open gate that the operator has not counted.
+pub fn has_uncounted(approval: &Approval) -> bool {
+    let status = approval.status.clone().unwrap_or_default();
+    is_open(&status) && approval.spec.decisions.iter().any(|(key, decision)| is_new(key, decision, &status))
+}
+
+/// Returns the sentences that stand in the place of the buttons where the reader cannot decide: their own decision and
+/// what is still needed, or whom the gate asks. `None` where they can decide, or where others have decided.
+pub fn instead(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
+    let why = ineligible(approval, &me.voter(), now)?;
+    let status = approval.status.clone().unwrap_or_default();
+    if let Some(own) = approval.spec.decisions.get(&me.user) {
+        let did = format!("You {}.", done(own.verdict));
+        return Some(match status.votes.iter().any(|vote| vote.key == me.user && vote.attempt == own.attempt()) {
+            true => format!("{did} Recorded and counted.{}", still_needed(approval, own.verdict)),
+            false if is_uncounted(approval, me) => format!("{did} Recorded, not counted yet."),
+            false => format!("{did} Recorded; it did not count."),
+        });
+    }
+    if !is_open(&status) {
+        return None;
+    }
+    if why.is_about_lists() {
+        let asked = possible(approval);
+        let verb = if asked.len() == 1 { "is" } else { "are" };
+        return Some(format!("You are not asked here: {} {verb}.", subjects(&asked)));
+    }
+    let why = match why {
+        IneligibleReason::DecidedFor(_, key) => format!("a decision for you is recorded: {}", one_line(&key, 600)),
+        other => one_line(&other.to_string(), 1000),
+    };
+    Some(format!("You cannot decide: {why}."))
+}
+
+/// Returns how many people are still needed at an open gate, as a sentence that follows another one.
+fn still_needed(approval: &Approval, verdict: Verdict) -> String {
+    if approval.status.as_ref().is_some_and(|status| status.outcome.is_some()) || !verdict.needs_quorum() {
+        return String::new();
+    }
+    match progress(approval).as_slice() {
+        [only] if only.missing.is_empty() => match only.needed.saturating_sub(only.have) {
+            ..=0 => String::new(),
+            1 => " 1 more is needed.".to_owned(),
+            more => format!(" {more} more are needed."),
+        },
+        _ => format!(" So far: {}.", agreement(approval)),
+    }
 }
 
 /// Returns the sentence for a user who has another account that decided, or `None`.
@@ -96,6 +163,26 @@ mod tests {
 
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn who_has_voted_reads_what_is_still_needed_and_others_who_is_asked() {
+        let mut approval = sample::approval();
+        approval.spec.request.quorums[0].threshold = 2;
+        let alice = sample::me("alice@example.com", &[]);
+        let told = |approval: &Approval, me: &Me| instead(approval, me, sample::now());
+        assert_eq!(told(&approval, &alice), None);
+        let other = "You are not asked here: alice@example.com, group finance are.";
+        assert_eq!(told(&approval, &sample::me("mallory@example.com", &[])).as_deref(), Some(other));
+        approval.spec.decisions.insert("alice@example.com".into(), Decision::new(Verdict::Approve));
+        assert_eq!(told(&approval, &alice).as_deref(), Some("You approved. Recorded, not counted yet."));
+        assert!(has_uncounted(&approval));
+        let vote = json!({"key": "alice@example.com", "user": "alice@example.com", "verdict": "Approve", "attempt": 1,
+            "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
+        approval.status.as_mut().unwrap().votes.push(serde_json::from_value(vote).unwrap());
+        let counted = "You approved. Recorded and counted. 1 more is needed.";
+        assert_eq!(told(&approval, &alice).as_deref(), Some(counted));
+        assert!(!has_uncounted(&approval));
+    }
 
     #[test]
     fn a_second_account_is_told_whether_the_first_vote_counts() {

@@ -10,6 +10,8 @@
 //! * [`reading`], [`problem`]: a request as it was read for a decision *(I/O)*, and what keeps it from being decided
 //! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
+//! * [`coming`]: the calls and gates that follow a verdict, and the run as its readers know it
+//! * [`indented`]: JSON with line ends and spaces, every other character as it is
 //! * [`action`]: the call of a tool or the question of an agent, as facts
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
@@ -28,12 +30,14 @@
 pub mod action;
 pub mod answer;
 pub mod clock;
+pub mod coming;
 pub mod decisions;
 pub mod edit;
 pub mod edits;
 pub mod entry;
 pub mod flow;
 pub mod foreseen;
+pub mod indented;
 pub mod meaning;
 pub mod outcome;
 pub mod problem;

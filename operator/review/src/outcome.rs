@@ -237,6 +237,21 @@ pub fn done(verdict: Verdict) -> &'static str {
     }
 }
 
+/// Returns a verdict as a verb that follows `you`.
+pub fn does(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "approve",
+        Verdict::Reject => "reject",
+        Verdict::Modify => "modify",
+        Verdict::Respond => "answer",
+        Verdict::Defer => "defer",
+        Verdict::Escalate => "escalate",
+        Verdict::Abort => "abort",
+        Verdict::Skip => "skip",
+        Verdict::Retry => "retry",
+    }
+}
+
 #[cfg(test)]
 #[path = "outcome/tests.rs"]
 mod tests;

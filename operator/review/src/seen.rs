@@ -2,11 +2,13 @@
 //!
 //! It must not drop a field that only a later version knows: the digest of a request is that of all its fields.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Digest, approval::ApprovalPhase, workflow::WorkflowPhase};
+use signoff_api::{Approval, Digest, Workflow, approval::ApprovalPhase, workflow::WorkflowPhase};
 
 use crate::{
     answer::{missing_role, sentence},
@@ -49,6 +51,9 @@ pub struct RunNow {
     /// Whether it was read.
     #[serde(skip)]
     pub found: RunFound,
+    /// The whole run, if this version can read it.
+    #[serde(skip)]
+    pub workflow: Option<Arc<Workflow>>,
 }
 
 /// The answer to a read of a run.
@@ -140,9 +145,10 @@ impl RunNow {
     /// Reads the status of a Workflow; nothing where it cannot be read: nothing is decided by it.
     pub fn of(mut object: DynamicObject) -> Self {
         let is_suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
+        let workflow = object.clone().try_parse::<Workflow>().ok().map(Arc::new);
         let status = object.data.get_mut("status").and_then(|status| serde_json::from_value(status.take()).ok());
         let found = RunFound::There { uid: object.metadata.uid.unwrap_or_default() };
-        Self { is_suspended: is_suspended == Some(true), found, ..status.unwrap_or_default() }
+        Self { is_suspended: is_suspended == Some(true), found, workflow, ..status.unwrap_or_default() }
     }
 
     /// Reads the answer to a read of a Workflow.

@@ -1,0 +1,217 @@
+//! The words about what follows a verdict, pattern by pattern.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use signoff_api::Approval;
+
+use super::*;
+use crate::sample;
+
+/// A run with this definition, and the request of one of its gates.
+fn asked(spec: Value, path: &str) -> (Approval, RunNow) {
+    asked_with(spec, json!({}), path)
+}
+
+fn asked_with(mut spec: Value, status: Value, path: &str) -> (Approval, RunNow) {
+    spec["requestedBy"] = json!("dana@example.com");
+    let mut approval = sample::approval();
+    let uid = approval.spec.request.workflow.uid.clone();
+    let workflow = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "refund-4711", "namespace": "finance", "uid": uid}, "spec": spec, "status": status});
+    let workflow: Workflow = serde_json::from_value(workflow).unwrap();
+    let request = &mut approval.spec.request;
+    request.spec_digest = spec_digest(&workflow.spec).unwrap();
+    request.gate.path = path.to_owned();
+    request.gate.name = RecordPath::new(path).last().name().to_owned();
+    sample::seal(&mut approval);
+    (approval, RunNow { workflow: Some(Arc::new(workflow)), ..sample::run() })
+}
+
+fn after((approval, run): &(Approval, RunNow), verdict: Verdict) -> Vec<String> {
+    let request = &approval.spec.request;
+    lines(request, definition(request, run), verdict)
+}
+
+fn gate(name: &str, fields: &Value) -> Value {
+    let approvers = json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "ops"}]);
+    let mut step = json!({"name": name, "hitl": {"prompt": "Go on?", "approvers": approvers}});
+    fields.as_object().unwrap().iter().for_each(|(field, value)| step[field] = value.clone());
+    step
+}
+
+fn post(name: &str) -> Value {
+    json!({"name": name, "http": {"method": "POST", "url": format!("http://{name}.svc/run"), "body": "{{ steps.draft.response }}"}})
+}
+
+fn text(name: &str) -> Value {
+    json!({"name": name, "set": {"value": "x"}})
+}
+
+#[test]
+fn a_chain_says_its_next_calls_up_to_the_next_gate_or_the_end() {
+    let mut apply = post("apply");
+    apply["onError"] = json!("escalate");
+    let help = json!({"name": "help", "type": "errorEscalation",
+        "hitl": {"prompt": "What now?", "approvers": [{"kind": "Group", "name": "ops"}]}});
+    let spec = json!({"gates": [help], "steps": [text("draft"), gate("review", &json!({})), apply]});
+    let run = asked(spec, "review#2");
+    let call = "step apply: POST http://apply.svc/run; if it fails group ops is asked; its body is the text below";
+    assert_eq!(after(&run, Verdict::Approve), [call, ENDS]);
+    assert_eq!(after(&run, Verdict::Reject), ["the run ends"]);
+    assert_eq!(after(&run, Verdict::Retry), ["this gate asks again"]);
+
+    let skipped = json!({"name": "note", "set": {"value": "x"}, "skipIf": "true"});
+    let next = gate("second", &json!({}));
+    let spec = json!({"steps": [text("draft"), gate("review", &json!({})), skipped, next, post("apply")]});
+    let lines =
+        ["step note: a text of the run, unless its condition leaves it out", "gate second asks alice, group ops"];
+    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+}
+
+#[test]
+fn a_reject_that_goes_on_names_the_step_with_its_target() {
+    let spec = json!({"steps": [text("draft"), gate("review", &json!({})), post("apply")]});
+    let (mut approval, run) = asked(spec, "review");
+    approval.spec.request.after_reject = vec!["apply".to_owned()];
+    let call = "step apply: POST http://apply.svc/run; if it fails the run fails";
+    assert_eq!(after(&(approval, run), Verdict::Reject), ["the run goes on with apply", call]);
+}
+
+#[test]
+fn a_long_chain_is_shortened() {
+    let steps: Vec<_> =
+        std::iter::once(gate("review", &json!({}))).chain((0..9).map(|at| text(&format!("s{at}")))).collect();
+    let lines = after(&asked(json!({"steps": steps}), "review"), Verdict::Approve);
+    assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MOST + 1, "and 3 more"));
+}
+
+#[test]
+fn branches_end_together_and_a_route_alone() {
+    let of = |branch: &str, mut step: Value| {
+        step["branch"] = json!(branch);
+        step
+    };
+    let steps = json!([
+        of("left", gate("review", &json!({}))),
+        of("left", text("more")),
+        of("right", text("other")),
+        post("merge")
+    ]);
+    let spec = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps});
+    let lines = [
+        "step more: a text of the run",
+        "then the run waits until all branches have ended",
+        "step merge: POST http://merge.svc/run; if it fails the run fails; its body is the text below",
+        ENDS,
+    ];
+    assert_eq!(after(&asked(spec, "left/review"), Verdict::Approve), lines);
+
+    let steps = json!([of("left", gate("review", &json!({}))), of("left", text("more")), of("right", text("other"))]);
+    let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
+    let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps});
+    assert_eq!(after(&asked(spec.clone(), "left/review"), Verdict::Approve), ["step more: a text of the run", ENDS]);
+    let mut run = asked(spec, ".router/.review");
+    run.0.spec.request.gate.name = "route".to_owned();
+    assert_eq!(after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
+}
+
+#[test]
+fn a_dag_says_what_waits_for_the_gate_and_for_what_else() {
+    let after_it = |name: &str, on: &[&str]| json!({"name": name, "set": {"value": "x"}, "dependsOn": on});
+    let steps = json!([
+        text("draft"),
+        gate("review", &json!({})),
+        after_it("one", &["review"]),
+        after_it("two", &["review", "draft"])
+    ]);
+    let spec = json!({"pattern": {"dag": {}}, "steps": steps});
+    let lines = ["step one: a text of the run", "step two: a text of the run; it also waits for draft"];
+    assert_eq!(after(&asked(spec.clone(), "review"), Verdict::Approve), lines);
+    let last = json!({"pattern": {"dag": {}}, "steps": [gate("review", &json!({}))]});
+    let lines = ["no other step waits for it; the run ends when its other steps have ended"];
+    assert_eq!(after(&asked(last, "review"), Verdict::Approve), lines);
+}
+
+#[test]
+fn a_graph_says_each_edge_with_its_condition() {
+    let edge =
+        json!({"from": "review", "choose": [{"when": "inputs.a > 1", "to": "apply"}, {"when": "else", "to": "draft"}]});
+    let steps = json!([text("draft"), gate("review", &json!({})), post("apply")]);
+    let spec = json!({"pattern": {"graph": {"edges": [edge]}}, "steps": steps});
+    let lines = [
+        "if inputs.a > 1: step apply: POST http://apply.svc/run; if it fails the run fails",
+        "otherwise step draft: a text of the run",
+        "after that the edges of its graph decide",
+    ];
+    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+    let steps = json!([text("draft"), gate("review", &json!({}))]);
+    let spec = json!({"pattern": {"graph": {"edges": []}}, "steps": steps});
+    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), [ENDS]);
+}
+
+#[test]
+fn the_gates_that_a_loop_and_an_orchestrator_name_say_what_their_agents_do() {
+    let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
+    let run = asked(json!({"pattern": {"evaluatorOptimizer": drafts}}), "look");
+    assert_eq!(after(&run, Verdict::Approve), ["this draft is the result", ENDS]);
+    assert_eq!(after(&run, Verdict::Modify), ["your draft is scored next"]);
+    let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
+        "reduceReview": "look", "reduce": "merge"});
+    let spec = json!({"pattern": {"orchestratorWorkers": parts}, "steps": [text("merge")]});
+    let lines = ["agent clerk does each part of the work", "then gate look asks about the parts"];
+    assert_eq!(after(&asked(spec.clone(), "parts"), Verdict::Approve), lines);
+    assert_eq!(after(&asked(spec, "look"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
+}
+
+#[test]
+fn a_call_says_its_target_and_leaves_what_follows_to_the_agent() {
+    let (mut approval, run) = asked(json!({"steps": []}), "review");
+    let digest = approval.spec.request.spec_digest.clone();
+    let chooses = "the agent chooses what it does next; its further calls meet the gates of this run";
+    approval.spec.request = sample::call().spec.request;
+    approval.spec.request.spec_digest = digest.clone();
+    let call = "the call goes on with exactly these arguments: refund: POST https://bank.example/refunds";
+    assert_eq!(after(&(approval.clone(), run.clone()), Verdict::Approve), [call, chooses]);
+    approval.spec.request = sample::question().spec.request;
+    approval.spec.request.spec_digest = digest;
+    assert_eq!(after(&(approval, run), Verdict::Respond), ["the agent is told your answer", chooses]);
+}
+
+#[test]
+fn gates_at_the_end_of_the_run_are_named_before_it_ends() {
+    let last = json!({"name": "release", "type": "finalResponse",
+        "hitl": {"prompt": "Publish?", "approvers": [{"kind": "User", "name": "carol"}]}});
+    let spec = json!({"gates": [last], "steps": [gate("review", &json!({}))]});
+    let lines = ["gate release asks carol before the result is published", ENDS];
+    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+}
+
+#[test]
+fn another_definition_than_that_of_the_request_is_not_told() {
+    let spec = json!({"steps": [gate("review", &json!({})), post("apply")]});
+    let (mut approval, run) = asked(spec, "review");
+    approval.spec.request.spec_digest = sample::approval().spec.request.spec_digest;
+    assert_eq!(after(&(approval, run), Verdict::Approve), ["the run goes on"]);
+}
+
+#[test]
+fn only_a_question_whose_template_has_values_is_said_to_have_them() {
+    let mut review = gate("review", &json!({}));
+    let told = |review: &Value| {
+        let (approval, run) = asked(json!({"steps": [review]}), "review");
+        has_values(&approval.spec.request, definition(&approval.spec.request, &run).unwrap())
+    };
+    assert_eq!(told(&review), Some(false));
+    review["hitl"]["prompt"] = json!("Pay {{ inputs.amount }}?");
+    assert_eq!(told(&review), Some(true));
+}
+
+#[test]
+fn words_of_others_stay_in_their_line() {
+    let mut apply = post("apply");
+    apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
+    let lines = after(&asked(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
+    assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
+}
