@@ -93,10 +93,13 @@ async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_
         let (page, asked) = asks(&harness, &runs, name, agent(&calls, &money(&all), &[told])).await;
         match verdict {
             "Defer" => {
-                page.click(text("Defer: not now, with guidance for the agent")).await.unwrap();
+                page.click(css(".more > summary")).await.unwrap();
                 page.fill(css("#guidance"), "ask for less").await.unwrap();
             }
             _ => page.fill(css("#reason"), "too much").await.unwrap(),
+        }
+        if verdict == "Skip" {
+            page.click(css(".more > summary")).await.unwrap();
         }
         page.tab_to(&format!("button {verdict}"), 40).await.unwrap();
         page.press("Enter").await.unwrap();
@@ -112,6 +115,7 @@ async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_
         page.close().await.unwrap();
     }
     let (page, _) = asks(&harness, &runs, "aborted", agent(&calls, &money(&all), &[])).await;
+    page.click(css(".more > summary")).await.unwrap();
     page.click(role("button", "Abort the run")).await.unwrap();
     confirms(&page, "Abort", REFUND).await;
     assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);
@@ -124,7 +128,7 @@ async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
     let told = r#"This ran: {"amount":40,"note":"as agreed"}"#;
     let gates = money(&json!(["Approve", "Modify", "Reject"]));
     let (page, asked) = asks(&harness, &runs, "edited", agent(&calls, &gates, &[told])).await;
-    page.click(text("Modify: change the arguments; the gates of the new call ask")).await.unwrap();
+    page.click(text("Change…")).await.unwrap();
     let field = css("#modify-arguments");
     assert_eq!(page.value(&field).await.unwrap(), "{\n  \"amount\": 420,\n  \"note\": \"as agreed\"\n}");
     for (slip, said) in
@@ -159,7 +163,7 @@ async fn whoever_edited_a_call_that_still_meets_a_gate_does_not_approve_it_and_a
     let mut gates = money(&json!(["Approve", "Modify", "Reject"]));
     gates[0]["hitl"]["approvers"] = json!([user("alice"), user("bob")]);
     let (page, asked) = asks(&harness, &runs, "edited", agent(&calls, &gates, &[told])).await;
-    page.click(text("Modify: change the arguments; the gates of the new call ask")).await.unwrap();
+    page.click(text("Change…")).await.unwrap();
     page.fill(css("#modify-arguments"), "{\"amount\": 300}").await.unwrap();
     page.click(role("button", "See the difference")).await.unwrap();
     confirms(&page, "Modify", REFUND).await;
@@ -198,7 +202,7 @@ async fn an_escalated_call_and_an_escalated_question_are_decided_by_who_was_aske
         bob.goto(&harness.at(&path(&asked))).await.unwrap();
         bob.wait(text("cannot decide")).await.unwrap();
         assert!(!bob.visible(role("button", verdict)).await.unwrap(), "{name}: he was not asked yet");
-        page.click(text("Escalate: ask further people")).await.unwrap();
+        page.click(css(".more > summary")).await.unwrap();
         page.check(label("bob@example.com"), true).await.unwrap();
         page.click(role("button", "Escalate")).await.unwrap();
         confirms(&page, "Escalate", target).await;
@@ -222,7 +226,6 @@ async fn an_answer_in_the_place_of_a_call_is_its_result() {
     let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
     let gates = money(&json!(["Approve", "Respond"]));
     let (page, _) = asks(&harness, &runs, "instead", agent(&calls, &gates, &["paid by hand"])).await;
-    page.click(text("Respond: answer the question")).await.unwrap();
     page.fill(label("Answer: text"), "paid by hand").await.unwrap();
     page.click(role("button", "Respond")).await.unwrap();
     confirms(&page, "Respond", REFUND).await;
@@ -265,12 +268,14 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
     page.close().await.unwrap();
 
     let (page, _) = asks(&harness, &runs, "skipped", agent(&channel(), &json!([]), &["Skipped by a human"])).await;
+    page.click(css(".more > summary")).await.unwrap();
     page.click(role("button", "Skip")).await.unwrap();
     confirms(&page, "Skip", "the question of clerk").await;
     assert_eq!(runs.result("skipped").await, "told: Skipped by a human");
     page.close().await.unwrap();
 
     let (page, _) = asks(&harness, &runs, "aborted", agent(&channel(), &json!([]), &[])).await;
+    page.click(css(".more > summary")).await.unwrap();
     page.click(role("button", "Abort the run")).await.unwrap();
     confirms(&page, "Abort", "the question of clerk").await;
     assert_eq!(runs.ended("aborted").await.status.unwrap().phase, WorkflowPhase::Aborted);

@@ -40,7 +40,7 @@ impl Alice {
 
     async fn opens(&self, summary: &str) {
         match self.hand {
-            Hand::Mouse => self.page.click(text(summary)).await.unwrap(),
+            Hand::Mouse => self.page.click(text(summary).exactly().inside(css(".decision"))).await.unwrap(),
             Hand::Keyboard => {
                 self.page.tab_to(&format!("summary {summary}"), STOPS).await.unwrap();
                 self.page.press("Enter").await.unwrap();
@@ -73,10 +73,13 @@ impl Alice {
     /// Reads what is to be confirmed, and confirms it.
     async fn confirms(&self, verdict: &str, target: &str, asked: &Approval) {
         self.page.wait(role("heading", &format!("{verdict}: {target}?"))).await.unwrap();
-        let facts = self.page.text(css("dl.facts")).await.unwrap();
-        for part in [verdict, target, &asked.spec.request.digest.to_string()] {
-            assert!(facts.contains(part), "the confirmation repeats {part}: {facts}");
+        let said = self.page.text(css(".confirm")).await.unwrap();
+        for part in [verdict, target, &asked.spec.request.prompt, "Unchanged since it was asked"] {
+            assert!(said.contains(part), "the confirmation repeats {part}: {said}");
         }
+        let digest = "document.querySelector('.confirm details.digest code').textContent";
+        let digest = self.page.evaluate(digest).await.unwrap();
+        assert_eq!(digest, json!(asked.spec.request.digest.to_string()));
         match self.hand {
             Hand::Mouse => self.page.click(role("button", verdict)).await.unwrap(),
             Hand::Keyboard => {
@@ -163,7 +166,7 @@ async fn modify_shows_the_difference_and_the_run_goes_on_with_it() {
             {"name": "act", "set": {"value": "{{ steps.notice.response }}"}},
         ]});
         let (alice, asked) = case.asks(name, steps, hand).await;
-        alice.opens("Modify: change it, then go on").await;
+        alice.opens("Change…").await;
         alice.writes("textarea", "response text", "Dear all,\nclosed on Tuesday.\nBye").await;
         alice.presses("See the difference").await;
         alice.page.wait(role("heading", "Modify: review?")).await.unwrap();
@@ -192,7 +195,6 @@ async fn respond_answers_a_form_of_several_questions() {
         steps["steps"][2]["set"]["value"] =
             json!("{{ steps.review.answers.carrier.options[0] }}, {{ steps.review.answers.note.text }}");
         let (alice, asked) = case.asks(name, steps, hand).await;
-        alice.opens("Respond: answer the questions").await;
         match hand {
             Hand::Mouse => alice.ticks("Train").await,
             // One stop for the whole group, and then the arrows.
@@ -229,7 +231,7 @@ async fn defer_has_it_done_again_and_asked_again() {
             ],
         });
         let (alice, asked) = case.asks(name, steps, hand).await;
-        alice.opens("Defer: have it done again with guidance").await;
+        alice.opens("More").await;
         alice.writes("textarea", "Guidance", "Make it shorter").await;
         alice.presses("Defer").await;
         alice.confirms("Defer", "review", &asked).await;
@@ -251,7 +253,7 @@ async fn escalate_asks_further_people_and_the_vote_is_final() {
     for (hand, name) in BOTH {
         let gate = json!({"allowedVerdicts": ["Approve", "Escalate"], "escalateTo": [{"kind": "Group", "name": "sre"}, user("bob")]});
         let (alice, asked) = case.asks(name, spec(gate), hand).await;
-        alice.opens("Escalate: ask further people").await;
+        alice.opens("More").await;
         alice.ticks("bob@example.com").await;
         alice.presses("Escalate").await;
         alice.confirms("Escalate", "review", &asked).await;
@@ -282,6 +284,7 @@ async fn skip_goes_on_without_the_step_that_failed() {
     let case = Case::new("skip").await;
     for (hand, name) in BOTH {
         let (alice, asked) = case.asks(name, fails(), hand).await;
+        alice.opens("More").await;
         alice.presses("Skip").await;
         alice.confirms("Skip", &asked.spec.request.gate.path, &asked).await;
         case.stored(&asked, json!({"verdict": "Skip"})).await;
@@ -307,6 +310,7 @@ async fn abort_ends_the_run() {
     let case = Case::new("abort").await;
     for (hand, name) in BOTH {
         let (alice, asked) = case.asks(name, spec(json!({"allowedVerdicts": ["Approve", "Abort"]})), hand).await;
+        alice.opens("More").await;
         alice.presses("Abort the run").await;
         alice.confirms("Abort", "review", &asked).await;
         case.stored(&asked, json!({"verdict": "Abort"})).await;

@@ -30,7 +30,7 @@ async fn votes_of_others_appear_and_no_form_is_touched() {
     page.accessible().await.unwrap();
     harness.content(&page).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
-    page.click(role("button", "Approve")).await.unwrap();
+    page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
     page.wait(role("heading", "How it was decided")).await.unwrap();
     assert_eq!(runs.result("followed").await, "done");
 }

@@ -37,7 +37,7 @@ async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_
     page.screenshot("inbox").await.unwrap();
     harness.content(&page).await.unwrap();
     page.click(css(".request a.what").nth(0)).await.unwrap();
-    page.wait(role("heading", "review")).await.unwrap();
+    page.wait(role("heading", "Within 20m?")).await.unwrap();
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ async fn the_inbox_and_a_request_are_accessible_and_fit_in_every_look() {
     page.wait(role("heading", "Modify: review?")).await.unwrap();
     every_look(&page, "confirm").await;
     page.click(role("button", "Modify")).await.unwrap();
-    page.wait(role("heading", "Decisions so far")).await.unwrap();
+    page.wait(css("#instead")).await.unwrap();
     every_look(&page, "request-decided").await;
     page.goto(&harness.at("/no/such/page")).await.unwrap();
     every_look(&page, "not-found").await;
@@ -154,7 +154,7 @@ async fn without_scripts_people_sign_in_read_decide_and_look_back() {
         page.screenshot(&format!("plain-inbox-{way}")).await.unwrap();
         page.click(text("Without scripts?")).await.unwrap();
         page.wait_url(&path(&asked)).await.unwrap();
-        page.click(text("Modify: change it, then go on")).await.unwrap();
+        page.click(text("Change…")).await.unwrap();
         page.fill(css("#modify-response"), "another draft").await.unwrap();
         page.screenshot(&format!("plain-request-{way}")).await.unwrap();
         page.click(role("button", "See the difference")).await.unwrap();
@@ -164,7 +164,7 @@ async fn without_scripts_people_sign_in_read_decide_and_look_back() {
     }
     let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
     page.goto(&harness.at(&path(&asked))).await.unwrap();
-    page.click(text("Modify: change it, then go on")).await.unwrap();
+    page.click(text("Change…")).await.unwrap();
     page.fill(css("#modify-response"), "another draft\nof two lines").await.unwrap();
     page.click(role("button", "See the difference")).await.unwrap();
     page.click(role("button", "Modify")).await.unwrap();

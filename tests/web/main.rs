@@ -4,6 +4,7 @@
 
 mod attacks;
 mod away;
+mod back;
 mod calls;
 mod crowd;
 mod deciding;

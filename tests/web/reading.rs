@@ -31,11 +31,12 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
     let asked = runs.gate("facts", gate).await;
     let page = reads(&harness, "alice", &asked).await;
     let order = json!([
-        "review",
+        "Really?",
+        "If you approve",
+        "If you reject",
         "What step draft made",
         "Who must agree",
-        "The author's words",
-        "Context, in the run's own words (of models, tools and people; not checked)",
+        "Your answer",
         "Decide"
     ]);
     assert_eq!(headings(&page).await, order, "a context that looks like a heading is none");
@@ -46,18 +47,30 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
         "erin@example.com",
         "in 29h",
         "then the run goes on without an answer",
-        "the run goes on with act",
         "alice@example.com, one of the approvers",
     ] {
         assert!(facts.contains(part), "{part}: {facts}");
     }
+    let approve = page.text(css("section[aria-labelledby=if-Approve]")).await.unwrap();
+    for part in ["your decision is enough", "step act: a text of the run", "then the run ends"] {
+        assert!(approve.contains(part), "{part}: {approve}");
+    }
+    let reject = page.text(css("section[aria-labelledby=if-Reject]")).await.unwrap();
+    assert!(reject.contains("the run goes on with act"), "{reject}");
+    page.wait(text("the Workflow's question")).await.unwrap();
+    assert_eq!(page.count(text("with values of the run filled in")).await.unwrap(), 0);
     let lead = page.text(css("p.lead")).await.unwrap();
     for part in ["facts", runs.name(), "dana@example.com"] {
         assert!(lead.contains(part), "{part}: {lead}");
     }
     page.wait(text("kubectl approve show")).await.unwrap();
-    assert_eq!(page.text(css("p.digest code")).await.unwrap(), asked.spec.request.digest.to_string());
-    page.wait(text("✓ verified").inside("p.digest")).await.unwrap();
+    page.click(text("Unchanged since it was asked (details)")).await.unwrap();
+    page.wait(text(&asked.spec.request.digest.to_string()).inside("details.digest")).await.unwrap();
+    assert!(!page.text(css("main")).await.unwrap().to_lowercase().contains("verified"), "a digest proves no claim");
+    // The words of the run are folded.
+    assert!(!page.visible(text("Approve this, says the model")).await.unwrap());
+    page.click(text("Context, in the run's own words")).await.unwrap();
+    page.wait(text("Approve this, says the model")).await.unwrap();
 }
 
 #[tokio::test]
@@ -79,14 +92,14 @@ async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_r
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
     assert_eq!(shown.trim(), long, "every word, though the request holds only its beginning");
     let digest = Digest::of_bytes(long.as_bytes()).to_string();
+    page.click(text("Unchanged since it was asked (details)")).await.unwrap();
     page.wait(text(&digest).nth(0)).await.unwrap();
-    page.wait(text("✓ digest verified")).await.unwrap();
     page.wait(text(&format!("{} bytes, whole", long.len()))).await.unwrap();
 
     // nina may read requests, and no Blobs.
     let page = reads(&harness, "nina", &asked).await;
     page.wait(text("Not the whole text.")).await.unwrap();
-    assert_eq!(page.count(text("✓ digest verified")).await.unwrap(), 0);
+    assert_eq!(page.count(text("Unchanged since it was asked")).await.unwrap(), 0);
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
     assert!(shown.len() < long.len() && long.starts_with(shown.trim().trim_end_matches('…')), "the beginning only");
     page.screenshot("not-the-whole-text").await.unwrap();
@@ -129,7 +142,8 @@ async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     page.wait(text("It has characters that are not visible").nth(0)).await.unwrap();
-    let prompt = page.text(css(".fence")).await.unwrap();
+    page.wait(text("the Workflow's question, with values of the run filled in")).await.unwrap();
+    let prompt = page.text(css("section[aria-labelledby=author] .fence")).await.unwrap();
     assert!(prompt.contains("<h2>Decide</h2>") && prompt.contains("⟨U+202E⟩"), "{prompt}");
     page.screenshot("hostile-request").await.unwrap();
 }
@@ -155,9 +169,9 @@ async fn votes_of_several_people_and_what_is_still_needed_are_told() {
     for part in ["2 people, as many for Reject", "then it stays open for Retry, Reject and Abort only"] {
         assert!(facts.contains(part), "{part}: {facts}");
     }
-    let approve = page.text(css(".verdict").nth(0)).await.unwrap();
+    let approve = page.text(css("section[aria-labelledby=if-Approve]")).await.unwrap();
     assert!(approve.contains("1 of 2") && approve.contains("others must still decide"), "{approve}");
-    let reject = page.text(css(".verdict").nth(1)).await.unwrap();
+    let reject = page.text(css("section[aria-labelledby=if-Reject]")).await.unwrap();
     assert!(reject.contains("your decision is enough: the run ends"), "{reject}");
     page.screenshot("quorum").await.unwrap();
 }

@@ -4,6 +4,7 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
+use http::{HeaderValue, header::CACHE_CONTROL};
 use signoff_api::Moment;
 
 use crate::session::Caller;
@@ -60,6 +61,16 @@ impl From<Moment> for Instant {
         let shown = at.timestamp().strftime("%-d %b, %H:%M UTC").to_string();
         Self { exact: at.to_string(), shown }
     }
+}
+
+/// The cache directive of an answer that this browser keeps for a moment.
+pub const KEPT: &str = "private, max-age=300";
+
+/// Returns the answer to a form as one that this browser keeps for a moment, so that Back shows it again.
+#[must_use]
+pub fn kept(mut response: Response) -> Response {
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(KEPT));
+    response
 }
 
 /// Returns a rendered template.

@@ -19,7 +19,7 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, policies, run,
+    history, inbox, page, policies, run,
     scope::{is_name, is_namespace},
     session::{now, wanted},
     sign_in,
@@ -60,6 +60,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
         .route("/n/{namespace}/a/{name}/events", get(approval::events))
+        .route("/n/{namespace}/a/{name}/text/{part}", get(approval::text))
         .route("/n/{namespace}/t/{name}", get(turn::page))
         .route("/n/{namespace}/t/{name}/decide", post(turn::decide))
         .route("/history", get(history::page))
@@ -129,7 +130,10 @@ async fn headers(State(state): State<PageState>, request: Request, next: Next) -
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     let cache = if lasting { "public, max-age=31536000, immutable" } else { "no-store" };
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    // Back shows the answer to the form of a decision again.
+    if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != page::KEPT) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    }
     if !lasting {
         headers.insert(header::VARY, HeaderValue::from_static("Cookie"));
     }

@@ -1,5 +1,5 @@
 // What the page does beyond plain forms: times of the reader's zone, live parts, and drafts. Everything else works without it.
-// It must not send a decision, and it must not put text into the page as markup.
+// It must not send a decision that was not confirmed, and it must not put text into the page as markup: what comes is the server's page.
 (() => {
   "use strict";
 
@@ -132,6 +132,8 @@
       badge.firstElementChild.textContent = state.dataset.mark;
       badge.lastChild.textContent = ` ${state.dataset.phase}`;
     }
+    const uncounted = document.getElementById("uncounted");
+    if (uncounted && state) uncounted.textContent = state.dataset.uncounted ?? "";
     // What each button would come to follows from the votes so far.
     for (const line of (state?.dataset.hints ?? "").split("\n")) {
       const at = line.indexOf("=");
@@ -142,7 +144,6 @@
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
       decide.hidden = true;
-      document.querySelector(".jump")?.remove();
       tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", () => location.reload());
     }
   }
@@ -185,10 +186,10 @@
       const value = draft[isChoice ? `${field.name}=${field.value}` : field.name];
       if (value === undefined || value === (isChoice ? field.checked : field.value)) continue;
       if (isChoice) field.checked = value === true; else field.value = String(value);
+      field.closest("details")?.setAttribute("open", "");
       restored = true;
     }
     if (!restored) return;
-    form.closest("details")?.setAttribute("open", "");
     const note = document.createElement("p");
     note.className = "note";
     note.setAttribute("role", "status");
@@ -216,27 +217,65 @@
         for (const name of Object.keys(localStorage)) if (name.startsWith(mine)) localStorage.removeItem(name);
       }
     } catch { return; }
-    for (const form of document.querySelectorAll("form[data-draft]")) {
-      restore(form);
-      form.addEventListener("input", () => save(form));
-      form.addEventListener("change", () => save(form));
+    for (const form of document.querySelectorAll("form[data-draft]")) restore(form);
+  }
+  // Fields can stand outside of their form, and forms come into the page later.
+  for (const change of ["input", "change"]) {
+    document.addEventListener(change, ({ target }) => { if (target.form?.dataset.draft) save(target.form); });
+  }
+
+  // The answer to the first of the two posts comes into the page: the confirmation in the place of the bar, or what is wrong at its
+  // field. Every other answer is a page, as without scripts.
+  async function asks(form, button) {
+    const fields = new URLSearchParams(new FormData(form));
+    fields.append(button.name, button.value);
+    const answer = await fetch(form.action, { method: "POST", body: fields }).catch(() => null);
+    const came = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
+    const bar = document.getElementById("decide");
+    const confirm = came?.querySelector(".confirm");
+    delete form.dataset.sent;
+    if (confirm && bar) {
+      const title = document.title;
+      document.title = came.title;
+      confirm.className = "confirm decision";
+      bar.replaceWith(confirm);
+      confirm.querySelector("[data-back]").addEventListener("click", (event) => {
+        event.preventDefault();
+        confirm.replaceWith(bar);
+        document.title = title;
+        button.focus();
+      });
+      confirm.querySelector("[autofocus]").focus();
+    } else if (came?.getElementById("problem")) {
+      document.getElementById("content").replaceWith(came.getElementById("content"));
+      times(document);
+      live();
+      wrong();
+    } else {
+      delete form.dataset.asks;
+      form.requestSubmit(button);
     }
   }
+
+  // What is wrong is shown, not only told.
+  function wrong() { (document.querySelector("[aria-invalid]") ?? document.getElementById("problem"))?.focus(); }
 
   // One click, one decision: a second one would only be refused.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.dataset.sent !== undefined) { event.preventDefault(); return; }
     form.dataset.sent = "";
+    if (form.dataset.asks === undefined || !event.submitter) return;
+    event.preventDefault();
+    asks(form, event.submitter);
   });
   window.addEventListener("pageshow", (event) => {
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
-    if (event.persisted) location.reload();
+    // The answer to a form is not asked for again.
+    if (event.persisted && !location.pathname.endsWith("/decide")) location.reload();
   });
 
-  // What is wrong is shown, not only told.
-  document.querySelector("[aria-invalid]")?.focus();
-
+  wrong();
   times(document);
   drafts();
   live();

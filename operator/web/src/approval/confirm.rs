@@ -7,18 +7,28 @@ use serde_json::Value;
 use signoff_api::Verdict;
 use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
-use signoff_review::{action, entry::Entry, flow::Rehearsed, text::one_line};
+use signoff_review::{
+    action::{self, Fact},
+    entry::Entry,
+    flow::Rehearsed,
+    text::one_line,
+};
 use similar::{ChangeTag, TextDiff};
 
 use super::{
     model,
     read::Read,
+    texts::{REVIEWED, Text, subject},
     typed::{self, Typed},
 };
 use crate::{page::Shell, session::Caller};
 
 /// The longest line of a difference.
 const LONGEST: usize = 200_000;
+/// The most lines of what is decided about.
+const MOST_LINES: usize = 20;
+/// The longest question.
+const QUESTION: usize = 2000;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -30,6 +40,12 @@ pub(super) struct Confirm {
     target: String,
     workflow: String,
     digest: String,
+    /// The question of the gate.
+    question: String,
+    /// The facts of a call that stand before its arguments.
+    before: Vec<Fact>,
+    /// The beginning of what is decided about, where the decision does not change it.
+    subject: Option<Text>,
     comes_to: String,
     changes: Vec<Change>,
     reason: Option<String>,
@@ -73,18 +89,24 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     if !entry.decision.escalate_to.is_empty() {
         said.push(("To".to_owned(), signoff_review::quorum::subjects(&entry.decision.escalate_to)));
     }
+    let own_page = format!("{}/text/{REVIEWED}", model::path(&namespace, &name));
+    let changes = changes(request, entry, model::reviewed(read).as_deref());
+    let subject = subject(request, &read.whole).filter(|_| changes.is_empty());
     Confirm {
+        question: display(action::authors_words(request), QUESTION),
+        before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
+        subject: subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) }),
         shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
         target: model::target(request),
         workflow: request.workflow.name.clone(),
         digest: request.digest.to_string(),
         verdict: verdict.name(),
         comes_to: model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run()),
-        changes: changes(request, entry, model::reviewed(read).as_deref()),
+        changes,
         reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
         said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),
         class: if verdict.stops() { "danger" } else { "main" },
-        fields: typed.0.iter().filter(|(name, _)| name != "confirmed").cloned().collect(),
+        fields: typed.of_decision(),
         confirmed: rehearsed.name(),
         differs: typed.get("confirmed").is_some(),
         notice: action::is_question(request).then_some(action::NOTICE),

@@ -13,7 +13,7 @@ use super::{
     confirm::confirm,
     model::{self, ApprovalPage},
     read::Read,
-    send::{NotSent, Sender, propose},
+    send::{NotSent, Sender, answer_problems, propose},
     typed::Typed,
 };
 use crate::{error::PageError, page, session::Caller, state::PageState};
@@ -30,29 +30,35 @@ pub async fn decide(
 ) -> Result<Response, PageError> {
     let typed = Typed(fields);
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
-    let again = |not_sent: NotSent| {
-        let page = page::html(&ApprovalPage::of(&caller, &read, &typed, &not_sent.problems));
-        (not_sent.status, page).into_response()
-    };
     let sender = Sender { caller: &caller, namespace: &namespace, name: &name };
     let proposed = match propose(&state, &caller, &read, &typed) {
         Ok(proposed) => proposed,
-        Err(not_sent) => return Ok(again(not_sent)),
+        Err(not_sent) => return Ok(again(&state, &caller, &read, &typed, not_sent).await),
     };
     let rehearsed = match sender.rehearse(&state, &read, proposed).await? {
         Ok(rehearsed) => rehearsed,
-        Err(not_sent) => return Ok(again(not_sent)),
+        Err(not_sent) => return Ok(again(&state, &caller, &read, &typed, not_sent).await),
     };
     let named = typed.get("confirmed");
     let confirmed = match rehearsed.confirm_named(named) {
         Ok(confirmed) => confirmed,
         Err(rehearsed) => {
             let status = if named.is_none() { StatusCode::OK } else { StatusCode::CONFLICT };
-            return Ok((status, page::html(&confirm(&caller, &read, &rehearsed, &typed))).into_response());
+            let page = page::html(&confirm(&caller, &read, &rehearsed, &typed));
+            return Ok(page::kept((status, page).into_response()));
         }
     };
     match sender.record(&read, confirmed).await? {
         Ok(_) => Ok(Redirect::to(&model::path(&namespace, &name)).into_response()),
-        Err(not_sent) => Ok(again(not_sent)),
+        Err(not_sent) => Ok(again(&state, &caller, &read, &typed, not_sent).await),
     }
+}
+
+/// Shows the request again, with the form as it was typed and everything that is wrong with it.
+async fn again(state: &PageState, caller: &Caller, read: &Read, typed: &Typed, mut not_sent: NotSent) -> Response {
+    if not_sent.status == StatusCode::UNPROCESSABLE_ENTITY {
+        not_sent.problems.add(answer_problems(state, caller, read, typed).await);
+    }
+    let page = page::html(&ApprovalPage::of(caller, read, typed, &not_sent.problems));
+    page::kept((not_sent.status, page).into_response())
 }

@@ -20,11 +20,12 @@ use super::{
 pub(super) struct Decide {
     /// The form that was sent before, if any.
     pub(super) form: &'static str,
-    /// Verdicts that need nothing but a reason.
+    /// The verdicts that need no more than a reason and have a button in the bar.
     pub(super) plain: Vec<Plain>,
+    /// The others that need no more.
+    pub(super) further: Vec<Plain>,
+    /// The one reason of every verdict.
     pub(super) reason: Field,
-    /// What the other forms begin with.
-    pub(super) no_reason: Field,
     pub(super) reason_required: bool,
     pub(super) respond: Vec<Asked>,
     pub(super) modify: Vec<Editor>,
@@ -39,6 +40,8 @@ pub(super) struct Plain {
     pub(super) label: &'static str,
     pub(super) class: &'static str,
     pub(super) comes_to: String,
+    /// Whether the page has a box about it, which says what it comes to.
+    pub(super) has_box: bool,
 }
 
 /// What a field holds, and what is wrong with it.
@@ -47,17 +50,24 @@ pub(super) struct Field {
     pub(super) problem: Option<String>,
 }
 
-impl Field {
-    pub(super) fn of(value: String) -> Self {
-        Self { value, problem: None }
+impl Decide {
+    /// Whether a verdict under “More” can be given.
+    pub(super) fn has_more(&self) -> bool {
+        !self.further.is_empty() || self.defer.is_some() || !self.retry.is_empty() || self.escalate.is_some()
+    }
+
+    /// Whether what is under “More” is shown at once: it was sent before, or there is nothing else.
+    pub(super) fn shows_more(&self) -> bool {
+        let is_alone = self.plain.is_empty() && self.respond.is_empty() && self.modify.is_empty();
+        is_alone || matches!(self.form, "defer" | "escalate" | "retry")
     }
 }
 
-impl Decide {
-    /// The reason in a form: what was typed there, and not in another one.
-    pub(super) fn reason_in(&self, form: &str) -> &Field {
-        if self.form == form { &self.reason } else { &self.no_reason }
-    }
+/// Returns the verdicts of the boxes on the page of a request: one with which the run goes on, and one that ends it.
+pub(super) fn boxes(allowed: &[Verdict]) -> Vec<Verdict> {
+    let first = |of: &[Verdict]| of.iter().find(|verdict| allowed.contains(verdict)).copied();
+    let goes_on = first(&[Verdict::Approve, Verdict::Respond, Verdict::Retry, Verdict::Skip]);
+    goes_on.into_iter().chain(first(&[Verdict::Reject, Verdict::Abort])).collect()
 }
 
 /// One question of the form.
@@ -118,23 +128,24 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     let editors = |verdict, name: &str| -> Vec<Editor> {
         let fields = typed::parameters_of(request, verdict, whole.as_deref());
         let one = |parameter: Parameter| {
-            let begin = parameter.text();
-            let field = if form == name { field(&parameter.field, begin) } else { Field::of(begin) };
-            Editor { rows: field.value.lines().count().clamp(2, 16), field, parameter }
+            let value = typed.text(&parameter.field).unwrap_or_else(|| parameter.text());
+            // The engine calls the parameters of every verdict the same.
+            let of_engine = || problems.at(&format!("parameters.{}", parameter.name));
+            let problem = problems.at(&parameter.field).or_else(of_engine).filter(|_| form == name).cloned();
+            Editor { rows: value.lines().count().clamp(2, 16), field: Field { value, problem }, parameter }
         };
         fields.into_iter().map(one).collect()
     };
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(usize::MAX);
     let has_level = level < request.timeout.escalation.len();
-    let button =
-        |verdict: Verdict, label, class| Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class };
-    let buttons = [
-        button(Verdict::Approve, "Approve", "main"),
-        button(Verdict::Reject, "Reject", "danger"),
-        button(Verdict::Skip, "Skip", ""),
-        button(Verdict::Retry, "Retry", ""),
-        button(Verdict::Abort, "Abort the run", "danger"),
-    ];
+    let boxes = boxes(allowed);
+    let button = |(verdict, label, class): (Verdict, &'static str, &'static str)| {
+        let has_box = boxes.contains(&verdict);
+        Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class, has_box }
+    };
+    let buttons = |all: &[(Verdict, &'static str, &'static str)]| -> Vec<Plain> {
+        all.iter().filter(|(verdict, ..)| takes(*verdict)).copied().map(button).collect()
+    };
     let is_chosen = |at: usize| form == "escalate" && typed.all("to").any(|chosen| chosen == at.to_string());
     let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
     // Whoever is asked already cannot be asked further.
@@ -142,9 +153,13 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     let targets: Vec<_> = request.escalate_to.iter().enumerate().filter(further).map(shown).collect();
     Decide {
         form,
-        plain: buttons.into_iter().filter(|one| allowed.iter().any(|verdict| verdict.name() == one.verdict)).collect(),
+        plain: buttons(&[
+            (Verdict::Approve, "Approve", "main"),
+            (Verdict::Reject, "Reject", "danger"),
+            (Verdict::Retry, "Retry", ""),
+        ]),
+        further: buttons(&[(Verdict::Skip, "Skip", ""), (Verdict::Abort, "Abort the run", "danger")]),
         reason: field("reason", String::new()),
-        no_reason: Field::of(String::new()),
         reason_required: request.require_reason == Some(true),
         respond: if takes(Verdict::Respond) { asked(request, typed, problems) } else { Vec::new() },
         modify: if takes(Verdict::Modify) { editors(Verdict::Modify, "modify") } else { Vec::new() },

@@ -10,8 +10,10 @@ mod decide;
 mod events;
 mod forms;
 pub(crate) mod model;
+mod next;
 pub(crate) mod read;
 pub(crate) mod send;
+mod text_page;
 pub(crate) mod texts;
 pub(crate) mod typed;
 
@@ -26,6 +28,7 @@ pub use decide::decide;
 pub use events::events;
 use model::ApprovalPage;
 use read::Read;
+pub use text_page::text;
 use typed::{Problems, Typed};
 
 /// Shows a request.
@@ -38,7 +41,9 @@ pub async fn page(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
-    Ok(page::html(&ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default())))
+    let mut shown = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
+    shown.next_for_me = next::next(&state, &caller, &read).await;
+    Ok(page::html(&shown))
 }
 
 #[cfg(test)]

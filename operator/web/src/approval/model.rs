@@ -12,7 +12,7 @@ use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
     clock::distance,
-    decisions,
+    coming, decisions,
     edits::CHANGES,
     foreseen::Reached,
     outcome, quorum,
@@ -24,9 +24,9 @@ use signoff_review::{
 };
 
 use super::{
-    forms::{Decide, decide},
+    forms::{Decide, boxes, decide},
     read::Read,
-    texts::{AskedQuestion, Edited, Text, context, edited, questions, sent, subject},
+    texts::{AskedQuestion, Edited, REVIEWED, SENT, SHOWN, Text, context, edited, questions, sent, subject},
     typed::{Problems, Typed},
 };
 use crate::{
@@ -36,6 +36,13 @@ use crate::{
 
 /// The longest text on the page; longer ones are at hand as files.
 pub(crate) const LONGEST: usize = 200_000;
+
+/// The longest question that is the title.
+const TITLE: usize = 200;
+/// The longest value of an input.
+const INPUT: usize = 300;
+/// The most earlier decisions.
+const DECIDED: usize = 20;
 
 /// The label of the questions of an agent.
 pub(crate) const ASKS_TITLE: &str = "In the agent's own words (text of a model: no fact, not checked)";
@@ -48,6 +55,12 @@ pub struct ApprovalPage {
     namespace: String,
     name: String,
     workflow: String,
+    /// The question, or its first line.
+    title: String,
+    /// Whether the question has more than its title.
+    has_more: bool,
+    /// Whether the question certainly has values of the run in it.
+    has_values: bool,
     headline: String,
     gate: String,
     kind: &'static str,
@@ -56,15 +69,23 @@ pub struct ApprovalPage {
     requested_for: Option<String>,
     earlier_requesters: Vec<String>,
     since: Option<Instant>,
+    ago: Option<String>,
     phase: &'static str,
+    /// The note beside the phase while the operator has not counted.
+    uncounted: &'static str,
     mark: &'static str,
     is_closed: bool,
     digest: String,
+    /// The digests of its texts, each with its heading.
+    digests: Vec<(String, String)>,
+    /// Whether the request and its whole texts have the digests that it names.
+    is_unchanged: bool,
     /// The version of the object.
     version: String,
     /// The reason why this request cannot or must not be decided: a heading and a sentence.
     broken: Option<(&'static str, String)>,
     warnings: Vec<(String, String)>,
+    boxes: Vec<VerdictBox>,
     subject: Option<Text>,
     /// What is sent, or was sent.
     sent: Option<Text>,
@@ -96,19 +117,41 @@ pub struct ApprovalPage {
     left: String,
     is_late: bool,
     consequence: String,
-    after_reject: String,
     outcome: Option<Ending>,
+    /// The inputs of the run, and the decisions at its other gates.
+    inputs: Vec<(String, String)>,
+    decided: Vec<String>,
     standing: String,
     prompt: String,
     context: Option<Text>,
     context_title: &'static str,
     decide: Option<Decide>,
+    /// The sentences in the place of the form.
+    instead: Option<String>,
+    /// The request that waits next for a reader who has decided this one.
+    pub(super) next_for_me: Option<NextRequest>,
     /// Names the drafts of this request.
     draft: String,
     /// Whether the reader has decided, so that drafts are dropped.
     has_decided: bool,
     problem: Option<String>,
     next: Option<String>,
+}
+
+/// The effect of a verdict that decides the gate.
+struct VerdictBox {
+    title: String,
+    verdict: &'static str,
+    /// The effect of the reader's own decision; empty where it is not known.
+    comes_to: String,
+    lines: Vec<String>,
+}
+
+/// Another request that waits for the reader.
+pub(super) struct NextRequest {
+    pub(super) path: String,
+    /// Its question.
+    pub(super) question: String,
 }
 
 /// A recorded decision.
@@ -159,8 +202,26 @@ impl ApprovalPage {
         let is_question = action::is_question(request);
         let has_form = decide.as_ref().is_some_and(|forms| !forms.respond.is_empty());
         let next = read.run.pending.iter().find(|other| is_closed && **other != name).cloned();
+        let definition = coming::definition(request, &read.run);
+        let prompt = display(action::authors_words(request), LONGEST);
+        let title = one_line(prompt.trim_start().lines().next().unwrap_or_default(), TITLE);
+        let (subject, sent) = (subject(request, &read.whole), sent(request, &read.whole));
+        let digests = subject.iter().chain(&sent).map(|text| (text.title.clone(), text.digest.clone())).collect();
+        let own_page = |part: &str| format!("{}/text/{part}", path(&namespace, &name));
+        let since = metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
         Self {
             shell,
+            has_more: prompt.trim() != title,
+            title,
+            has_values: definition.and_then(|run| coming::has_values(request, run)) == Some(true),
+            boxes: if is_closed { Vec::new() } else { verdict_boxes(read, decide.is_some()) },
+            ago: since.map(|at| distance(at, read.at)),
+            uncounted: if decisions::has_uncounted(approval) { "recorded, not counted yet" } else { "" },
+            is_unchanged: read.seen.digest_holds() && read.whole.is_ok(),
+            inputs: definition.map(|run| coming::inputs(run, INPUT)).unwrap_or_default(),
+            decided: definition.map(|run| coming::decided(run, &name, read.at, DECIDED)).unwrap_or_default(),
+            instead: decisions::instead(approval, &caller.me, read.at).filter(|_| decide.is_none()),
+            next_for_me: None,
             workflow: request.workflow.name.clone(),
             headline: headline(request),
             gate: one_line(&request.gate.path, 512),
@@ -169,14 +230,15 @@ impl ApprovalPage {
             requested_by: one_line(&request.requested_by, 512),
             requested_for: request.requested_for.as_ref().map(|person| one_line(person, 253)),
             earlier_requesters: request.earlier_requesters.iter().map(|name| one_line(name, 253)).collect(),
-            since: metadata.creation_timestamp.as_ref().map(|at| Instant::from(Moment::from(at.0))),
+            since: since.map(Instant::from),
             phase: status.phase.name(),
             mark: mark(status.phase),
             digest: request.digest.to_string(),
             version: metadata.resource_version.clone().unwrap_or_default(),
             warnings: all_warnings.into_iter().map(|(label, text)| (label.to_owned(), text)).collect(),
-            subject: subject(request, &read.whole),
-            sent: sent(request, &read.whole),
+            subject: subject.map(|text| changed(text, read).with_page(own_page(REVIEWED))),
+            sent: sent.map(|text| text.with_page(own_page(SENT))),
+            digests,
             edits: edited(read),
             edits_title: CHANGES,
             is_call: action::call(request).is_some(),
@@ -202,15 +264,10 @@ impl ApprovalPage {
             left: distance(approval.deadline(), read.at),
             is_late: approval.deadline() <= read.at,
             consequence: consequence(request, &status),
-            after_reject: if allowed_verdicts(request, &status).contains(&Verdict::Reject) {
-                outcome::sequel(request, Verdict::Reject)
-            } else {
-                String::new()
-            },
             outcome: status.outcome.as_ref().map(|outcome| ending(outcome, read.at)),
             standing: decisions::standing(approval, &caller.me, read.at),
-            prompt: display(action::authors_words(request), LONGEST),
-            context: context(request, &read.whole),
+            prompt,
+            context: context(request, &read.whole).map(|text| text.with_page(own_page(SHOWN))),
             context_title: CONTEXT,
             decide,
             draft: draft(approval),
@@ -224,6 +281,33 @@ impl ApprovalPage {
             name,
         }
     }
+}
+
+/// Returns a text with the time of its newest change beside who changed it.
+fn changed(text: Text, read: &Read) -> Text {
+    let newest = read.seen.approval.spec.request.reviews.as_ref().and_then(|review| review.by.first());
+    let Some(edit) = newest else { return text };
+    Text { title: format!("{}, {}", text.title, distance(edit.at, read.at)), ..text }
+}
+
+/// Returns what follows the two verdicts between which the gate decides. `is_mine`: whether the reader can give them.
+fn verdict_boxes(read: &Read, is_mine: bool) -> Vec<VerdictBox> {
+    let approval = &read.seen.approval;
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    let definition = coming::definition(request, &read.run);
+    let one = |verdict: Verdict| {
+        let foreseen = read.foreseen.iter().find(|(other, _)| is_mine && *other == verdict);
+        let comes_to = foreseen.map(|(_, reached)| comes_to(request, verdict, reached, &read.run)).unwrap_or_default();
+        let is_new = |line: &String| comes_to.is_empty() || definition.is_some() && !comes_to.ends_with(line.as_str());
+        let lines = coming::lines(request, definition, verdict).into_iter().filter(is_new).collect();
+        let title = match is_mine {
+            true => format!("If you {}", outcome::does(verdict)),
+            false => format!("If it is {}", outcome::done(verdict)),
+        };
+        VerdictBox { title, verdict: verdict.name(), lines, comes_to }
+    };
+    boxes(allowed_verdicts(request, &status)).into_iter().map(one).collect()
 }
 
 /// Returns the path of the page of an Approval. Names of objects are DNS names: nothing is to be escaped.

@@ -2,9 +2,11 @@
 //!
 //! **Invariant:** nothing is sent in another way.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use kube::api::PatchParams;
-use signoff_api::Approval;
+use signoff_api::{Approval, Decision, Verdict, gate::Form};
 use signoff_cluster::{
     metrics::RequestMetrics,
     watch::{WatchEvent, follow_selected},
@@ -14,6 +16,7 @@ use signoff_review::{
     flow::{
         Confirmed, Meaning, NotProposed, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server,
     },
+    foreseen,
     record::record,
     seen::Seen,
     state::{DecisionState, Waited},
@@ -71,6 +74,29 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
         .map_err(|error| NotSent::wrong(Problems::of_form(format!("this decision cannot be sent: {error}"))))?;
     let proposed = shown.propose(entry, &caller.me, read.at);
     proposed.map_err(|why: NotProposed| NotSent::wrong(Problems::of_form(why.to_string())))
+}
+
+/// Returns the problems of all answers of a form: a count names only the first one.
+pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Problems {
+    let mut all = Problems::default();
+    let approval = &read.seen.approval;
+    let form = approval.spec.request.form.as_ref().filter(|_| typed.verdict() == Some(Verdict::Respond));
+    for question in form.iter().flat_map(|form| &form.questions) {
+        // The same request with this question alone.
+        let mut alone = approval.clone();
+        alone.spec.request.form = Some(Form { questions: vec![question.clone()] });
+        let Ok(digest) = alone.spec.request.digest_of_the_rest() else { continue };
+        alone.spec.request.digest = digest;
+        let mut decision = Decision::new(Verdict::Respond);
+        let answer = typed::answer(typed, question).map(|answer| (question.id.clone(), answer));
+        decision.answers = Some(answer.into_iter().collect::<BTreeMap<_, _>>());
+        let Ok(entry) = Entry::new(decision, None, &alone, &caller.me) else { continue };
+        let Ok(counted) = state.counter.count(&foreseen::with(&alone, &entry), read.at).await else { continue };
+        let why = foreseen::unusable(&counted, &entry);
+        let placed = why.map(|why| Problems::placed(&why, &[typed::text_field(question)]));
+        placed.into_iter().filter(Problems::are_of_fields).for_each(|problems| all.add(problems));
+    }
+    all
 }
 
 /// Sends the decision of a caller on one Approval.

@@ -101,30 +101,38 @@ fn is_only_text(page: &str) {
 }
 
 #[tokio::test]
-async fn a_call_shows_facts_first_then_who_must_agree_then_the_author_and_last_the_agent() {
+async fn a_call_shows_the_question_what_follows_the_facts_who_must_agree_and_last_the_words_of_the_agent() {
     let page = shown(&sample::call());
     in_order(
         &page,
         &[
-            "<h1>Call of refund</h1>",
+            "<h1>May the refund be sent?</h1>",
+            "the Workflow's question",
+            "If you approve",
+            "your decision is enough: the call goes on with exactly these arguments",
+            "If you reject",
+            "Call of refund",
             "POST https://bank.example/refunds",
             "The arguments of the call",
-            "✓ digest verified",
+            "1 line, 62 bytes, whole; JSON, shown with line ends and spaces",
             "&#34;amount&#34;: 420,\n",
+            "The text as it is",
             "What the call sends",
-            "✓ digest verified",
             "x-action: PAY",
             "irreversible: what it changes cannot be taken back",
             "lookup (handle",
             "Earlier",
             "money: refund is listed",
+            "Unchanged since it was asked",
             "Who must agree",
-            "The author's words",
-            "May the refund be sent?",
+            "<details",
             SAYS,
             "The customer is entitled to it.",
             "id=\"decide\"",
-            "Modify: change the arguments",
+            "Change…",
+            "Change the arguments",
+            "More",
+            "Abort the run",
         ],
     );
 }
@@ -143,13 +151,14 @@ async fn what_people_changed_stands_beside_the_text_with_the_difference() {
     in_order(
         &page_with(originals.to_vec()),
         &[
-            "What step draft made, changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql",
-            "we refund 420 EUR.",
+            "What step draft made, changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql, 50m ago",
             "Changes by people, newest first",
             "carol@example.com, dave@example.com at gate style, Modify",
             "-we refund 42 EUR.\n+we refund 420 EUR.",
             "bob@example.com at gate sql (left/sql), Modify",
             "-Hi ACME,\n+Dear ACME,",
+            "The text as it is now",
+            "<i>we refund 420 EUR.",
             "Who must agree",
         ],
     );
@@ -166,17 +175,19 @@ async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
     in_order(
         &page,
         &[
-            "<h1>Question of clerk</h1>",
+            "<h1>The clerk needs to know.</h1>",
+            "the Workflow's question",
+            "If you answer",
+            "Question of clerk",
             NOTICE,
             "Who can answer",
-            "The author's words",
-            "The clerk needs to know.",
+            "Your answer",
             NOTICE,
             "Which account?",
+            "id=\"decide\"",
+            ">Respond</button>",
         ],
     );
-    let fence = page.split("The author's words").nth(1).unwrap().split("</section>").next().unwrap();
-    assert!(!fence.contains(NOTICE), "{fence}");
     // Who cannot answer reads the question too.
     let page = shown_to("mallory@example.com", &question);
     in_order(&page, &[NOTICE, "text of a model", "Which account?", "Main", "Savings", "Who can answer"]);
@@ -196,7 +207,7 @@ async fn the_words_of_a_model_are_text_wherever_they_stand() {
     let page = shown(&with(sample::call(), &fields));
     is_only_text(&page);
     assert!(page.contains("It has characters that are not visible"), "{page}");
-    in_order(&page, &["The author's words", SAYS, "⟨U+202E⟩", "id=\"decide\""]);
+    in_order(&page, &["the Workflow's question", SAYS, "⟨U+202E⟩", "id=\"decide\""]);
 }
 
 #[tokio::test]
@@ -231,7 +242,7 @@ async fn a_very_long_line_is_whole_and_wraps_and_deep_nesting_stays_as_it_is() {
         read.whole = Ok(Whole { review: Some(text.clone()), ..Whole::default() });
         let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
         let page = page.render().unwrap();
-        assert!(page.contains("✓ digest verified"), "{page}");
+        assert!(page.contains("Unchanged since it was asked"), "{page}");
         assert!(page.contains(&"x".repeat(60_000)) || page.contains(&"[".repeat(100)), "{page}");
     }
 }
@@ -242,7 +253,7 @@ async fn a_call_whose_digest_is_another_has_no_form_and_says_so() {
     call.spec.request.action.as_mut().unwrap().tool = "lookup".to_owned();
     let page = shown(&call);
     assert!(page.contains("Do not decide this request."), "{page}");
-    assert!(!page.contains("id=\"decide\"") && !page.contains("<span class=\"verified\">✓ verified"), "{page}");
+    assert!(!page.contains("id=\"decide\"") && !page.contains("Unchanged since it was asked"), "{page}");
 }
 
 #[tokio::test]
@@ -359,5 +370,79 @@ async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on()
         for page in [forms, confirm] {
             assert!(page.contains(said) && !page.contains(other), "{page}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_long_text_is_cut_and_has_a_page_of_its_own() {
+    let mut approval = sample::approval();
+    let long = (1..=75).map(|at| format!("line {at}\n")).collect::<String>();
+    let review = approval.spec.request.reviews.as_mut().unwrap();
+    (review.digest, review.response) = (Digest::of_bytes(long.as_bytes()), long);
+    sample::seal(&mut approval);
+    let page = shown(&approval);
+    in_order(
+        &page,
+        &["75 lines, 591 bytes, whole", "<i>line 60\n</i>", "/text/reviewed\"", "All of it, with 15 more lines"],
+    );
+    assert!(!page.contains("<i>line 61"), "{page}");
+}
+
+#[tokio::test]
+async fn who_has_decided_reads_what_is_still_needed_and_is_offered_no_vote() {
+    let mut approval = sample::approval();
+    approval.spec.request.quorums[0].threshold = 2;
+    sample::seal(&mut approval);
+    let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
+    approval.spec.decisions.insert("alice@example.com".to_owned(), decision);
+    let page = shown(&approval);
+    in_order(&page, &["recorded, not counted yet", "id=\"instead\"", "You approved. Recorded, not counted yet."]);
+    assert!(!page.contains("id=\"decide\""), "{page}");
+    let other = shown_to("mallory@example.com", &approval);
+    assert!(other.contains("You are not asked here: alice@example.com, group finance are."), "{other}");
+}
+
+#[tokio::test]
+async fn every_wrong_answer_is_told_at_once() {
+    let (world, caller) = (World::new(&[]), caller("alice@example.com"));
+    let form = json!({"questions": [
+        {"id": "ticket", "pattern": "CHG-[0-9]+", "errorMessage": "a ticket looks like CHG-1"},
+        {"id": "size", "options": [{"id": "small"}, {"id": "large"}]},
+        {"id": "note", "required": false},
+    ]});
+    let asked = with(sample::approval(), &json!({"form": form, "allowedVerdicts": ["Respond"]}));
+    let typed =
+        Typed([("verdict", "Respond"), ("answers.ticket", "CH-1")].map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec());
+    let problems = send::answer_problems(&world.state, &caller, &read_of(&asked), &typed).await;
+    assert_eq!(problems.at("answers.ticket").map(String::as_str), Some("a ticket looks like CHG-1"));
+    assert!(problems.at("answers.size").is_some_and(|why| why.contains("missing")), "{problems:?}");
+    assert_eq!(problems.at("answers.note"), None);
+}
+
+#[tokio::test]
+async fn a_confirmation_has_the_question_the_call_and_the_beginning_of_the_text() {
+    let mut approval = sample::approval();
+    let long = (1..=75).map(|at| format!("line {at}\n")).collect::<String>();
+    let review = approval.spec.request.reviews.as_mut().unwrap();
+    (review.digest, review.response) = (Digest::of_bytes(long.as_bytes()), long);
+    sample::seal(&mut approval);
+    for (approval, parts) in [
+        (approval, ["Send this letter to ACME?", "Effect", "<i>line 20\n</i>", "and 55 more"]),
+        (
+            sample::call(),
+            ["May the refund be sent?", "POST https://bank.example/refunds", "Effect", "&#34;amount&#34;: 420"],
+        ),
+    ] {
+        let (read, world) = (read_of(&approval), World::new(&[]));
+        let stored = approved(&approval);
+        let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
+        let typed = approves(&approval);
+        let proposed = send::propose(&world.state, &caller, &read, &typed).ok().unwrap();
+        let sender = send::Sender { caller: &caller, namespace: "finance", name: "refund-4711-review" };
+        let rehearsed = sender.rehearse(&world.state, &read, proposed).await.unwrap().ok().unwrap();
+        let page = confirm::confirm(&caller, &read, &rehearsed, &typed).render().unwrap();
+        in_order(&page, &parts);
+        in_order(&page, &["Unchanged since it was asked", approval.spec.request.digest.as_str()]);
+        assert!(!page.contains("line 21") && !page.to_lowercase().contains("verified"), "{page}");
     }
 }

@@ -5,7 +5,8 @@
 use signoff_api::{ApprovalRequest, gate::Question};
 use signoff_expr::text::display;
 use signoff_review::{
-    action, edits,
+    edits,
+    indented::indented,
     problem::Problem,
     request::{heading, heading_of_sent, repeats},
     text::{hides, one_line},
@@ -14,15 +15,50 @@ use signoff_review::{
 
 use super::{model::LONGEST, read::Read};
 
+/// The texts of a request, as the addresses of their pages name them.
+pub(crate) const REVIEWED: &str = "reviewed";
+pub(crate) const SENT: &str = "sent";
+pub(crate) const SHOWN: &str = "context";
+/// The most lines of a text on the page of a request.
+const MOST_LINES: usize = 60;
+
 /// A text that the run made.
 pub(crate) struct Text {
     pub(crate) title: String,
-    pub(crate) shown: String,
+    /// The lines that are shown.
+    pub(crate) lines: Vec<String>,
+    /// The number of further lines.
+    pub(crate) more: usize,
+    /// The page of the text alone, where it has more to show.
+    pub(crate) page: Option<String>,
+    /// The lines as they are, where JSON is shown with line ends and spaces.
+    pub(crate) original: Option<Vec<String>>,
     pub(crate) digest: String,
     /// Why only a part is shown, or `None` where it is the whole.
     pub(crate) cut: Option<String>,
     pub(crate) hides: bool,
     pub(crate) bytes: usize,
+}
+
+impl Text {
+    /// Returns the number of lines of the text as it is.
+    pub(crate) fn count(&self) -> usize {
+        self.original.as_ref().map_or(self.lines.len() + self.more, Vec::len)
+    }
+
+    /// Returns the text with its first lines, and with its own page if that shows more of it.
+    pub(crate) fn with_page(self, page: String) -> Self {
+        let text = self.first(MOST_LINES);
+        let page = (text.more > 0 || text.original.is_some()).then_some(page);
+        Self { page, ..text }
+    }
+
+    /// Returns the text with this many lines at most.
+    pub(crate) fn first(mut self, most: usize) -> Self {
+        self.more += self.lines.len().saturating_sub(most);
+        self.lines.truncate(most);
+        self
+    }
 }
 
 /// A change of people to the reviewed text.
@@ -40,18 +76,13 @@ pub(crate) struct AskedQuestion {
     pub(crate) options: Vec<String>,
 }
 
-/// Returns the reviewed text of a request: the arguments of a call, with line ends and spaces.
+/// Returns the reviewed text of a request.
 pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let review = request.reviews.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
     let is_cut = whole::is_review_cut(request);
     let title = heading(request, review);
-    let mut text = text(title, &review.response, found, is_cut, &review.digest.to_string(), whole);
-    let indented = action::arguments(request, found.unwrap_or(&review.response));
-    if text.cut.is_none() && indented.chars().count() <= LONGEST {
-        text.shown = display(&indented, LONGEST);
-    }
-    Some(text)
+    Some(text(title, &review.response, found, is_cut, &review.digest.to_string(), whole))
 }
 
 /// Returns what is sent, or was sent.
@@ -106,7 +137,19 @@ fn text(
         }
         _ => None,
     };
-    Text { title, shown: display(all, LONGEST), digest: digest.to_owned(), cut, hides: hides(all), bytes: all.len() }
+    let indented = indented(all).filter(|text| cut.is_none() && text.chars().count() <= LONGEST);
+    let lines = |text: &str| display(text, LONGEST).lines().map(str::to_owned).collect::<Vec<_>>();
+    Text {
+        title,
+        lines: lines(indented.as_deref().unwrap_or(all)),
+        more: 0,
+        page: None,
+        original: indented.is_some().then(|| lines(all)),
+        digest: digest.to_owned(),
+        cut,
+        hides: hides(all),
+        bytes: all.len(),
+    }
 }
 
 /// Returns the questions of an agent and their options, as lines.

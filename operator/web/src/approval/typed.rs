@@ -10,6 +10,9 @@ use signoff_engine::gate::parameters;
 use signoff_expr::{json, number};
 use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
 
+/// The field of a button that repeats a part of what was done.
+const PART: &str = "part";
+
 /// The fields of a form, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(pub Vec<(String, String)>);
@@ -34,9 +37,26 @@ impl Typed {
         self.get(name).map(plain_lines)
     }
 
-    /// Returns the verdict of the button.
+    /// Returns the verdict of the button: `part` is that of a button which repeats a part.
     pub fn verdict(&self) -> Option<Verdict> {
-        serde_json::from_value(Value::from(self.get("verdict")?)).ok()
+        serde_json::from_value(Value::from(self.get("verdict").or_else(|| self.get(PART))?)).ok()
+    }
+
+    /// Returns the fields that the decision is made of: the others of the form belong to other verdicts.
+    pub fn of_decision(&self) -> Vec<(String, String)> {
+        let own: &[&str] = match self.verdict() {
+            Some(Verdict::Modify) => &["parameters."],
+            Some(Verdict::Respond) => &["option.", "answers."],
+            Some(Verdict::Retry) => &["retry."],
+            Some(Verdict::Defer) => &["guidance"],
+            Some(Verdict::Escalate) => &["to"],
+            Some(Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip) | None => &[],
+        };
+        let is_own = |(name, _): &&(String, String)| {
+            ["digest", "verdict", PART, "reason"].contains(&name.as_str())
+                || own.iter().any(|part| name.starts_with(part))
+        };
+        self.0.iter().filter(is_own).cloned().collect()
     }
 }
 
@@ -48,7 +68,7 @@ impl Typed {
             Some(Verdict::Modify) => "modify",
             Some(Verdict::Defer) => "defer",
             Some(Verdict::Escalate) => "escalate",
-            Some(Verdict::Retry) if self.get("with").is_some() => "retry",
+            Some(Verdict::Retry) if self.get(PART).is_some() => "retry",
             Some(_) => "plain",
             None => "",
         }
@@ -86,6 +106,13 @@ impl Problems {
         }
     }
 
+    /// Adds problems at fields that have none.
+    pub fn add(&mut self, more: Self) {
+        for (field, why) in more.0 {
+            self.0.entry(field).or_insert(why);
+        }
+    }
+
     /// Returns the problem of a field.
     pub fn at(&self, field: &str) -> Option<&String> {
         self.0.get(field)
@@ -95,7 +122,7 @@ impl Problems {
 /// A field of the editor: one parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The name of the form's field: `parameters.NAME`.
+    /// The name of the form's field: `parameters.NAME`, of a Retry `retry.NAME`.
     pub field: String,
     /// The name of the parameter.
     pub name: String,
@@ -154,7 +181,7 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
     let is_example = begin == example && reviewed.is_none_or(|text| !example.values().any(|value| value == text));
     let one = |(name, before): (String, Value)| {
         let mut parameter = Parameter {
-            field: format!("parameters.{name}"),
+            field: format!("{}.{name}", if verdict == Verdict::Retry { "retry" } else { "parameters" }),
             is_required: is_required(&name),
             shape: shape(&name),
             before,
@@ -183,7 +210,7 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
     }
     match verdict {
         Verdict::Modify => decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?),
-        Verdict::Retry if typed.get("with").is_some() => {
+        Verdict::Retry if typed.get(PART).is_some() => {
             decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?);
         }
         Verdict::Respond => decision.answers = Some(answers(typed, request)?),
@@ -268,15 +295,18 @@ pub fn text_field(question: &Question) -> String {
     format!("answers.{}", question.id)
 }
 
+/// Returns the answer to a question, if one was typed or chosen.
+pub fn answer(typed: &Typed, question: &Question) -> Option<Answer> {
+    let options: Vec<String> =
+        typed.all(&option_field(question)).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+    let text = typed.text(&text_field(question)).filter(|text| !text.is_empty());
+    (!options.is_empty() || text.is_some()).then_some(Answer { options, text })
+}
+
 fn answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Problems> {
     let mut answers = BTreeMap::new();
     for question in request.form.iter().flat_map(|form| &form.questions) {
-        let options: Vec<String> =
-            typed.all(&option_field(question)).filter(|id| !id.is_empty()).map(str::to_owned).collect();
-        let text = typed.text(&text_field(question)).filter(|text| !text.is_empty());
-        if !options.is_empty() || text.is_some() {
-            answers.insert(question.id.clone(), Answer { options, text });
-        }
+        answers.extend(answer(typed, question).map(|answer| (question.id.clone(), answer)));
     }
     if answers.is_empty() {
         return Err(Problems::of_form("nothing was answered: answer a question, or give another verdict"));

@@ -144,6 +144,11 @@ impl Feed {
         !self.has_ended() && (self.namespaces.is_none() || self.asked == asked)
     }
 
+    /// Whether the list is there.
+    pub(super) fn is_complete(&self) -> bool {
+        self.version.borrow().is_some()
+    }
+
     /// Waits for the list. Returns whether it is complete: if not, the feed was over before, and another is to be opened.
     pub(super) async fn complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());

@@ -78,6 +78,13 @@ impl Feeds {
         )))
     }
 
+    /// Returns the complete feed of a caller, if one is open. Nothing is asked for.
+    #[must_use]
+    pub fn known(&self, caller: &Caller) -> Option<Arc<Feed>> {
+        let feed = lock(&self.open).feeds.get(&caller.token).cloned()?;
+        (feed.is_complete() && !feed.has_ended()).then_some(feed)
+    }
+
     /// Returns a place for a stream that tells of a feed.
     ///
     /// # Errors

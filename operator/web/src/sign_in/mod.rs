@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use axum_extra::extract::PrivateCookieJar;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -137,6 +137,7 @@ pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers:
         state.feeds.end(&token);
         state.streams.end(&token);
     }
-    // Drafts stay: they are the person's, and no Clear-Site-Data is sent that would take them.
-    (cookie::forget(&headers), Redirect::to("/sign-in")).into_response()
+    // Back shows nothing of the session after this. Drafts are no cache: they stay, and are the person's.
+    let cleared = [(HeaderName::from_static("clear-site-data"), "\"cache\"")];
+    (cookie::forget(&headers), cleared, Redirect::to("/sign-in")).into_response()
 }

@@ -48,13 +48,18 @@ async fn reading(alice: &Seat<'_>) -> Result<()> {
         "An Approval holds its beginning; the whole is in a Blob. The page shows the whole, and has compared its digest.",
     );
     alice.reads(CONTRACT).await?;
-    let shown = alice.says("section[aria-labelledby=what]", &["digest verified", ", whole", "§ 1.1 ", "§ 13 "]).await?;
+    alice.says("section[aria-labelledby=what]", &["Unchanged since it was asked", ", whole", "§ 1.1 "]).await?;
+    alice.picture("contract").await?;
+    alice.page.click(text("All of it, with").inside(css("section[aria-labelledby=what]"))).await?;
+    alice.page.wait_url("/text/reviewed").await?;
+    let shown = alice.says("main", &[", whole", "§ 1.1 ", "§ 13 "]).await?;
     let clauses: Vec<_> = shown.lines().filter(|line| line.starts_with('§')).collect();
     let [first, .., last] = clauses.as_slice() else { anyhow::bail!("the page shows no contract:\n{shown}") };
     ensure!(clauses.len() == 145, "the contract has 145 clauses, and the page shows {}", clauses.len());
     show::output(&format!("  {first}\n  […]\n  {last}"));
+    alice.reads(CONTRACT).await?;
     alice.says("#state", &["alice@example.com, one of the approvers", "group finance"]).await?;
-    alice.picture("contract").await
+    Ok(())
 }
 
 async fn approving(alice: &Seat<'_>) -> Result<()> {
@@ -64,7 +69,8 @@ async fn approving(alice: &Seat<'_>) -> Result<()> {
     );
     alice.reads(PAYOUT).await?;
     let call = format!("{}/payouts", alice.stage.letterbox.url());
-    alice.says("section[aria-labelledby=what]", &["✓ verified"]).await?;
+    alice.says("section[aria-labelledby=what]", &["Unchanged since it was asked"]).await?;
+    alice.says("section[aria-labelledby=if-Approve]", &["POST", "then the run ends"]).await?;
     alice.shows("section[aria-labelledby=what] pre", &["POST", &call, "980"]).await?;
     alice.picture("request").await?;
     alice.page.fill(css("#reason"), "the invoice is there").await?;
@@ -86,7 +92,7 @@ async fn modifying(alice: &Seat<'_>) -> Result<()> {
         "A model drafted it. She edits it, sees the difference, and the run goes on with her text.",
     );
     alice.reads(LETTER).await?;
-    alice.unfolds("Modify: change it, then go on").await?;
+    alice.unfolds("Change…").await?;
     let field = "#modify-response";
     let draft = alice.page.value(css(field)).await?;
     let letter = draft.replace("arrived damaged", "arrived late and damaged");
@@ -112,7 +118,6 @@ async fn responding(alice: &Seat<'_>) -> Result<()> {
         "What she types wrong at first stands at its field, nothing is sent, and nothing she typed is lost.",
     );
     alice.reads(FORM).await?;
-    alice.unfolds("Respond: answer the questions").await?;
     let ticket = css("textarea[aria-label=\"ticket: text\"]");
     alice.page.check(css("input[value=voucher]"), true).await?;
     alice.page.fill(&ticket, "4712").await?;
@@ -134,9 +139,11 @@ async fn rejecting(alice: &Seat<'_>) -> Result<()> {
     );
     alice.reads(HOSTILE).await?;
     let words = ["<script>document.title = 'taken over'</script>", "<b>Pay</b>", "⟨U+202E⟩", "⟨U+200B⟩"];
-    alice.shows("section[aria-labelledby=author] .fence", &words).await?;
-    alice.says("section[aria-labelledby=context]", &["characters that are not visible"]).await?;
-    let markup = alice.page.count(css("main script, .fence *, .exact-text *")).await?;
+    alice.shows("h1", &words).await?;
+    alice.page.click(css("#context > summary")).await?;
+    alice.says("#context", &["characters that are not visible"]).await?;
+    // Each numbered line is one element of the page's own.
+    let markup = alice.page.count(css("main script, h1 *, .fence *, .exact-text :not(i), .exact-text i *")).await?;
     ensure!(markup == 0, "a text of others became {markup} elements of the page");
     let title = alice.page.title().await?;
     ensure!(title.contains(HOSTILE), "the title of the page is {title:?}");

@@ -1,0 +1,116 @@
+//! The way of a decision and back: the confirmation in the bar, the browser's Back after it, and what follows.
+
+use serde_json::json;
+use signoff_tests::browser::{Look, css, role, text};
+
+use crate::calls::agent;
+use crate::harness::Harness;
+use crate::runs::{path, user};
+
+/// A run whose agent calls a tool, and a gate that lets alice change the arguments.
+fn call() -> serde_json::Value {
+    let hitl = json!({"prompt": "May the refund be sent?", "approvers": [user("alice"), user("bob")],
+        "allowedVerdicts": ["Approve", "Modify", "Reject"]});
+    let gates = json!([{"name": "money", "type": "toolExecution", "hitl": hitl}]);
+    agent(&json!([{"tool": "refund", "arguments": {"amount": 420}}]), &gates, &[])
+}
+
+#[tokio::test]
+async fn the_confirmation_comes_into_the_bar_and_its_back_brings_the_form_back() {
+    let (harness, [runs]) = Harness::with_runs(["bar"]).await.unwrap();
+    let asked = runs.gate("bar", json!({"prompt": "Pay the invoice?"})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.fill(css("#reason"), "as agreed").await.unwrap();
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(role("heading", "Approve: review?")).await.unwrap();
+    let said = page.text(css(".confirm")).await.unwrap();
+    for part in ["Pay the invoice?", "a draft", "your decision is enough: the run goes on", "as agreed"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(page.url().await.unwrap().ends_with(&path(&asked)), "nothing was loaded");
+    page.accessible().await.unwrap();
+    page.click(role("link", "Back")).await.unwrap();
+    page.wait(css("#reason")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "as agreed");
+    assert_eq!(runs.decision(&asked, "alice").await, json!(null));
+    page.click(role("button", "Approve")).await.unwrap();
+    page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+    page.wait(text("You approved. Recorded").inside("#instead")).await.unwrap();
+    page.back().await.unwrap();
+    page.wait(role("heading", "Pay the invoice?")).await.unwrap();
+    harness.content(&page).await.unwrap();
+}
+
+#[tokio::test]
+async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing_after_the_sign_out() {
+    let (harness, [runs]) = Harness::with_runs(["back"]).await.unwrap();
+    for (name, bytes) in [("short", 160), ("long", 60_000)] {
+        runs.start_as("dana", name, call()).await;
+        let asked = runs.asked(name).await;
+        let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        page.click(text("Change…")).await.unwrap();
+        let arguments = json!({"amount": 40, "note": "sixteen letters ".repeat(bytes / 16)});
+        page.fill(css("#modify-arguments"), &arguments.to_string()).await.unwrap();
+        page.click(role("button", "See the difference")).await.unwrap();
+        page.wait(role("heading", "Modify: refund: a text of this run?")).await.unwrap();
+        assert_eq!(page.response().await.unwrap().header("cache-control"), "private, max-age=300");
+        assert!(!page.url().await.unwrap().contains("sixteen"), "nothing typed stands in an address");
+        page.click(role("button", "Modify")).await.unwrap();
+        page.wait(css("#instead")).await.unwrap();
+        page.back().await.unwrap();
+        page.wait(role("heading", "Modify: refund: a text of this run?")).await.unwrap();
+        page.back().await.unwrap();
+        page.wait(role("heading", "May the refund be sent?")).await.unwrap();
+        page.click(role("button", "Sign out")).await.unwrap();
+        page.wait(role("heading", "Sign in")).await.unwrap();
+        assert!(page.back().await.is_err() || !page.html().await.unwrap().contains("sixteen letters"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_decision_the_next_request_that_waits_is_one_click_away() {
+    let (harness, [runs]) = Harness::with_runs(["next"]).await.unwrap();
+    let second = runs.gate("second", json!({"prompt": "And this one?"})).await;
+    runs.gate("others", json!({"prompt": "Not hers?", "approvers": [user("bob")]})).await;
+    let first = runs
+        .gate("first", json!({"prompt": "This one?", "approvers": [user("alice"), user("bob")], "threshold": 2}))
+        .await;
+    for look in [Look::default(), Look::default().without_scripts()] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        page.goto(&harness.at(&path(&first))).await.unwrap();
+        if page.visible(role("button", "Approve")).await.unwrap() {
+            page.click(role("button", "Approve")).await.unwrap();
+            page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+        }
+        page.wait(text("1 more is needed.").inside("#instead")).await.unwrap();
+        assert!(!page.visible(role("button", "Approve")).await.unwrap(), "no vote is offered to who has voted");
+        page.click(role("link", "And this one?")).await.unwrap();
+        page.wait_url(&path(&second)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_long_text_has_its_lines_numbered_and_a_page_of_its_own_that_only_its_readers_see() {
+    let (harness, [runs]) = Harness::with_runs(["lines"]).await.unwrap();
+    let long = (1..=200).map(|at| format!("clause {at}\n")).collect::<String>();
+    let spec = json!({"steps": [
+        {"name": "draft", "set": {"value": long}},
+        {"name": "review", "hitl": {"prompt": "Sign?", "reviews": "draft", "approvers": [user("alice")]}},
+    ]});
+    runs.start_as("dana", "lines", spec).await;
+    let asked = runs.asked("lines").await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.wait(text("200 lines")).await.unwrap();
+    assert!(!page.text(css("pre.lines").nth(0)).await.unwrap().contains("clause 61"));
+    page.click(role("link", "All of it, with 140 more lines")).await.unwrap();
+    page.wait(text("clause 200")).await.unwrap();
+    page.accessible().await.unwrap();
+    page.fits().await.unwrap();
+    assert_eq!(page.goto(&harness.at(&format!("{}/text/none", path(&asked)))).await.unwrap(), 404);
+    let other = harness.signed_in("mallory", &Look::default()).await.unwrap();
+    assert_eq!(other.goto(&harness.at(&format!("{}/text/reviewed", path(&asked)))).await.unwrap(), 403);
+    assert!(!other.html().await.unwrap().contains("clause 1"));
+}
