@@ -30,7 +30,8 @@ async fn an_approved_call_runs_once_with_exactly_the_arguments_that_were_shown()
     }
     assert_eq!(
         refused(&story.says("erin", "approve", &approval, &[]).await),
-        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums)"
+        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); \
+         group finance may decide it"
     );
     assert!(story.paid().is_empty());
     story.says("bob", "approve", &approval, &["--wait"]).await.ok().unwrap();
