@@ -76,6 +76,12 @@ pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
     given.collect()
 }
 
+/// Whether the steps of a run tell all that follows a verdict: no gate of a type, of a preset or of a policy may ask.
+#[must_use]
+pub fn is_told_by_steps(workflow: &Workflow) -> bool {
+    workflow.spec.gates.is_empty() && workflow.status.iter().all(|status| status.added_steps.is_empty())
+}
+
 /// Returns the decisions of a run on other Approvals than this one, the newest first, each in a line.
 pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) -> Vec<String> {
     let records = workflow.status.iter().flat_map(|status| &status.steps);
