@@ -31,9 +31,6 @@ use super::{
 /// The line that ends a text of several lines.
 const END: &str = ".";
 
-/// The line that leaves a form for the other verdicts.
-const OTHER: &str = "!";
-
 /// Locked while the person's editor has the terminal: ctrl-C is the editor's then, and nobody else reads or writes there.
 /// Whoever opened the editor may be gone by then, for time decides gates also while somebody edits.
 pub type Editing = Arc<Mutex<()>>;
@@ -44,16 +41,6 @@ pub struct Person {
     editing: Editing,
     /// The parameters that were sent last, as they were edited, and the Approval that they are for.
     sent: Option<(Option<String>, String)>,
-}
-
-/// The meaning of a line in a form.
-enum Answered {
-    /// An answer.
-    With(Answer),
-    /// The question is left out.
-    LeftOut,
-    /// The user leaves the form for the other verdicts.
-    Other,
 }
 
 /// The reason why no decision was made.
@@ -100,15 +87,6 @@ impl Person {
             }
             Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
         }
-        if is_form(request) {
-            terminal::note(&format!(
-                "The form: `{OTHER}` instead of an answer shows the other verdicts (ctrl-D leaves it for later)."
-            ));
-            if let Some(answers) = self.answers(request).await? {
-                let decision = Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) };
-                return self.with_reason(request, decision).await;
-            }
-        }
         terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));
         loop {
             let line = self.line("> ").await?;
@@ -134,10 +112,7 @@ impl Person {
     async fn more(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
-            Verdict::Respond => match self.answers(asked.request()).await? {
-                Some(answers) => decision.answers = Some(answers),
-                None => return Ok(None),
-            },
+            Verdict::Respond => decision.answers = Some(self.answers(asked.request()).await?),
             Verdict::Defer => {
                 let guidance = self.text("What to do differently").await?;
                 if guidance.is_empty() {
@@ -154,28 +129,24 @@ impl Person {
         Ok(Some(decision))
     }
 
-    /// The answers to all questions, one after the other; none where the user left the form for the other verdicts.
-    async fn answers(&mut self, request: &ApprovalRequest) -> Result<Option<BTreeMap<String, Answer>>, Stop> {
+    /// The answers to all questions, one after the other.
+    async fn answers(&mut self, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Stop> {
         let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
         if let [only] = questions {
             let text = self.text("Your answer").await?;
-            return Ok(Some(BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })])));
+            return Ok(BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })]));
         }
         let mut answers = BTreeMap::new();
         for question in questions {
-            match self.answer(question).await? {
-                Answered::With(answer) => {
-                    answers.insert(question.id.clone(), answer);
-                }
-                Answered::LeftOut => {}
-                Answered::Other => return Ok(None),
+            if let Some(answer) = self.answer(question).await? {
+                answers.insert(question.id.clone(), answer);
             }
         }
-        Ok(Some(answers))
+        Ok(answers)
     }
 
-    /// The answer to one of several questions.
-    async fn answer(&mut self, question: &Question) -> Result<Answered, Stop> {
+    /// The answer to one of several questions; none where it is left out.
+    async fn answer(&mut self, question: &Question) -> Result<Option<Answer>, Stop> {
         let asks = question.question.as_deref().unwrap_or(&question.id);
         terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
         let menu = Menu::of_question(question);
@@ -184,11 +155,10 @@ impl Person {
             let left_out = if question.may_be_left_out() { "empty leaves it out" } else { "it is required" };
             let line = self.line(&format!("({left_out}) > ")).await?;
             match menu.pick(&line) {
-                _ if line.trim() == OTHER => return Ok(Answered::Other),
-                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(Answered::LeftOut),
+                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(None),
                 _ if line.trim().is_empty() => {}
-                Picked::Options(options) => return Ok(Answered::With(Answer { options, text: None })),
-                Picked::Text(text) => return Ok(Answered::With(Answer { options: Vec::new(), text: Some(text) })),
+                Picked::Options(options) => return Ok(Some(Answer { options, text: None })),
+                Picked::Text(text) => return Ok(Some(Answer { options: Vec::new(), text: Some(text) })),
                 Picked::Verdict(_) | Picked::Unknown(_) => terminal::note("enter one of the options"),
             }
         }
@@ -286,12 +256,6 @@ fn narrowed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> Json
 /// Returns the text without the lines of comments at its beginning.
 fn without_comments(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
-}
-
-/// Whether the gate asks several questions, which are answered one after the other.
-fn is_form(request: &ApprovalRequest) -> bool {
-    let questions = request.form.as_ref().map_or(0, |form| form.questions.len());
-    questions > 1 && request.allowed_verdicts.contains(&Verdict::Respond)
 }
 
 fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
