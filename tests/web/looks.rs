@@ -173,8 +173,11 @@ async fn without_scripts_people_sign_in_read_decide_and_look_back() {
     assert_eq!(runs.result("plain").await, "another draft\nof two lines");
     page.click(role("link", "History")).await.unwrap();
     page.wait(text("plain").inside("table").nth(0)).await.unwrap();
-    page.click(role("link", "Policies")).await.unwrap();
-    page.wait(role("heading", "Policies")).await.unwrap();
+    page.click(role("link", "Runs")).await.unwrap();
+    page.wait(role("heading", "Runs")).await.unwrap();
+    page.click(role("link", "plain").nth(0)).await.unwrap();
+    page.wait(role("heading", "plain")).await.unwrap();
+    assert_eq!(page.count(role("link", "Policies")).await.unwrap(), 0, "alice may not read policies");
     page.click(role("button", "Sign out")).await.unwrap();
     page.goto(&harness.at("/")).await.unwrap();
     page.wait(role("heading", "Sign in")).await.unwrap();

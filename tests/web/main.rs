@@ -17,6 +17,7 @@ mod looks;
 mod reading;
 mod refusals;
 mod replicas;
+mod run_list;
 mod runs;
 mod sign_in;
 mod turns;

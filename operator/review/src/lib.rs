@@ -24,6 +24,8 @@
 //! * [`refusal`]: why a decision is refused
 //! * [`state`], [`outcome`]: what the operator made of a decision, and words about it
 //! * [`run`]: the tree of a run and its states
+//! * [`run_change`]: suspends, resumes, cancels or repeats a run
+//! * [`operator_lease`]: whether an operator acts *(I/O)*
 //! * [`successor`]: the Approval that asks again what a superseded one asked
 //! * [`voided`]: the votes of those that it asks again *(I/O)*
 
@@ -39,6 +41,7 @@ pub mod flow;
 pub mod foreseen;
 pub mod indented;
 pub mod meaning;
+pub mod operator_lease;
 pub mod outcome;
 pub mod problem;
 pub mod quorum;
@@ -47,6 +50,7 @@ pub mod record;
 pub mod refusal;
 pub mod request;
 pub mod run;
+pub mod run_change;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod seen;

@@ -10,8 +10,9 @@
 //! * [`settings`], [`server`]: the command line, and the routes with what surrounds them
 //! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: how a session begins and ends
 //! * [`connection`]: the way to the API server as somebody; [`scope`]: where somebody may list
-//! * [`inbox`], [`approval`], [`turn`], [`run`], [`history`], [`policies`]: the pages
+//! * [`inbox`], [`approval`], [`turn`], [`run`], [`runs`], [`history`], [`policies`]: the pages
 //! * [`live`]: what is followed while somebody looks
+//! * [`rights`], [`workflows`]: what the reader may do, and lists of Workflows
 //! * [`page`], [`assets`], [`error`], [`problem`]: what all pages have, and what is said when one cannot be shown
 
 pub mod approval;
@@ -24,7 +25,9 @@ pub mod live;
 pub mod page;
 pub mod policies;
 pub mod problem;
+pub mod rights;
 pub mod run;
+pub mod runs;
 pub mod scope;
 pub mod server;
 pub mod session;
@@ -32,3 +35,4 @@ pub mod settings;
 pub mod sign_in;
 pub mod state;
 pub mod turn;
+pub mod workflows;

@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse, Response};
 use http::{HeaderValue, header::CACHE_CONTROL};
 use signoff_api::Moment;
 
-use crate::session::Caller;
+use crate::session::{Caller, Overview};
 
 /// What surrounds the content of a page.
 #[derive(Clone, Debug)]
@@ -22,6 +22,10 @@ pub struct Shell {
     pub waiting: Option<usize>,
     /// What the user should know on every page, or `None`.
     pub notice: Option<String>,
+    /// The reason why votes are not counted now, or `None`.
+    pub alert: Option<String>,
+    /// Whether the user may read policies.
+    pub reads_policies: bool,
     /// When the session ends.
     pub ends: Option<Moment>,
     /// The command that does the same on a terminal.
@@ -36,13 +40,24 @@ impl Shell {
         let notice = caller.groups_left_out.as_ref().map(|why| {
             format!("Note: {why}. Until then you act without groups: requests to your groups are not shown as yours, and no vote of yours counts for a group.")
         });
-        Self { title: title.to_owned(), user, here, waiting: None, notice, ends, command: None }
+        let Overview { alert, reads_policies } = caller.overview.clone();
+        Self { title: title.to_owned(), user, here, waiting: None, notice, alert, reads_policies, ends, command: None }
     }
 
     /// Returns the shell of a page without a user.
     #[must_use]
     pub fn of_nobody(title: &str) -> Self {
-        Self { title: title.to_owned(), user: None, here: "", waiting: None, notice: None, ends: None, command: None }
+        Self {
+            title: title.to_owned(),
+            user: None,
+            here: "",
+            waiting: None,
+            notice: None,
+            alert: None,
+            reads_policies: false,
+            ends: None,
+            command: None,
+        }
     }
 }
 

@@ -19,10 +19,9 @@ use signoff_review::text::{one_line, quoted};
 use self::words::Words;
 use crate::{
     error::PageError,
-    inbox::Places,
     page::{self, Shell},
     scope::{places, scope},
-    session::Caller,
+    session::{Caller, Places},
     state::PageState,
 };
 

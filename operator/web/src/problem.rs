@@ -9,6 +9,7 @@ use http::{HeaderValue, header::RETRY_AFTER};
 use crate::{
     error::PageError,
     page::{self, Shell},
+    session::Caller,
 };
 
 #[derive(Template)]
@@ -20,10 +21,10 @@ struct Problem {
     sign_in: bool,
 }
 
-/// Returns the page that tells a problem.
-fn problem(error: &PageError) -> Response {
+/// Returns the page that tells a problem, with the navigation of a user where there is one.
+pub fn problem(error: &PageError, caller: Option<&Caller>) -> Response {
     page::html(&Problem {
-        shell: Shell::of_nobody(error.title()),
+        shell: caller.map_or_else(|| Shell::of_nobody(error.title()), |caller| Shell::of(caller, error.title(), "")),
         said: error.to_string(),
         retry: matches!(error, PageError::Away(_) | PageError::TooMany(_)),
         sign_in: matches!(error, PageError::SignIn),
@@ -36,7 +37,7 @@ impl IntoResponse for PageError {
             tracing::error!(error = %self, "a page could not be made");
         }
         let status = self.status();
-        let mut response = (status, problem(&self)).into_response();
+        let mut response = (status, problem(&self, None)).into_response();
         if matches!(self, Self::TooMany(_)) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }

@@ -19,9 +19,11 @@ use tower_http::{catch_panic::CatchPanicLayer, csrf::CsrfLayer, limit::RequestBo
 use crate::{
     approval, assets,
     error::PageError,
-    history, inbox, page, policies, run,
+    history, inbox, page, policies,
+    problem::problem,
+    run, runs,
     scope::{is_name, is_namespace},
-    session::{now, wanted},
+    session::{Caller, Session, cookie, now, wanted},
     sign_in,
     state::PageState,
     turn,
@@ -63,11 +65,13 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/n/{namespace}/a/{name}/text/{part}", get(approval::text))
         .route("/n/{namespace}/t/{name}", get(turn::page))
         .route("/n/{namespace}/t/{name}/decide", post(turn::decide))
+        .route("/runs", get(runs::page))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))
         .route("/events", get(inbox::events))
         .route("/n/{namespace}/w/{name}", get(run::page))
+        .route("/n/{namespace}/w/{name}/change", post(run::change))
         .route("/n/{namespace}/w/{name}/events", get(run::events))
         .route("/n/{namespace}/w/{name}/value/{digest}", get(run::value))
         .route("/sign-in", get(sign_in::form))
@@ -187,6 +191,24 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
     Some(PageError::Refused(FOREIGN.to_owned()).into_response())
 }
 
+/// Returns the page of a problem with the navigation of the user who reads it. Where the API server may not answer, it
+/// is not asked who that is.
+async fn with_navigation(
+    state: &PageState,
+    session: Option<Session>,
+    error: &PageError,
+    response: Response,
+) -> Response {
+    use PageError as E;
+    let answers = match error {
+        E::Refused(_) | E::NotFound(_) | E::Bad(_) | E::Changed(_) | E::Mismatch(_) | E::Unreadable(_) => true,
+        E::SignIn | E::TooMany(_) | E::Away(_) | E::Unknown(_) | E::Internal(_) => false,
+    };
+    let Some(session) = session.filter(|_| answers) else { return response };
+    let Ok(caller) = Caller::of(&session, state).await else { return response };
+    (response.status(), problem(error, Some(&caller))).into_response()
+}
+
 fn is_read(request: &Request) -> bool {
     [Method::GET, Method::HEAD].contains(request.method())
 }
@@ -198,8 +220,12 @@ async fn signs_in(State(state): State<PageState>, request: Request, next: Next) 
     let looks = is_read(&request) && !path.ends_with("/events");
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
-    if response.extensions().get::<PageError>() != Some(&PageError::SignIn) {
-        return response;
+    match response.extensions().get::<PageError>().cloned() {
+        Some(PageError::SignIn) => {}
+        Some(error) if !path.ends_with("/events") => {
+            return with_navigation(&state, cookie::read(&jar), &error, response).await;
+        }
+        Some(_) | None => return response,
     }
     // Only what the path of the request itself names: nothing that it says in its query.
     let jar = wanted::remember(jar, &path, now());

@@ -48,6 +48,19 @@ pub struct Settings {
     /// A namespace that is listed for users who must not list the whole cluster; can be given more than once.
     #[arg(long, env = "SIGNOFF_WEB_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
     pub namespace: Vec<String>,
+    /// The namespace of the operator, whose Lease says whether it runs.
+    #[arg(
+        long,
+        env = "SIGNOFF_WEB_OPERATOR_NAMESPACE",
+        default_value = "signoff-system",
+        value_name = "NAME",
+        value_parser = namespace
+    )]
+    pub operator_namespace: String,
+    /// With impersonation: let users suspend, resume, cancel and repeat runs on the page too. With pass-through they
+    /// always can.
+    #[arg(long, env = "SIGNOFF_WEB_IMPERSONATION_RUNS")]
+    pub impersonation_runs: bool,
     /// The longest session; a shorter life of the token goes before it.
     #[arg(long, env = "SIGNOFF_WEB_MAX_SESSION", default_value = "8h", value_name = "DURATION", value_parser = session_length)]
     pub max_session: Span,
@@ -150,11 +163,22 @@ impl Settings {
         self.auth == Auth::PassThrough && !self.no_token_sign_in
     }
 
+    /// Whether the page offers to change runs: with the user's own token, or where an administrator allowed it.
+    #[must_use]
+    pub fn changes_runs(&self) -> bool {
+        self.auth == Auth::PassThrough || self.impersonation_runs
+    }
+
     /// The origin of the page, as browsers send it.
     #[must_use]
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let why = "it is no namespace: names have lower-case letters, digits and hyphens";
+    crate::scope::is_namespace(text).then(|| text.to_owned()).ok_or_else(|| why.to_owned())
 }
 
 fn public_url(text: &str) -> Result<Url, String> {

@@ -12,7 +12,7 @@ use signoff_review::foreseen::Counter;
 use crate::{
     connection::Connection,
     live::{Feeds, Streams},
-    session::Sessions,
+    session::{Overviews, Sessions},
     settings::Settings,
 };
 
@@ -32,6 +32,8 @@ pub struct Parts {
     pub feeds: Feeds,
     /// The streams that follow one run each.
     pub streams: Streams,
+    /// The facts on every page of each reader.
+    pub overviews: Overviews,
     /// Counts decisions, to say what one would come to.
     pub counter: Counter,
     /// The key of the cookies.

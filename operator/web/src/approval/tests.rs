@@ -34,6 +34,7 @@ pub(crate) fn caller(user: &str) -> Caller {
         client: signoff_cluster::client::connect_service(service, "default"),
         ends: now().after(Duration::from_secs(3600)),
         groups_left_out: None,
+        overview: crate::session::Overview::default(),
         arrived: tokio::time::Instant::now(),
     }
 }

@@ -209,7 +209,8 @@ impl Wanted {
 }
 
 impl Field {
-    fn of(typed: &str) -> Self {
+    /// Reads what was typed.
+    pub fn of(typed: &str) -> Self {
         let typed = typed.trim();
         let text: String = typed.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
         let mut field = Self { text, wrong: None };
@@ -221,7 +222,8 @@ impl Field {
         field
     }
 
-    fn say(&mut self, why: &str) {
+    /// Says why it cannot be used, unless that is said already.
+    pub fn say(&mut self, why: &str) {
         self.wrong.get_or_insert_with(|| why.to_owned());
     }
 

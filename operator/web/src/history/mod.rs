@@ -3,12 +3,10 @@
 //! **Invariant:** it shows what the caller may list, and says where that is not all.
 
 mod export;
-mod filter;
+pub(crate) mod filter;
 mod read;
 mod row;
-mod turns;
-
-use std::sync::LazyLock;
+pub(crate) mod turns;
 
 use askama::Template;
 use axum::{
@@ -20,18 +18,19 @@ use kube::Client;
 use signoff_api::{Approval, Moment};
 use signoff_review::clock;
 
-use self::{filter::Filter, read::Found, row::Row, turns::Turns};
+use self::{
+    filter::Filter,
+    read::Found,
+    row::Row,
+    turns::{TURNS, Turns},
+};
 use crate::{
     error::PageError,
-    inbox::Places,
     page::{self, Instant, Shell},
     scope::scope,
-    session::{Caller, TokenId, now},
+    session::{Caller, Places, TokenId, now},
     state::PageState,
 };
-
-/// The turns of this page's readers.
-static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
 
 /// The most rows on one page.
 const PAGE: usize = 50;

@@ -1,10 +1,10 @@
-//! Who reads a history now: so many readers at once, and so many of one token.
+//! Who reads a long list now, of decisions or of runs: so many readers at once, and so many of one token.
 //!
 //! It must not let one reader, with whatever number of tabs, keep all others from their histories.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -18,6 +18,9 @@ const READERS: usize = 8;
 const OF_ONE: usize = 2;
 /// The time that a reader waits for a turn.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The turns of the readers of this page.
+pub static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
 
 /// The turns. Clones share them.
 #[derive(Clone)]
@@ -62,7 +65,7 @@ impl Turns {
         let found = tokio::time::timeout(PATIENCE, turn).await.ok().flatten();
         found.ok_or_else(|| {
             PageError::Away(format!(
-                "you, or others, read so many histories now that yours had no turn within {PATIENCE:?}: try again"
+                "you, or others, read so many long lists now that yours had no turn within {PATIENCE:?}: try again"
             ))
         })
     }

@@ -5,16 +5,18 @@
 mod events;
 mod fingerprint;
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use askama::Template;
 use axum::{
     Form,
-    extract::{FromRequestParts, Query, State},
+    extract::{Query, State},
     response::{IntoResponse, Redirect, Response},
 };
 use axum_extra::extract::PrivateCookieJar;
-use http::request::Parts;
 use serde::Deserialize;
 use signoff_api::Moment;
 
@@ -24,10 +26,13 @@ use crate::{
     approval::model::turn_page,
     error::PageError,
     history::{self, Latest},
-    live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting},
+    live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting, shown_name},
     page::{self, Instant, Shell},
     scope::is_namespace,
-    session::{Caller, cookie, now},
+    session::{
+        Caller, Places, cookie, now,
+        places::{TYPED, TYPED_MOST, typed},
+    },
     state::PageState,
 };
 
@@ -35,27 +40,6 @@ pub use events::events;
 
 /// The most requests on one page.
 const PAGE: usize = 40;
-/// The cookie with the namespaces that the reader typed.
-const TYPED: &str = "__Host-signoff-namespaces";
-/// The most namespaces that a reader can type.
-const TYPED_MOST: usize = 20;
-
-/// The namespaces that are listed for a reader who must not list the whole cluster: those of the settings, and those typed.
-pub struct Places(pub Vec<String>);
-
-impl FromRequestParts<PageState> for Places {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, Infallible> {
-        let jar = PrivateCookieJar::from_headers(&parts.headers, state.key.clone());
-        Ok(Self(typed(&jar).into_iter().chain(state.settings.namespace.clone()).collect()))
-    }
-}
-
-fn typed(jar: &PrivateCookieJar) -> Vec<String> {
-    let value = jar.get(TYPED).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
-    value.split(',').filter(|name| is_namespace(name)).take(TYPED_MOST).map(str::to_owned).collect()
-}
 
 /// Which part of a long list is shown.
 #[derive(Deserialize)]
@@ -71,6 +55,8 @@ struct Inbox {
     groups: Vec<Group>,
     decided: Vec<Line>,
     others: usize,
+    /// The runs of the reader that wait for other people.
+    own_runs: usize,
     asked: usize,
     /// What the list is compared with when something changes.
     version: String,
@@ -138,7 +124,10 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         all.iter().filter(|one| matches!(one.standing, Standing::Decided(_))).map(|one| line(one, at)).collect();
     decided.sort_by_key(|line| line.row.deadline);
     decided.truncate(PAGE);
-    let others = all.iter().filter(|one| one.standing == Standing::Other).count();
+    let waits_for_others: Vec<_> = all.iter().filter(|one| one.standing == Standing::Other).collect();
+    let (own, others): (Vec<_>, Vec<_>) =
+        waits_for_others.into_iter().partition(|one| one.row.requested_by == shown_name(&caller.me.user));
+    let own_runs = own.iter().map(|one| run(&one.row)).collect::<BTreeSet<_>>().len();
     let last = asked.len().saturating_sub(1) / PAGE;
     let part = part.min(last);
     let shown: Vec<_> = asked.iter().skip(part * PAGE).take(PAGE).collect();
@@ -154,7 +143,8 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
         shell,
         groups: groups(&shown, at),
         decided,
-        others,
+        others: others.len(),
+        own_runs,
         asked: asked.len(),
         version: fingerprint::fingerprint(&asked, &unreadable),
         unreadable,

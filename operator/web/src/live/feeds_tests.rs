@@ -75,6 +75,7 @@ impl Server {
             client: self.client(),
             ends: now().after(Duration::from_secs(3600)),
             groups_left_out: None,
+            overview: crate::session::Overview::default(),
             arrived: Instant::now(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use signoff_api::{Approval, Moment, Verdict, gate::GateType};
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
 use signoff_expr::text::display;
-use signoff_review::{action, request::consequence};
+use signoff_review::{action, quorum::subjects, request::consequence};
 
 use crate::session::Me;
 
@@ -15,6 +15,8 @@ use crate::session::Me;
 const PROMPT: usize = 240;
 /// The longest tool and target in a line of the inbox.
 const CALL: usize = 200;
+/// The longest list of the people and groups that are asked.
+const ASKS: usize = 200;
 
 /// The facts of an Approval, the same for everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Row {
     pub prompt: String,
     /// Who requested it.
     pub requested_by: String,
+    /// The people and groups that it asks.
+    pub asks: String,
     /// When it was asked.
     pub since: Moment,
     /// The deadline in force.
@@ -81,6 +85,16 @@ pub struct Waiting {
     pub standing: Standing,
 }
 
+fn shown(text: &str, most: usize) -> String {
+    display(text, most).replace(['\n', '\t'], " ").trim().to_owned()
+}
+
+/// Returns the name of a person as rows have it.
+#[must_use]
+pub fn shown_name(user: &str) -> String {
+    shown(user, 253)
+}
+
 impl Row {
     /// Returns the facts of an Approval.
     #[must_use]
@@ -91,7 +105,6 @@ impl Row {
         let first = request.quorums.first();
         let deadline = approval.deadline();
         let since = meta.creation_timestamp.as_ref().map_or(deadline, |at| Moment::from(at.0));
-        let shown = |text: &str, most: usize| display(text, most).replace(['\n', '\t'], " ").trim().to_owned();
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone().unwrap_or_default(),
@@ -106,7 +119,8 @@ impl Row {
             turn: request.turn(),
             type_: request.gate.type_,
             prompt: shown(&request.prompt, PROMPT),
-            requested_by: shown(request.requested_for.as_ref().unwrap_or(&request.requested_by), 253),
+            requested_by: shown_name(request.requested_for.as_ref().unwrap_or(&request.requested_by)),
+            asks: shown(&subjects(approval.approvers()), ASKS),
             since,
             deadline,
             closes_at: approval.closes_at(),

@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** the channel of a vote is the one that the operator recorded as vouched for; otherwise none is named.
 
+use std::collections::BTreeMap;
+
 use signoff_api::{
     Approval, ApprovalRequest, Moment, Outcome,
     approval::Source,
@@ -85,6 +87,21 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         before: outcome.zip(approval).and_then(|(outcome, approval)| before(outcome, &approval.spec.request)),
         votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
     }
+}
+
+/// Returns who changed the value of a step at which gate, by the path of the step.
+pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<String, String> {
+    let mut changes = BTreeMap::new();
+    for record in records.iter().filter(|record| record.object.is_some()) {
+        let Some(outcome) = &record.decision else { continue };
+        let Some(approval) = approvals.iter().find(|one| one.metadata.name == record.object) else { continue };
+        let request = &approval.spec.request;
+        if let Some(reviewed) = request.reviews.as_ref().filter(|_| edits::replaced(outcome, request).is_some()) {
+            let sentence = format!("changed {} at gate {}", by(outcome), one_line(&record.path, 120));
+            changes.insert(reviewed.path.clone(), sentence);
+        }
+    }
+    changes
 }
 
 /// Returns the text that a gate replaced. Of a long one it is the beginning, and the page of the Approval has the whole.

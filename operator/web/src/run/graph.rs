@@ -36,8 +36,10 @@ pub struct Node {
     pub kind: &'static str,
     /// Its state; `None` for the beginning and the end.
     pub state: Option<State>,
-    /// The number of its records.
-    pub times: usize,
+    /// The states of its records, in their order; of an agent the turns after the first are not among them.
+    pub states: Vec<State>,
+    /// The number of the turns of an agent after the first.
+    pub further_turns: usize,
     /// The page of its latest Approval.
     pub href: Option<String>,
 }
@@ -88,7 +90,7 @@ impl Graph {
     }
 
     fn add(&mut self, id: &str, kind: &'static str) -> usize {
-        self.nodes.push(Node { id: id.to_owned(), kind, state: None, times: 0, href: None });
+        self.nodes.push(Node { id: id.to_owned(), kind, state: None, states: Vec::new(), further_turns: 0, href: None });
         self.nodes.len() - 1
     }
 
@@ -154,7 +156,11 @@ impl Graph {
             };
             let node = &mut self.nodes[at];
             let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
-            node.times += 1;
+            if RecordPath::new(&record.path).without_visits().path().is_turn() {
+                node.further_turns += 1;
+            } else {
+                node.states.push(state);
+            }
             // What is open is more important than what came after it elsewhere.
             if !node.state.is_some_and(is_open) || is_open(state) {
                 node.state = Some(state);
@@ -164,6 +170,64 @@ impl Graph {
         }
         let unbegun = if has_ended { State::NotRun } else { State::Pending };
         self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(unbegun)));
+    }
+}
+
+impl Node {
+    /// Returns the words below its label: its state, or the numbers of its records in each state: `1 waits, 2 decided`.
+    pub fn words(&self) -> String {
+        let word = self.state.map_or("", State::word);
+        if self.further_turns > 0 {
+            return format!("{word}, {} turns", self.states.len() + self.further_turns);
+        }
+        let Some((first, others)) = self.states.split_first() else { return word.to_owned() };
+        if others.iter().all(|state| state == first) {
+            let times = self.states.len();
+            return if times > 1 { format!("{word}, {times} times") } else { word.to_owned() };
+        }
+        let counted = COUNTED.iter().filter_map(|(group, said)| {
+            let count = self.states.iter().filter(|state| StateGroup::of(**state) == *group).count();
+            (count > 0).then(|| format!("{count} {said}"))
+        });
+        counted.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A group of states that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StateGroup {
+    Waiting,
+    Running,
+    Failed,
+    Decided,
+    Done,
+    Skipped,
+    Unbegun,
+}
+
+/// The groups in the order in which they are said, and the word of each.
+const COUNTED: [(StateGroup, &str); 7] = [
+    (StateGroup::Waiting, "waits"),
+    (StateGroup::Running, "runs"),
+    (StateGroup::Failed, "failed"),
+    (StateGroup::Decided, "decided"),
+    (StateGroup::Done, "done"),
+    (StateGroup::Skipped, "skipped"),
+    (StateGroup::Unbegun, "not begun"),
+];
+
+impl StateGroup {
+    fn of(state: State) -> Self {
+        match state {
+            State::Pending | State::NotRun => Self::Unbegun,
+            State::Decided(phase) if !phase.is_end() => Self::Waiting,
+            State::Decided(_) => Self::Decided,
+            State::Record(StepPhase::Waiting) => Self::Waiting,
+            State::Record(StepPhase::Pending | StepPhase::Started) => Self::Running,
+            State::Record(StepPhase::Failed | StepPhase::Unknown) => Self::Failed,
+            State::Record(StepPhase::Succeeded) => Self::Done,
+            State::Record(StepPhase::Skipped) => Self::Skipped,
+        }
     }
 }
 

@@ -3,11 +3,15 @@
 //! It must not fail as a whole because the picture cannot be laid out: the outline says the same.
 
 use askama::Template;
-use axum::{extract::Path, response::Response};
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
 use signoff_review::suggest::CallFlags;
 
 use super::{
     address::Address,
+    change::{Offers, RunRights},
     graph::{self, Graph},
     model::Run,
     outline::Item,
@@ -19,6 +23,7 @@ use crate::{
     error::PageError,
     page::{self, Shell},
     session::{Caller, now},
+    state::PageState,
 };
 
 /// The page.
@@ -37,27 +42,40 @@ pub struct RunPage {
     pub unlisted: Option<String>,
     /// The stream of changes.
     pub live: String,
+    /// The verbs that the reader may use.
+    pub offers: Offers,
+    /// The uid of the run.
+    pub uid: String,
+    /// The address of changes.
+    pub change: String,
 }
 
 /// Shows a run.
 ///
 /// # Errors
 /// As every request.
-pub async fn page(caller: Caller, Path((namespace, name)): Path<(String, String)>) -> Result<Response, PageError> {
+pub async fn page(
+    State(state): State<PageState>,
+    caller: Caller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Response, PageError> {
     let address = Address::of(&namespace, &name)?;
-    let Read { workflow, approvals, unlisted, versions } = Read::fetch(&caller.client, &address).await?;
-    let mut shell = Shell::of(&caller, &format!("Run {name}"), "inbox");
+    let (read, rights) =
+        tokio::join!(Read::fetch(&caller.client, &address), RunRights::ask(&state, &caller.client, &address));
+    let Read { workflow, approvals, unlisted, versions } = read?;
+    let mut shell = Shell::of(&caller, &format!("Run {name}"), "runs");
     shell.command = Some(CallFlags::default().kubectl(Some(&namespace), &["approve", "status", &name]));
     let live = format!("{}/events?seen={}", address.run(), versions.word());
+    let (uid, change) = (workflow.metadata.uid.clone().unwrap_or_default(), format!("{}/change", address.run()));
     // Long journals and large graphs take a moment, which nobody else should wait for.
     let drawn = tokio::task::spawn_blocking(move || {
         let graph = Graph::of(&workflow, &address);
-        (Run::of(&workflow, &approvals, &address, now()), graph)
+        (Run::of(&workflow, &approvals, &address, now()), graph, rights.offers(&workflow))
     });
-    let (run, graph) = drawn.await.map_err(|error| PageError::Internal(format!("a run cannot be shown: {error}")))?;
+    let (run, graph, offers) = drawn.await.map_err(|error| PageError::Internal(format!("a run cannot be shown: {error}")))?;
     let picture = tokio::task::spawn_blocking(move || Picture::of(&graph)).await.unwrap_or_else(|error| {
         tracing::error!(%error, "the picture of a run cannot be laid out");
         None
     });
-    Ok(page::html(&RunPage { shell, run, picture, most: graph::MOST.0, unlisted, live }))
+    Ok(page::html(&RunPage { shell, run, picture, most: graph::MOST.0, unlisted, live, offers, uid, change }))
 }

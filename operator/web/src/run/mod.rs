@@ -8,6 +8,7 @@
 //! attachment, after its digest was verified.
 
 mod address;
+mod change;
 mod decided;
 mod events;
 mod graph;
@@ -16,13 +17,14 @@ mod model;
 mod outline;
 mod picture;
 mod read;
-mod shapes;
+pub(crate) mod shapes;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod timeline;
 mod value;
 
+pub use change::change;
 pub use events::events;
 pub use handler::page;
 pub use model::Run;

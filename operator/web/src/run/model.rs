@@ -74,7 +74,7 @@ impl Run {
         let is_read = workflow.status.is_some();
         let records: &[StepRecord] = &status.steps;
         let nodes = run::tree(workflow, approvals, now);
-        let (outline, outline_hidden) = outline::outline(&nodes, records, address, now);
+        let (outline, outline_hidden) = outline::outline(&nodes, records, approvals, address, now);
         let (gates, gates_hidden) = decided::gates(records, approvals, address, now);
         let timeline = Timeline::of(records, now);
         let troubles = run::troubles(&status).map(|one| {

@@ -4,19 +4,24 @@
 
 use std::collections::BTreeMap;
 
-use signoff_api::journal::{StepKind, StepRecord};
-use signoff_review::{clock, run::Node};
+use signoff_api::{
+    Approval, Moment,
+    journal::{FACT_GIVEN, StepKind, StepRecord},
+};
+use signoff_review::{clock, run::Node, text::one_line};
 
 use super::{
     address::Address,
+    decided,
     shapes::class,
-    texts::{self, Fenced, Link},
+    texts::{self, Fenced, Link, Piece},
 };
 use crate::page::Instant;
-use signoff_api::Moment;
 
 /// The rows above which those that are done are left out, earliest first.
 const MOST: usize = 500;
+/// The most characters of arguments in a sentence.
+const LONGEST: usize = 400;
 
 /// A part of the list, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub struct Line {
     /// The page of its Approval.
     pub href: Option<String>,
     /// Sentences about it.
-    pub details: Vec<String>,
+    pub details: Vec<Vec<Piece>>,
     /// Its short texts.
     pub texts: Vec<Fenced>,
     /// Its long texts.
@@ -55,10 +60,17 @@ pub struct Line {
 }
 
 /// Returns the list of a tree, and the number of rows that are left out.
-pub fn outline(nodes: &[Node], records: &[StepRecord], address: &Address, now: Moment) -> (Vec<Item>, usize) {
+pub fn outline(
+    nodes: &[Node],
+    records: &[StepRecord],
+    approvals: &[Approval],
+    address: &Address,
+    now: Moment,
+) -> (Vec<Item>, usize) {
     let known = records.iter().map(|record| ((record.path.as_str(), record.attempt), record)).collect();
     let spare = count(nodes).saturating_sub(MOST);
-    let mut list = Outline { known, address, now, spare, hidden: 0, items: Vec::new() };
+    let changes = decided::changes(records, approvals);
+    let mut list = Outline { known, changes, address, now, spare, hidden: 0, items: Vec::new() };
     list.add(nodes);
     (list.items, list.hidden)
 }
@@ -69,6 +81,8 @@ fn count(nodes: &[Node]) -> usize {
 
 struct Outline<'r> {
     known: BTreeMap<(&'r str, i32), &'r StepRecord>,
+    /// The sentence about the person who changed the value of a step, by its path.
+    changes: BTreeMap<String, String>,
     address: &'r Address,
     now: Moment,
     /// The rows that are still to be left out.
@@ -98,6 +112,10 @@ impl Outline<'_> {
         let record = node.attempt.and_then(|attempt| self.known.get(&(node.path.as_str(), attempt)));
         let end = node.finished.unwrap_or(self.now);
         let gate = record.filter(|record| record.kind == StepKind::Hitl);
+        let mut details = node.details.clone();
+        let given = record.and_then(|record| record.facts.get(FACT_GIVEN));
+        details.extend(given.map(|given| format!("arguments: {}", one_line(given, LONGEST))));
+        details.extend(self.changes.get(&node.path).filter(|_| !node.is_earlier_attempt).cloned());
         Line {
             label: node.label.clone(),
             kind: node.kind,
@@ -106,7 +124,7 @@ impl Outline<'_> {
             started: node.started.map(Instant::from),
             took: node.started.map(|from| clock::length(end.since(from))),
             href: gate.and_then(|record| record.object.as_ref()).map(|name| self.address.approval(name)),
-            details: node.details.clone(),
+            details: details.iter().map(|detail| texts::pieces(detail)).collect(),
             texts: record.map(|record| texts::fenced(record)).unwrap_or_default(),
             links: record.map(|record| self.links(record)).unwrap_or_default(),
             has_below: !node.children.is_empty(),

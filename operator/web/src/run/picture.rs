@@ -169,8 +169,7 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
         )
     };
     let whole_label = if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 512) };
-    let word = node.state.map_or("", |state| state.word());
-    let times = if node.times > 1 { format!(", {} times", node.times) } else { String::new() };
+    let words = node.words();
     Shape {
         x,
         y,
@@ -178,8 +177,8 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
         is_dot,
         is_gate,
         label: shortened(&whole_label, COLUMNS.0),
-        words: format!("{word}{times}"),
-        title: if is_dot { whole_label } else { format!("{whole_label} ({}): {word}{times}", node.kind) },
+        title: if is_dot { whole_label } else { format!("{whole_label} ({}): {words}", node.kind) },
+        words: shortened(&words, COLUMNS.1),
         tone: node.state.map_or("quiet", |state| class(state.tone())),
         href: node.href.clone(),
     }

@@ -119,6 +119,16 @@ pub async fn workflow(client: &Client, address: &Address) -> Result<Workflow, Pa
     Ok(Api::<Workflow>::namespaced(client.clone(), &address.namespace).get(&address.name).await?)
 }
 
+/// Returns the Workflow of an address, with the records of the latest segments in `status.steps`.
+///
+/// # Errors
+/// As every request. Segments that cannot be read stay in `status.segments`.
+pub async fn whole_journal(client: &Client, address: &Address) -> Result<Workflow, PageError> {
+    let mut workflow = workflow(client, address).await?;
+    complete(client, address, &mut workflow).await;
+    Ok(workflow)
+}
+
 /// Moves the records of the latest segments back into `status.steps`.
 async fn complete(client: &Client, address: &Address, workflow: &mut Workflow) {
     let run = reference(workflow);

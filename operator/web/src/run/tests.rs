@@ -10,6 +10,7 @@ use signoff_api::{Approval, Moment, Workflow};
 
 use super::{
     address::Address,
+    change::RunRights,
     graph::{self, Graph},
     handler::RunPage,
     model::Run,
@@ -157,7 +158,26 @@ fn workers_are_one_node_and_what_is_open_counts() {
     ]});
     let graph = Graph::of(&workflow(&spec, &status), &address());
     let worker = graph.nodes.iter().find(|node| node.id == ".worker").unwrap();
-    assert_eq!((worker.times, worker.state.unwrap().word(), graph.nodes.len()), (3, "Running", 4));
+    assert_eq!((worker.words().as_str(), worker.state.unwrap().word(), graph.nodes.len()), ("1 runs, 2 done", "Running", 4));
+}
+
+#[test]
+fn the_turns_of_an_agent_are_one_node_and_gates_are_counted_by_their_states() {
+    let outcome = json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
+    let calls = json!({"facts": {"calls": "1"}});
+    let status = json!({"phase": "Waiting", "steps": [
+        with(record(1, "handle", "agent", "Succeeded", 90, Some(1)), &calls),
+        with(record(2, "handle/.turn-2", "agent", "Succeeded", 80, Some(1)), &calls),
+        record(3, "handle/.turn-3", "agent", "Started", 70, None),
+        with(record(4, "review", "hitl", "Succeeded", 60, Some(1)), &outcome),
+        with(record(5, "review#2", "hitl", "Succeeded", 50, Some(1)), &outcome),
+        record(6, "review#3", "hitl", "Waiting", 40, None),
+    ]});
+    let spec = json!({"steps": [agent("handle", &json!({})), gate("review")]});
+    let graph = Graph::of(&workflow(&spec, &status), &address());
+    let words = |id: &str| graph.nodes.iter().find(|node| node.id == id).unwrap().words();
+    assert_eq!((words("handle").as_str(), words("review").as_str()), ("Running, 3 turns", "1 waits, 2 decided"));
+    assert_eq!(graph.nodes.len(), 4, "beginning, end, agent and gate");
 }
 
 #[test]
@@ -255,7 +275,9 @@ fn page(workflow: &Workflow, approvals: &[Approval]) -> String {
     assert!(picture.is_some());
     let shell = Shell::of_nobody("Run refund-4711");
     let live = "/n/finance/w/refund-4711/events?seen=0".to_owned();
-    RunPage { shell, run, picture, most: graph::MOST.0, unlisted: None, live }.render().unwrap()
+    let offers = RunRights::default().offers(workflow);
+    let (uid, change) = ("u".to_owned(), "/n/finance/w/refund-4711/change".to_owned());
+    RunPage { shell, run, picture, most: graph::MOST.0, unlisted: None, live, offers, uid, change }.render().unwrap()
 }
 
 #[test]

@@ -4,12 +4,12 @@
 
 use axum::extract::FromRequestParts;
 use axum_extra::extract::PrivateCookieJar;
-use http::request::Parts;
+use http::{Method, request::Parts};
 use kube::Client;
 use signoff_api::Moment;
 use tokio::time::Instant;
 
-use super::{Me, Session, TokenId, cookie, now, who};
+use super::{Me, Overview, Places, Session, TokenId, cookie, now, who};
 use crate::{connection::Identity, error::PageError, state::PageState};
 
 /// Somebody who has signed in.
@@ -25,6 +25,8 @@ pub struct Caller {
     pub ends: Moment,
     /// What to tell a user who acts without groups because the identity provider left them out of the token.
     pub groups_left_out: Option<String>,
+    /// The facts on every page of the user.
+    pub overview: Overview,
     /// When the request came: a sign-out after it counts for it too.
     pub arrived: Instant,
 }
@@ -35,7 +37,14 @@ impl FromRequestParts<PageState> for Caller {
     async fn from_request_parts(parts: &mut Parts, state: &PageState) -> Result<Self, PageError> {
         let jar = PrivateCookieJar::from_headers(&parts.headers, state.key.clone());
         let session = cookie::read(&jar).ok_or(PageError::SignIn)?;
-        Self::of(&session, state).await
+        let mut caller = Self::of(&session, state).await?;
+        // A request that changes nothing, and is no stream, is for a page.
+        if [Method::GET, Method::HEAD].contains(&parts.method) && !parts.uri.path().ends_with("/events") {
+            let Ok(Places(namespaces)) = Places::from_request_parts(parts, state).await;
+            let operator = &state.settings.operator_namespace;
+            caller.overview = state.overviews.of(&caller.client, &caller.token, &namespaces, operator).await;
+        }
+        Ok(caller)
     }
 }
 
@@ -70,6 +79,7 @@ impl Caller {
         // An API server that has read the source of the groups by itself knows them.
         let has_groups = me.groups.iter().any(|group| !group.starts_with("system:"));
         let groups_left_out = if has_groups { None } else { state.sessions.groups_left_out(session) };
-        Ok(Self { me, token, client, ends, groups_left_out, arrived })
+        let overview = state.overviews.known(&token);
+        Ok(Self { me, token, client, ends, groups_left_out, overview, arrived })
     }
 }

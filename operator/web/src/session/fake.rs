@@ -26,7 +26,7 @@ use signoff_review::foreseen::Counter;
 use tower::ServiceExt;
 
 use super::{
-    Sessions,
+    Overviews, Sessions,
     fetch::{Fetch, FetchError},
     oidc::Issuer,
 };
@@ -211,7 +211,16 @@ impl World {
             (Arc::<Mutex<Vec<HeaderMap>>>::default(), Arc::<Mutex<HashMap<String, String>>>::default());
         let connection = Connection::over(api_server(Arc::clone(&seen), Arc::clone(&tokens)), settings.auth);
         let (feeds, streams, counter) = (Feeds::new(10), Streams::new(10), Counter::start(1).unwrap());
-        let state = PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key });
+        let state = PageState::new(Parts {
+            settings,
+            connection,
+            sessions,
+            feeds,
+            streams,
+            overviews: Overviews::default(),
+            counter,
+            key,
+        });
         let page = server::router(state.clone()).unwrap();
         Self { idp, seen, tokens, state, page }
     }

@@ -16,6 +16,8 @@ mod jwt;
 mod limits;
 mod names;
 mod oidc;
+mod overview;
+pub mod places;
 pub mod wanted;
 
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub use caller::Caller;
 pub use limits::{Limits, Network};
 use names::Names;
 pub use oidc::{Issuer, Unverified};
+pub use overview::{Overview, Overviews};
+pub use places::Places;
 pub use signoff_review::{clock::now, voter::Me};
 
 /// A session, as its cookies hold it.

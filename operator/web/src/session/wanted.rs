@@ -31,7 +31,7 @@ pub fn of_form(path: &str) -> String {
 }
 
 fn without_form(path: &str) -> &str {
-    path.strip_suffix("/decide").unwrap_or(path)
+    path.strip_suffix("/decide").or_else(|| path.strip_suffix("/change")).unwrap_or(path)
 }
 
 /// Returns the path of the page that was wanted, and forgets it. The inbox, if there is none.
@@ -50,7 +50,7 @@ fn page(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     match parts.as_slice() {
         [""] => Some("/".to_owned()),
-        [one @ ("history" | "policies")] => Some(format!("/{one}")),
+        [one @ ("history" | "policies" | "runs")] => Some(format!("/{one}")),
         ["n", namespace, kind @ ("a" | "t" | "w"), name] if is_name(namespace) && is_name(name) => {
             Some(format!("/n/{namespace}/{kind}/{name}"))
         }

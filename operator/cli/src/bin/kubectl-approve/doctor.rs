@@ -8,6 +8,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
+use signoff_review::operator_lease::GONE;
 
 use crate::{
     args::Doctor,
@@ -187,7 +188,7 @@ fn operator_lines(state: &OperatorState) -> String {
         OperatorState::Unknown(why) => wrapped(0, &format!("Operator: unknown: {why}.")),
         OperatorState::Stale { .. } | OperatorState::Absent { .. } => wrapped(
             0,
-            &format!("Operator: GONE: {state}. No run continues and no vote is counted until it starts again."),
+            &format!("Operator: GONE: {state}. {GONE}"),
         ),
     }
 }

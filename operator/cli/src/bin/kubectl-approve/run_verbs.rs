@@ -8,12 +8,11 @@ use kube::{
     Api,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
-use serde_json::{Map, Value, json};
-use signoff_api::{
-    Workflow, names,
-    workflow::{RerunOf, WorkflowPhase},
+use signoff_api::Workflow;
+use signoff_review::{
+    run::Repetition,
+    run_change::{NotCopied, RunChange, copy},
 };
-use signoff_review::{run::Repetition, voter::Me};
 
 use signoff_cli::status::deletion;
 
@@ -21,8 +20,6 @@ use crate::{args::RunVerb, backup, client::Session, error::Failure, sanitize::on
 
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";
-/// The longest prefix of a generated name: the API server appends five characters.
-const MAX_PREFIX: usize = names::MAX_WORKFLOW_NAME - 5;
 
 /// Does one thing with each of the named runs, and prints a line for each. Asks on a terminal before a run ends for good,
 /// unless `yes` is set. Runs to be deleted are read before the question, and only those are deleted.
@@ -71,7 +68,7 @@ fn ask(verb: RunVerb, names: &[String], session: &Session) -> Result<bool, Failu
     let names = names.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", ");
     let (word, effect) = match verb {
         RunVerb::Delete => ("Delete", "its Approvals, decisions and values are deleted too"),
-        _ => ("Cancel", "the run ends and its open gates are closed"),
+        _ => ("Cancel", RunChange::Cancel.effect()),
     };
     let question = format!("{word} {names} in namespace {} ({effect})?", one_line(&session.namespace, 63));
     terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))
@@ -130,10 +127,10 @@ async fn one(
 ) -> Result<String, Failure> {
     let explain = |error| session.explain(error);
     let resource = resource(name);
-    let (patch, done) = match verb {
-        RunVerb::Suspend => (json!({"spec": {"suspend": true}}), "suspended"),
-        RunVerb::Resume => (json!({"spec": {"suspend": false}}), "resumed"),
-        RunVerb::Cancel => (json!({"spec": {"cancel": true}}), "cancelled"),
+    let change = match verb {
+        RunVerb::Suspend => RunChange::Suspend,
+        RunVerb::Resume => RunChange::Resume,
+        RunVerb::Cancel => RunChange::Cancel,
         RunVerb::Delete => {
             let run = api.get(name).await.map_err(explain)?;
             return delete(session, api, name, &run).await;
@@ -141,7 +138,7 @@ async fn one(
         RunVerb::Rerun { despite_unknown } => {
             check_repetition(session, name, despite_unknown, backup).await?;
             let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
-            let copy = copy(&old, &me)?;
+            let copy = copy(&old, &me).map_err(not_copied)?;
             let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             let created = api.create(&options, &copy).await.map_err(explain)?;
             let new = created.metadata.name.unwrap_or_default();
@@ -151,17 +148,22 @@ async fn one(
         }
     };
     let run = api.get(name).await.map_err(explain)?;
-    if let Some(refused) = refusal(&run, verb) {
+    if let Some(refused) = change.refusal(&run) {
         return Err(Failure::Refused(format!("{resource} {refused}")));
     }
-    if let Value::Object(fields) = &patch["spec"]
-        && fields.iter().all(|(field, value)| run.data["spec"][field].as_bool().unwrap_or(false) == *value)
-    {
-        return Ok(format!("{resource} unchanged ({done} already)"));
+    if change.is_done(&run) {
+        return Ok(format!("{resource} unchanged ({} already)", change.done()));
     }
     let options = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-    api.patch(name, &options, &Patch::Merge(patch)).await.map_err(explain)?;
-    Ok(format!("{resource} {done}"))
+    api.patch(name, &options, &Patch::Merge(change.patch())).await.map_err(explain)?;
+    Ok(format!("{resource} {}", change.done()))
+}
+
+fn not_copied(why: NotCopied) -> Failure {
+    match why {
+        NotCopied::TooManyRequesters(_) => Failure::Refused(why.to_string()),
+        NotCopied::NoSpec(_) | NotCopied::Invalid { .. } => Failure::Other(why.to_string()),
+    }
 }
 
 /// The warning about every copy from a backup.
@@ -211,132 +213,16 @@ async fn check_repetition(
     Ok(())
 }
 
-/// Returns why a verb has no effect on a run. Completes the sentence "`<name>` …".
-fn refusal(run: &DynamicObject, verb: RunVerb) -> Option<String> {
-    let phase: WorkflowPhase = serde_json::from_value(run.data["status"]["phase"].clone()).unwrap_or_default();
-    if phase.is_end() {
-        return Some(format!("has ended ({}): status says how to go on", phase.name()));
-    }
-    if run.data["spec"]["restored"] == true && verb != RunVerb::Cancel {
-        let ways = "cancel it, or run it again (rerun)";
-        return Some(format!("is a copy from a backup, which never starts or continues anything: {ways}"));
-    }
-    let is_cancelled = run.data["spec"]["cancel"] == true;
-    (is_cancelled && verb != RunVerb::Cancel)
-        .then(|| "is being cancelled: when it has ended, status says how to go on".to_owned())
-}
-
-/// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata only
-/// the prefix of the name is kept: by labels and annotations other tools would take the copy for their own object.
-fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, Failure> {
-    let name = old.metadata.name.as_deref().unwrap_or_default();
-    let Value::Object(spec) = &old.data["spec"] else {
-        return Err(Failure::Other(format!("workflow {}: it has no spec", one_line(name, 253))));
-    };
-    let is_same_user = spec.get("requestedBy").and_then(Value::as_str) == Some(me.user.as_str());
-    let mut spec: Map<String, Value> = spec.clone();
-    for field in ["suspend", "cancel", "restored"] {
-        spec.remove(field);
-    }
-    let uid = old.metadata.uid.as_deref().unwrap_or_default();
-    spec.insert("rerunOf".to_owned(), json!({"name": name, "uid": uid, "requesters": earlier_requesters(old, me)?}));
-    if !is_same_user {
-        // Only a user who may delegate for that person can name them.
-        spec.remove("requestedFor");
-    }
-    // From Kubernetes 1.36 on the API server fills it in; before, it accepts no other name than the creator's.
-    spec.insert("requestedBy".to_owned(), Value::String(me.user.clone()));
-    let prefix = match old.metadata.generate_name.as_deref() {
-        Some(prefix) if !prefix.is_empty() => prefix.to_owned(),
-        _ => format!("{}-", names::cut(name, MAX_PREFIX - 1)),
-    };
-    let metadata = json!({"generateName": prefix, "namespace": old.metadata.namespace});
-    let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec});
-    serde_json::from_value(object).map_err(|error| Failure::Other(error.to_string()))
-}
-
-/// Returns the requesters of a run and of those that it repeats, without the user who repeats it. A list that a new run cannot hold is
-/// refused, because a gate would let those decide whom it leaves out.
-fn earlier_requesters(old: &DynamicObject, me: &Me) -> Result<Vec<String>, Failure> {
-    let spec = &old.data["spec"];
-    let before = spec["rerunOf"]["requesters"].as_array().into_iter().flatten();
-    let all = before.chain([&spec["requestedBy"], &spec["requestedFor"]]).filter_map(Value::as_str);
-    let mut names: Vec<String> = Vec::new();
-    for name in all.filter(|name| *name != me.user) {
-        if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
-        }
-    }
-    let is_too_long = names.iter().any(|name| name.chars().count() > RerunOf::MAX_NAME);
-    if names.len() > RerunOf::MAX_REQUESTERS || is_too_long {
-        return Err(Failure::Refused(format!(
-            "{}: a new run can name {} earlier requesters of {} characters, and this one would need more: create it from its file",
-            resource(old.metadata.name.as_deref().unwrap_or_default()),
-            RerunOf::MAX_REQUESTERS,
-            RerunOf::MAX_NAME
-        )));
-    }
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::sample;
 
     fn object(metadata: &Value, spec: &Value, status: &Value) -> DynamicObject {
         let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec, "status": status});
         serde_json::from_value(object).unwrap()
-    }
-
-    #[test]
-    fn a_copy_has_the_spec_and_neither_state_nor_requester() {
-        let old = object(
-            &json!({"name": "refund", "namespace": "finance", "uid": "u", "resourceVersion": "7",
-                "labels": {"argocd.argoproj.io/instance": "a", "app.kubernetes.io/managed-by": "Helm"},
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "meta.helm.sh/release-name": "a",
-                    "argocd.argoproj.io/tracking-id": "a:signoff.dev/Workflow:finance/refund"},
-                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "v"}], "finalizers": ["a/b"]}),
-            &json!({"requestedBy": "ci", "requestedFor": "erin", "suspend": true, "cancel": true, "restored": true,
-                "steps": [{"name": "one"}], "later": 1}),
-            &json!({"phase": "Failed"}),
-        );
-        let copy = serde_json::to_value(copy(&old, &sample::me("dana", &[])).unwrap()).unwrap();
-        assert_eq!(
-            copy,
-            json!({
-                "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-                "metadata": {"generateName": "refund-", "namespace": "finance"},
-                "spec": {"requestedBy": "dana", "steps": [{"name": "one"}], "later": 1,
-                    "rerunOf": {"name": "refund", "uid": "u", "requesters": ["ci", "erin"]}},
-            })
-        );
-    }
-
-    #[test]
-    fn a_copy_names_every_earlier_requester_once_and_too_many_are_refused() {
-        let old = |earlier: Value| {
-            let spec = json!({"requestedBy": "bob", "requestedFor": "erin", "rerunOf": {"name": "r", "uid": "v", "requesters": earlier}});
-            object(&json!({"name": "refund", "uid": "u"}), &spec, &Value::Null)
-        };
-        let me = sample::me("dana", &[]);
-        let again = copy(&old(json!(["dana", "erin", "ci"])), &me).unwrap();
-        assert_eq!(again.data["spec"]["rerunOf"]["requesters"], json!(["erin", "ci", "bob"]));
-        let seven: Vec<_> = (0..7).map(|at| format!("user-{at}")).collect();
-        assert!(copy(&old(json!(seven[..6])), &me).is_ok());
-        let why = copy(&old(json!(seven)), &me).unwrap_err().to_string();
-        assert!(why.contains("create it from its file"), "{why}");
-        assert!(copy(&old(json!(["x".repeat(254)])), &me).is_err());
-    }
-
-    #[test]
-    fn a_restored_run_is_cancelled_and_never_suspended_or_resumed() {
-        let run = object(&json!({"name": "r"}), &json!({"restored": true}), &json!({"phase": "Pending"}));
-        for verb in [RunVerb::Suspend, RunVerb::Resume] {
-            assert!(refusal(&run, verb).unwrap().contains("cancel it, or run it again"));
-        }
-        assert_eq!(refusal(&run, RunVerb::Cancel), None);
     }
 
     #[test]
@@ -357,32 +243,5 @@ mod tests {
             "workflow.signoff.dev/r is being deleted, held by other.example/hold"
         );
         assert_eq!(of(json!([])), "workflow.signoff.dev/r deleted");
-    }
-
-    #[test]
-    fn a_copy_by_the_same_user_is_for_the_same_person() {
-        let old = object(&json!({"name": "r"}), &json!({"requestedBy": "ci", "requestedFor": "erin"}), &Value::Null);
-        assert_eq!(copy(&old, &sample::me("ci", &[])).unwrap().data["spec"]["requestedFor"], "erin");
-    }
-
-    #[test]
-    fn generated_names_do_not_grow_and_fit() {
-        let prefix = |metadata: &Value| {
-            let copy = copy(&object(metadata, &json!({}), &Value::Null), &sample::me("dana", &[])).unwrap();
-            copy.metadata.generate_name.unwrap()
-        };
-        assert_eq!(prefix(&json!({"name": "refund-abcde", "generateName": "refund-"})), "refund-");
-        assert_eq!(prefix(&json!({"name": "x".repeat(63)})).len(), MAX_PREFIX);
-    }
-
-    #[test]
-    fn a_run_that_has_ended_is_neither_suspended_nor_cancelled() {
-        let run = |spec: Value, phase: &str| object(&json!({"name": "r"}), &spec, &json!({"phase": phase}));
-        let ended = refusal(&run(json!({}), "Failed"), RunVerb::Suspend);
-        assert_eq!(ended.as_deref(), Some("has ended (Failed): status says how to go on"));
-        assert_eq!(refusal(&run(json!({}), "Waiting"), RunVerb::Cancel), None);
-        let cancelled = run(json!({"cancel": true}), "Waiting");
-        assert_eq!(refusal(&cancelled, RunVerb::Cancel), None);
-        assert!(refusal(&cancelled, RunVerb::Resume).is_some());
     }
 }

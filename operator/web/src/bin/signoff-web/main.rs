@@ -15,7 +15,7 @@ use signoff_web::{
     connection::Connection,
     live::{Feeds, Streams},
     server,
-    session::Sessions,
+    session::{Overviews, Sessions},
     settings::{LogFormat, Settings},
     state::{PageState, Parts},
 };
@@ -70,7 +70,16 @@ async fn main() -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     tracing::info!(%address, url = %settings.url, auth = ?settings.auth, version = env!("CARGO_PKG_VERSION"), "signoff-web starts");
     let health = health::listen(settings.health_listen, connection.clone()).await?;
-    let state = PageState::new(Parts { settings, connection, sessions, feeds, streams, counter, key });
+    let state = PageState::new(Parts {
+        settings,
+        connection,
+        sessions,
+        feeds,
+        streams,
+        overviews: Overviews::default(),
+        counter,
+        key,
+    });
     let (end, ends) = oneshot::channel();
     let ends = async {
         let _ = ends.await;

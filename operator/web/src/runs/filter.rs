@@ -1,0 +1,239 @@
+//! The filter of the list of runs, as the address says it.
+//!
+//! **Invariant:** nothing in an address is trusted: a value that cannot be read is named beside its field, and then
+//! nothing is listed.
+
+use signoff_api::workflow::WorkflowPhase;
+use url::form_urlencoded;
+
+use super::row::RunRow;
+use crate::{
+    history::filter::Field,
+    scope::is_namespace,
+    workflows::{PHASES, still_running},
+};
+
+/// The phases that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WantedPhase {
+    /// Runs that have not ended.
+    Open,
+    /// Runs that wait for decisions, also those of which other steps run.
+    Asking,
+    /// One phase.
+    Exactly(WorkflowPhase),
+}
+
+/// The requesters that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WantedRequester {
+    Mine,
+    Others,
+}
+
+/// The fields of the form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// The phase, or a word for several.
+    pub phase: Field,
+    /// `mine` or `others`.
+    pub requester: Field,
+    /// The namespace, whole.
+    pub namespace: Field,
+    /// A part of the name, the namespace, the requester or the sentence of a run.
+    pub search: Field,
+    phases: Option<WantedPhase>,
+    requesters: Option<WantedRequester>,
+}
+
+impl RunFilter {
+    /// Reads the query of an address. Returns the number of the page too, from 0.
+    #[must_use]
+    pub fn read(query: &str) -> (Self, usize) {
+        let mut filter = Self::default();
+        let mut page = 0;
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "page" => page = value.parse().unwrap_or(0),
+                "phase" => filter.phase = Field::of(&value),
+                "requester" => filter.requester = Field::of(&value),
+                "namespace" => filter.namespace = Field::of(&value),
+                "search" => filter.search = Field::of(&value),
+                _ => {}
+            }
+        }
+        filter.check();
+        (filter, page)
+    }
+
+    fn check(&mut self) {
+        if !self.namespace.text.is_empty() && !is_namespace(&self.namespace.text) {
+            self.namespace.say("this is no namespace: names have lower-case letters, digits and hyphens");
+        }
+        if !self.phase.text.is_empty() {
+            self.phases = phases().find(|one| one.value() == self.phase.text);
+            if self.phases.is_none() {
+                self.phase.say("there is no such phase: choose one of the list");
+            }
+        }
+        self.requesters = match self.requester.text.as_str() {
+            "" => None,
+            "mine" => Some(WantedRequester::Mine),
+            "others" => Some(WantedRequester::Others),
+            _ => {
+                self.requester.say("choose one of the list");
+                None
+            }
+        };
+    }
+
+    fn fields(&self) -> [(&'static str, &Field); 4] {
+        [
+            ("phase", &self.phase),
+            ("requester", &self.requester),
+            ("namespace", &self.namespace),
+            ("search", &self.search),
+        ]
+    }
+
+    /// Whether a field cannot be read.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.fields().iter().any(|(_, field)| field.wrong.is_some())
+    }
+
+    /// Whether every run is wanted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields().iter().all(|(_, field)| field.text.is_empty())
+    }
+
+    /// Returns the query of an address that asks for the same.
+    #[must_use]
+    pub fn query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
+            query.append_pair(name, &field.text);
+        }
+        query.finish()
+    }
+
+    /// Returns the field selector for the runs that can be meant; empty for all.
+    #[must_use]
+    pub fn selector(&self) -> String {
+        match self.phases {
+            None => String::new(),
+            Some(WantedPhase::Open | WantedPhase::Asking) => still_running(),
+            Some(WantedPhase::Exactly(phase)) => format!("status.phase={}", phase.name()),
+        }
+    }
+
+    /// Whether a run is asked for.
+    #[must_use]
+    pub fn takes(&self, row: &RunRow) -> bool {
+        let has_phase = match self.phases {
+            None => true,
+            Some(WantedPhase::Open) => !row.phase.is_end(),
+            Some(WantedPhase::Asking) => !row.phase.is_end() && !row.pending.is_empty(),
+            Some(WantedPhase::Exactly(phase)) => row.phase == phase,
+        };
+        let has_requester = match self.requesters {
+            None => true,
+            Some(WantedRequester::Mine) => row.is_mine,
+            Some(WantedRequester::Others) => !row.is_mine,
+        };
+        let wanted = self.search.text.to_lowercase();
+        let texts = [&row.name, &row.namespace, &row.requester, &row.message];
+        let is_found = wanted.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&wanted));
+        let is_there = self.namespace.text.is_empty() || self.namespace.text == row.namespace;
+        has_phase && has_requester && is_there && is_found
+    }
+
+    /// Returns the phases that can be chosen: the value, the label, and whether it is chosen.
+    #[must_use]
+    pub fn phase_choices(&self) -> Vec<(&'static str, &'static str, bool)> {
+        phases().map(|one| (one.value(), one.label(), self.phases == Some(one))).collect()
+    }
+
+    /// Returns the requesters that can be chosen: the value, the label, and whether it is chosen.
+    #[must_use]
+    pub fn requester_choices(&self) -> Vec<(&'static str, &'static str, bool)> {
+        vec![
+            ("mine", "Me", self.requesters == Some(WantedRequester::Mine)),
+            ("others", "Other people", self.requesters == Some(WantedRequester::Others)),
+        ]
+    }
+}
+
+fn phases() -> impl Iterator<Item = WantedPhase> {
+    [WantedPhase::Open, WantedPhase::Asking].into_iter().chain(PHASES.into_iter().map(WantedPhase::Exactly))
+}
+
+impl WantedPhase {
+    /// Returns the value in an address.
+    fn value(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Asking => "asking",
+            Self::Exactly(phase) => phase.name(),
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Open => "Not ended",
+            Self::Asking => "Waits for people",
+            Self::Exactly(phase) => phase.name(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::row;
+
+    fn filter(query: &str) -> RunFilter {
+        RunFilter::read(query).0
+    }
+
+    #[test]
+    fn each_field_takes_what_it_names_and_leaves_out_the_rest() {
+        let row = row("refund-4711", "Waiting", &["refund-4711-review"], true);
+        for query in [
+            "",
+            "phase=open",
+            "phase=asking&requester=mine",
+            "phase=Waiting",
+            "namespace=finance",
+            "search=REFUND",
+            "search=dana%40",
+            "odd=1",
+        ] {
+            assert!(!filter(query).is_wrong() && filter(query).takes(&row), "{query}");
+        }
+        for query in ["phase=Running", "requester=others", "namespace=fin", "search=xyz"] {
+            assert!(!filter(query).is_wrong() && !filter(query).takes(&row), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_beside_its_field() {
+        for query in ["phase=Odd", "phase=%3Cb%3E", "requester=dana", "namespace=No+such", "search=a%00b"] {
+            assert!(filter(query).is_wrong(), "{query}");
+        }
+        assert_eq!(RunFilter::read("page=x").1, 0);
+        assert_eq!(filter("search=a%26b&phase=open").query(), "phase=open&search=a%26b");
+    }
+
+    #[test]
+    fn the_api_server_is_asked_only_for_phases_that_are_wanted() {
+        assert_eq!(filter("").selector(), "");
+        assert_eq!(filter("phase=Failed").selector(), "status.phase=Failed");
+        let open = filter("phase=asking").selector();
+        for phase in PHASES {
+            let term = format!("status.phase!={}", phase.name());
+            assert_eq!(open.split(',').any(|one| one == term), phase.is_end(), "{term}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `/runs`: the runs that the reader may list, those of the reader first, with the question that each waits for.
+//!
+//! list (as the caller) *(I/O)* -> rows -> a page of them, with the open requests of the caller's feed -> a template
+//!
+//! **Invariant:** it shows the runs that the caller may list and the requests that the caller may see, and says where
+//! that is not all.
+
+mod filter;
+mod read;
+mod row;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use signoff_api::{Moment, Workflow};
+use signoff_review::clock;
+
+use self::{filter::RunFilter, read::FoundRuns, row::RunRow};
+use crate::{
+    error::PageError,
+    history::turns::TURNS,
+    live::Row,
+    page::{self, Instant, Shell},
+    run::shapes,
+    scope::scope,
+    session::{Caller, Places, now},
+    state::PageState,
+};
+
+/// The most rows on one page.
+const PAGE: usize = 50;
+/// The most requests in one row.
+const ASKED: usize = 3;
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct RunsPage {
+    shell: Shell,
+    filter: RunFilter,
+    lines: Vec<RunLine>,
+    all: usize,
+    shown_from: usize,
+    shown_to: usize,
+    next: Option<String>,
+    previous: Option<String>,
+    /// The number of Workflows that were read, if there are more.
+    incomplete: Option<usize>,
+    /// The namespaces that are looked at, or `None` for all.
+    namespaces: Option<Vec<String>>,
+    is_filtered: bool,
+}
+
+struct RunLine {
+    row: RunRow,
+    tone: &'static str,
+    created: Option<(Instant, String)>,
+    asked: Vec<Question>,
+    /// The number of requests that are left out.
+    more: usize,
+}
+
+/// An open request of a run.
+struct Question {
+    row: Arc<Row>,
+    since: Instant,
+    ago: String,
+}
+
+/// Shows the runs.
+///
+/// # Errors
+/// As every request.
+pub async fn page(
+    State(state): State<PageState>,
+    caller: Caller,
+    Places(places): Places,
+    RawQuery(query): RawQuery,
+) -> Result<Response, PageError> {
+    let (filter, part) = RunFilter::read(&query.unwrap_or_default());
+    let (found, namespaces) = look(&caller, &filter, &places).await?;
+    // Without the requests the list still says where each run stands.
+    let asked = match state.feeds.of(&caller, &places).await {
+        Ok(feed) => feed.rows().into_iter().map(|one| one.row).collect(),
+        Err(PageError::SignIn) => return Err(PageError::SignIn),
+        Err(error) => {
+            tracing::debug!(%error, "the requests of runs are not known");
+            Vec::new()
+        }
+    };
+    Ok(page::html(&runs(Shell::of(&caller, "Runs", "runs"), filter, found, namespaces, &asked, part, now())))
+}
+
+/// Reads what a filter asks for. A filter that cannot be read finds nothing.
+async fn look(
+    caller: &Caller,
+    filter: &RunFilter,
+    places: &[String],
+) -> Result<(FoundRuns, Option<Vec<String>>), PageError> {
+    if filter.is_wrong() {
+        return Ok((FoundRuns::default(), None));
+    }
+    let _turn = TURNS.wait(&caller.token).await?;
+    let named = [filter.namespace.text.clone()];
+    let is_named = !filter.namespace.text.is_empty();
+    let namespaces = scope::<Workflow>(&caller.client, if is_named { &named } else { places }).await?;
+    if is_named && namespaces.as_ref().is_some_and(Vec::is_empty) {
+        return Err(PageError::Refused("you may not list the Workflows of this namespace".to_owned()));
+    }
+    let narrowed = if is_named { Some(named.to_vec()) } else { namespaces };
+    let takes = |row: &RunRow| filter.takes(row);
+    let found = read::read(&caller.client, narrowed.as_deref(), &filter.selector(), &caller.me.user, takes).await?;
+    Ok((found, narrowed.filter(|_| !is_named)))
+}
+
+fn runs(
+    mut shell: Shell,
+    filter: RunFilter,
+    found: FoundRuns,
+    namespaces: Option<Vec<String>>,
+    asked: &[Arc<Row>],
+    part: usize,
+    at: Moment,
+) -> RunsPage {
+    let all = found.rows.len();
+    let last = all.saturating_sub(1) / PAGE;
+    let part = part.min(last);
+    let shown = found.rows.into_iter().skip(part * PAGE).take(PAGE);
+    let lines: Vec<_> = shown.map(|row| RunLine::new(row, asked, at)).collect();
+    let everywhere = if namespaces.is_none() && filter.namespace.text.is_empty() { " --all-namespaces" } else { "" };
+    shell.command = Some(format!("kubectl get workflows{everywhere}"));
+    let query = filter.query();
+    let to = |page: usize| match query.as_str() {
+        "" => format!("/runs?page={page}"),
+        query => format!("/runs?{query}&page={page}"),
+    };
+    RunsPage {
+        shell,
+        shown_from: part * PAGE + 1,
+        shown_to: part * PAGE + lines.len(),
+        lines,
+        all,
+        next: (part < last).then(|| to(part + 1)),
+        previous: part.checked_sub(1).map(to),
+        incomplete: found.has_more.then_some(found.read),
+        namespaces,
+        is_filtered: !filter.is_empty(),
+        filter,
+    }
+}
+
+impl RunLine {
+    fn new(row: RunRow, asked: &[Arc<Row>], at: Moment) -> Self {
+        let is_own = |one: &&Arc<Row>| one.namespace == row.namespace && row.pending.contains(&one.name);
+        let mut own: Vec<_> = asked.iter().filter(is_own).collect();
+        own.sort_by_key(|one| (one.deadline, one.name.clone()));
+        let question = |one: &&Arc<Row>| Question {
+            since: Instant::from(one.since),
+            ago: clock::distance(one.since.min(at), at),
+            row: Arc::clone(one),
+        };
+        Self {
+            tone: shapes::class(shapes::tone(row.phase)),
+            created: row.created.map(|created| (Instant::from(created), clock::distance(created.min(at), at))),
+            more: own.len().saturating_sub(ASKED),
+            asked: own.iter().take(ASKED).map(question).collect(),
+            row,
+        }
+    }
+}

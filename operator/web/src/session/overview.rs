@@ -1,0 +1,187 @@
+//! Two facts on every page: whether its reader may read policies, and why votes are not counted now.
+//!
+//! **Invariant:** it is asked with the reader's own client and kept for the reader's token alone. What the reader may
+//! not read is not said.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{future::join_all, join};
+use kube::Client;
+use lru::LruCache;
+use signoff_review::{
+    operator_lease::{self, GONE},
+    problem::Problem,
+};
+use tokio::time::Instant;
+
+use super::TokenId;
+use crate::{
+    error::PageError,
+    rights::{Right, has},
+    scope::NAMESPACES,
+    workflows::{list, still_running},
+};
+
+/// The tokens that are remembered.
+const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+/// The time for which an overview is shown before it is read again.
+const FRESH: Duration = Duration::from_secs(20);
+/// The time for which a page waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The age from which a Lease is old. It is some times its duration: the clocks of two API servers differ, and an
+/// operator that is replaced leaves it for some seconds.
+const OLD: Duration = Duration::from_secs(60);
+
+/// The facts on every page of one reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// The reason why votes are not counted now, in sentences.
+    pub alert: Option<String>,
+    /// Whether the reader may read policies.
+    pub reads_policies: bool,
+}
+
+/// The overviews of the readers that looked a moment ago.
+pub struct Overviews(Mutex<LruCache<TokenId, (Instant, Overview)>>);
+
+impl Default for Overviews {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(TOKENS)))
+    }
+}
+
+impl Overviews {
+    /// Returns what is known of a token, without a request.
+    pub fn known(&self, token: &TokenId) -> Overview {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(token).map(|(_, overview)| overview.clone()).unwrap_or_default()
+    }
+
+    /// Returns the overview of a reader, read again where it is not fresh. `namespaces`: those that the page looks at.
+    /// `operator`: the namespace of the operator.
+    pub async fn of(&self, client: &Client, token: &TokenId, namespaces: &[String], operator: &str) -> Overview {
+        if let Some(fresh) = self.fresh(token) {
+            return fresh;
+        }
+        let parts = async { join!(reads_policies(client, namespaces), alert(client, namespaces, operator)) };
+        let Ok((reads_policies, alert)) = tokio::time::timeout(PATIENCE, parts).await else {
+            return self.known(token);
+        };
+        let overview = Overview { alert, reads_policies };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.put(token.clone(), (Instant::now(), overview.clone()));
+        overview
+    }
+
+    fn fresh(&self, token: &TokenId) -> Option<Overview> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(token).filter(|(at, _)| at.elapsed() < FRESH).map(|(_, overview)| overview.clone())
+    }
+}
+
+/// Whether a reader may list the policies of the cluster, or those of a namespace that the page looks at.
+async fn reads_policies(client: &Client, namespaces: &[String]) -> bool {
+    let lists = |resource, namespace| has(client, Right { verb: "list", resource, namespace, name: None });
+    let (of_cluster, of_all) = join!(lists("clusterapprovalpolicies", None), lists("approvalpolicies", None));
+    if matches!(of_cluster, Ok(true)) || matches!(of_all, Ok(true)) {
+        return true;
+    }
+    // An API server that does not answer such a question answers no further one.
+    if of_cluster.is_err() {
+        return false;
+    }
+    let named = namespaces.iter().take(NAMESPACES);
+    let each: Vec<_> = named.map(|namespace| lists("approvalpolicies", Some(namespace.as_str()))).collect();
+    join_all(each).await.into_iter().any(|answer| answer == Ok(true))
+}
+
+async fn alert(client: &Client, namespaces: &[String], operator: &str) -> Option<String> {
+    let (unguarded, gone) = join!(unguarded(client, namespaces), gone(client, operator));
+    let said: Vec<_> = unguarded.into_iter().chain(gone).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// Returns a sentence about an operator that has not renewed its Lease for a minute, or `None`, also where the Lease
+/// cannot be read.
+async fn gone(client: &Client, operator: &str) -> Option<String> {
+    let reading = operator_lease::read(client, operator).await.ok()??;
+    let state = reading.judge();
+    (state.is_gone() && reading.age() > OLD).then(|| format!("The operator does not answer: {state}. {GONE}"))
+}
+
+/// Returns a sentence about policies that are not in force, as the operator wrote it on the first open run that the
+/// reader may list.
+async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
+    let selector = still_running();
+    let said = |why: String| format!("The admission policies are not in force: {}.", Problem::Unguarded(why));
+    match list(client, None, &selector, 1, None).await {
+        Ok(first) => return first.items.first()?.unguarded().map(said),
+        Err(PageError::Refused(_)) => {}
+        Err(_) => return None,
+    }
+    for namespace in namespaces.iter().take(NAMESPACES) {
+        let Ok(first) = list(client, Some(namespace), &selector, 1, None).await else { continue };
+        if let Some(run) = first.items.first() {
+            return run.unguarded().map(said);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use secrecy::SecretString;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::history::tests::{forbidden, server};
+
+    fn answer(address: &str, renewed: &str, guarded: &str) -> (u16, Value) {
+        match address {
+            one if one.contains("selfsubjectaccessreviews") => (201, json!({"spec": {}, "status": {"allowed": true}})),
+            one if one.contains("/leases/") => (
+                200,
+                json!({"metadata": {"name": "signoff-operator"},
+                    "spec": {"holderIdentity": "operator-1", "leaseDurationSeconds": 15, "renewTime": renewed}}),
+            ),
+            _ => (
+                200,
+                json!({"metadata": {}, "items": [{"metadata": {"name": "a", "namespace": "finance"}, "status": {
+                    "phase": "Running", "conditions": [{"type": "Guarded", "status": guarded, "message": "<b>signoff-status</b> is gone"}]}}]}),
+            ),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_old_lease_and_policies_out_of_force_are_told_and_asked_for_once() {
+        let overviews = Overviews::default();
+        let token = |text: &str| TokenId::of(&SecretString::from(text.to_owned()));
+        let (client, asked) = server(|address| answer(address, "2020-11-22T10:00:00.000000Z", "False"));
+        let first = overviews.of(&client, &token("a"), &[], "signoff-system").await;
+        let said = first.alert.clone().unwrap();
+        for part in ["policies are not in force", "is gone", "no operator has renewed its Lease", GONE] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(first.reads_policies);
+        let before = asked.lock().unwrap().len();
+        assert_eq!(overviews.of(&client, &token("a"), &[], "signoff-system").await, first);
+        assert_eq!(asked.lock().unwrap().len(), before, "it is fresh");
+        assert_eq!(overviews.known(&token("b")), Overview::default(), "of another token nothing is known");
+        let (fine, _) = server(|address| answer(address, "2999-11-22T10:00:00.000000Z", "True"));
+        assert_eq!(overviews.of(&fine, &token("b"), &[], "signoff-system").await.alert, None);
+    }
+
+    #[tokio::test]
+    async fn what_a_reader_may_not_read_is_not_said() {
+        let overviews = Overviews::default();
+        let (client, _) = server(|_| forbidden());
+        let token = TokenId::of(&SecretString::from("t".to_owned()));
+        let found = overviews.of(&client, &token, &["finance".to_owned()], "signoff-system").await;
+        assert_eq!(found, Overview::default());
+    }
+}

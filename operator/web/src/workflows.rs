@@ -1,0 +1,159 @@
+//! Lists of Workflows. Of each only the few facts are read that a page shows beside others: no journal, and no steps.
+
+use kube::{
+    Api, Client,
+    api::ListParams,
+    core::{ListMeta, Request},
+};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+use signoff_api::{Moment, Workflow, conditions::GUARDED, journal::Usage, workflow::WorkflowPhase};
+use signoff_cluster::error::status_code;
+use signoff_review::text::one_line;
+
+use crate::error::PageError;
+
+/// Every phase, in the order in which it can be chosen.
+pub const PHASES: [WorkflowPhase; 9] = [
+    WorkflowPhase::Pending,
+    WorkflowPhase::Running,
+    WorkflowPhase::Waiting,
+    WorkflowPhase::Suspended,
+    WorkflowPhase::Succeeded,
+    WorkflowPhase::Failed,
+    WorkflowPhase::Rejected,
+    WorkflowPhase::Aborted,
+    WorkflowPhase::Cancelled,
+];
+
+/// One response of the API server.
+#[derive(Deserialize)]
+pub struct ListPart {
+    /// The metadata of the list, with its continuation.
+    pub metadata: ListMeta,
+    /// The Workflows.
+    pub items: Vec<WorkflowPart>,
+}
+
+/// The part of a Workflow that a line needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct WorkflowPart {
+    /// Its metadata.
+    pub metadata: MetadataPart,
+    /// Its spec.
+    pub spec: SpecPart,
+    /// Its status, if an operator has written one.
+    pub status: Option<StatusPart>,
+}
+
+/// The part of the metadata that a line needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MetadataPart {
+    /// The name.
+    pub name: String,
+    /// The namespace.
+    pub namespace: String,
+    /// When it was created.
+    pub creation_timestamp: Option<Moment>,
+}
+
+/// The part of the spec that a line needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SpecPart {
+    /// Its requester.
+    pub requested_by: String,
+    /// The person for whom it was requested.
+    pub requested_for: Option<String>,
+}
+
+/// The part of the status that a line needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StatusPart {
+    /// The phase.
+    #[serde(deserialize_with = "lenient")]
+    pub phase: Option<WorkflowPhase>,
+    /// The reason of the phase.
+    #[serde(deserialize_with = "lenient")]
+    pub message: Option<String>,
+    /// The names of its open Approvals.
+    #[serde(deserialize_with = "lenient")]
+    pub pending: Option<Vec<String>>,
+    /// The tokens of its models.
+    #[serde(deserialize_with = "lenient")]
+    pub usage: Option<Usage>,
+    /// The conditions.
+    #[serde(deserialize_with = "lenient")]
+    pub conditions: Option<Vec<ConditionPart>>,
+}
+
+/// The part of a condition that a line needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConditionPart {
+    /// The type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The sentence.
+    pub message: String,
+}
+
+/// Reads a value, or `None` where it has another form: one run of a later version must not hide all others.
+fn lenient<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).ok())
+}
+
+impl WorkflowPart {
+    /// Returns why the admission policies are not in force, as the operator wrote it on this run, or `None`.
+    #[must_use]
+    pub fn unguarded(&self) -> Option<String> {
+        let conditions = self.status.as_ref()?.conditions.as_ref()?;
+        let differs = conditions.iter().find(|one| one.type_ == GUARDED && one.status == "False")?;
+        Some(one_line(&differs.message, 1024))
+    }
+}
+
+/// Returns the field selector for the runs that have not ended.
+#[must_use]
+pub fn still_running() -> String {
+    let ends = PHASES.into_iter().filter(|phase| phase.is_end());
+    ends.map(|phase| format!("status.phase!={}", phase.name())).collect::<Vec<_>>().join(",")
+}
+
+/// Lists the parts of a few Workflows of a namespace, or of the whole cluster. `next`: the continuation of an earlier
+/// list.
+///
+/// # Errors
+/// As every request.
+pub async fn list(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+    most: usize,
+    next: Option<String>,
+) -> Result<ListPart, PageError> {
+    let api: Api<Workflow> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let mut params = ListParams::default().limit(u32::try_from(most).unwrap_or(1));
+    if !selector.is_empty() {
+        params = params.fields(selector);
+    }
+    params.continue_token = next;
+    let request = Request::new(api.resource_url()).list(&params).map_err(kube::Error::BuildRequest)?;
+    client.request(request).await.map_err(refused)
+}
+
+/// The continuation of a list ends after a few minutes, and then nothing is refused.
+fn refused(error: kube::Error) -> PageError {
+    match status_code(&error) {
+        Some(410) => PageError::Away("the API server cannot go on with its list of Workflows: try again".to_owned()),
+        _ => error.into(),
+    }
+}

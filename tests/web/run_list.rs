@@ -1,0 +1,101 @@
+//! The list of runs, and the changes of a run that its requester makes on the page.
+
+use http::Method;
+use serde_json::json;
+use signoff_api::Workflow;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_tests::browser::{Look, css, role, text};
+
+use crate::harness::Harness;
+use crate::looks::every_look;
+
+/// Returns the number of requests that changed or created a Workflow, without those that were only tried.
+fn changes(harness: &Harness) -> usize {
+    let seen = harness.witness.seen();
+    let is_sent = |path: &str| path.contains("/workflows") && !path.contains("dryRun=All");
+    seen.iter().filter(|one| [Method::PATCH, Method::POST].contains(&one.method) && is_sent(&one.path)).count()
+}
+
+#[tokio::test]
+async fn a_requester_sees_which_runs_wait_for_whom_and_the_address_keeps_the_filter() {
+    let (harness, [runs]) = Harness::with_runs(["run-list"]).await.unwrap();
+    runs.gate("waits", json!({"prompt": "Run it in prod?"})).await;
+    let done = runs.gate("done", json!({})).await;
+    runs.decides("alice", &done, json!({"verdict": "Approve", "requestDigest": done.spec.request.digest})).await;
+    runs.ended("done").await;
+    let page = harness.signed_in("dana", &Look::default()).await.unwrap();
+    page.wait(text("Nothing waits for you.")).await.unwrap();
+    page.click(role("link", "1 of your runs waits for other people.")).await.unwrap();
+    page.wait_url("/runs?phase=asking&requester=mine").await.unwrap();
+    page.wait(text("1 run.")).await.unwrap();
+    let row = page.text(css("ul.runs")).await.unwrap();
+    for part in ["waits", "Waiting", "Run it in prod?", "alice@example.com", "requested by you", runs.name()] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+    page.click(role("link", "Without filter")).await.unwrap();
+    page.wait(text("2 runs, yours first.")).await.unwrap();
+    every_look(&page, "runs").await;
+    page.select(css("#filter-phase"), "Succeeded").await.unwrap();
+    page.click(role("button", "Filter")).await.unwrap();
+    page.wait_url("phase=Succeeded").await.unwrap();
+    page.wait(text("1 run.")).await.unwrap();
+    page.goto(&harness.at("/runs?phase=%3Cb%3E&search=%22%3E%3Cimg%3E")).await.unwrap();
+    page.wait(text("there is no such phase")).await.unwrap();
+    assert_eq!(page.count(css("main img, main b")).await.unwrap(), 0);
+    page.close().await.unwrap();
+    let page = harness.signed_in("mallory", &Look::default()).await.unwrap();
+    page.goto(&harness.at("/runs")).await.unwrap();
+    page.wait(text("no namespace is looked at")).await.unwrap();
+    assert_eq!(page.count(css("ul.runs")).await.unwrap(), 0, "who may list nothing reads nothing");
+    harness.content(&page).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_and_repeated_only_after_a_confirmation_and_by_who_may() {
+    let (harness, [runs]) = Harness::with_runs(["run-change"]).await.unwrap();
+    runs.gate("change", json!({})).await;
+    let at = harness.at(&format!("/n/{}/w/change", runs.name()));
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.goto(&at).await.unwrap();
+    page.wait(role("heading", "change")).await.unwrap();
+    assert!(!page.visible(role("button", "Cancel…")).await.unwrap(), "alice may not change runs");
+    page.close().await.unwrap();
+
+    let page = harness.signed_in("dana", &Look::default()).await.unwrap();
+    page.goto(&at).await.unwrap();
+    harness.witness.forget();
+    page.click(role("button", "Cancel…")).await.unwrap();
+    page.wait(role("heading", "Cancel run change?")).await.unwrap();
+    page.wait(text("the run ends and its open gates are closed")).await.unwrap();
+    every_look(&page, "run-cancel").await;
+    assert_eq!(changes(&harness), 0, "it was only tried");
+    page.click(role("button", "Cancel run")).await.unwrap();
+    page.wait_url(&format!("/n/{}/w/change", runs.name())).await.unwrap();
+    assert_eq!(runs.ended("change").await.status.unwrap().phase, WorkflowPhase::Cancelled);
+    assert_eq!(changes(&harness), 1);
+
+    page.goto(&at).await.unwrap();
+    page.click(role("button", "Rerun…")).await.unwrap();
+    page.wait(role("heading", "Rerun run change?")).await.unwrap();
+    page.wait(text("written by dana@example.com")).await.unwrap();
+    page.wait(text("Repeats (rerunOf)")).await.unwrap();
+    assert_eq!(changes(&harness), 1, "nothing was created");
+    page.click(role("button", "Rerun run")).await.unwrap();
+    page.wait(role("heading", "Steps and gates")).await.unwrap();
+    let name = page.url().await.unwrap().rsplit('/').next().unwrap().to_owned();
+    let again: Workflow = runs.until(&name, "is there", |found: Option<&Workflow>| found.is_some()).await;
+    assert_eq!(again.spec.rerun_of.unwrap().name, "change");
+    assert_eq!(again.spec.requested_by, "dana@example.com");
+    harness.content(&page).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_there_has_the_navigation() {
+    let harness = Harness::set().await.unwrap();
+    let page = harness.signed_in("dana", &Look::default()).await.unwrap();
+    for path in ["/no/such/page", "/n/none/a/..%2fsecrets"] {
+        assert_eq!(page.goto(&harness.at(path)).await.unwrap(), 404, "{path}");
+        page.wait(role("link", "Runs")).await.unwrap();
+        page.wait(role("link", "History")).await.unwrap();
+    }
+}
