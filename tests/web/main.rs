@@ -13,6 +13,7 @@ mod followed;
 mod harness;
 mod inbox;
 mod instruments;
+mod list;
 mod looks;
 mod reading;
 mod refusals;

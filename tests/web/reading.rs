@@ -16,7 +16,7 @@ async fn reads(harness: &Harness, who: &str, asked: &Approval) -> Page {
 }
 
 async fn headings(page: &Page) -> Value {
-    page.evaluate("[...document.querySelectorAll('h1, h2')].map(e => e.innerText)").await.unwrap()
+    page.evaluate("[...document.querySelectorAll('main h1, main h2')].map(e => e.innerText)").await.unwrap()
 }
 
 async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {

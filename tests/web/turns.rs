@@ -210,7 +210,7 @@ async fn a_turn_is_accessible_and_fits_in_every_look() {
     every_look(&page, "turn-inbox").await;
     page.goto(&harness.at(&path(&asked[0]))).await.unwrap();
     // A fact of several lines has all of them in the column of values.
-    let aligned = "[...document.querySelectorAll('.facts dd')].every(dd => dd.offsetLeft > dd.parentElement.querySelector('dt').offsetLeft)";
+    let aligned = "[...document.querySelectorAll('main .facts dd')].every(dd => dd.offsetLeft > dd.parentElement.querySelector('dt').offsetLeft)";
     assert_eq!(page.evaluate(aligned).await.unwrap(), json!(true));
     page.screenshot("turn-call").await.unwrap();
     page.click(role("link", "All calls of this turn that wait")).await.unwrap();

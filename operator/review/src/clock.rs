@@ -34,6 +34,16 @@ pub fn length(length: Duration) -> String {
     }
 }
 
+/// `45 min`, `8 h`, `3 d`: one unit, rounded, for a list.
+pub fn rounded(length: Duration) -> String {
+    let in_units = |unit: u64| length.as_secs().saturating_add(unit / 2) / unit;
+    match length.as_secs() {
+        0..3_570 => format!("{} min", in_units(60).max(1)),
+        3_570..171_000 => format!("{} h", in_units(3_600)),
+        _ => format!("{} d", in_units(86_400)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +55,15 @@ mod tests {
             .map(|s| length(Duration::from_secs(s)))
             .collect();
         assert_eq!(written, ["45s", "119s", "2m", "3m20s", "90m", "5h30m", "30h", "3d4h", "12d"]);
+    }
+
+    #[test]
+    fn a_rounded_length_has_one_unit() {
+        let written: Vec<_> = [0, 90, 3_569, 3_570, 28_740, 170_999, 171_000, 1_036_800]
+            .into_iter()
+            .map(|s| rounded(Duration::from_secs(s)))
+            .collect();
+        assert_eq!(written, ["1 min", "2 min", "59 min", "1 h", "8 h", "47 h", "2 d", "12 d"]);
     }
 
     #[test]

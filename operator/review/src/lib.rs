@@ -12,7 +12,8 @@
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
 //! * [`coming`]: the calls and gates that follow a verdict, and the run as its readers know it
 //! * [`indented`]: JSON with line ends and spaces, every other character as it is
-//! * [`action`]: the call of a tool or the question of an agent, as facts
+//! * [`action`], [`brief`]: the call of a tool or the question of an agent, as facts and in a few words
+//! * [`alike`]: requests of equal gates *(I/O)*
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
 //! * [`entry`]: a decision as it is sent, and whether it was stored as it was sent
@@ -30,7 +31,9 @@
 //! * [`voided`]: the votes of those that it asks again *(I/O)*
 
 pub mod action;
+pub mod alike;
 pub mod answer;
+pub mod brief;
 pub mod clock;
 pub mod coming;
 pub mod decisions;

@@ -42,7 +42,8 @@
     if (next.has(selector)) return next.get(selector);
     const fetched = () => {
       next.delete(selector);
-      return htmx.ajax("GET", location.pathname + location.search, { target: selector, select: selector, swap: "outerHTML" });
+      const at = document.querySelector(selector)?.closest("[data-at]")?.dataset.at ?? location.pathname + location.search;
+      return htmx.ajax("GET", at, { target: selector, select: selector, swap: "outerHTML" });
     };
     renewing = renewing.then(fetched).then(() => times(document), () => {});
     next.set(selector, renewing);
@@ -62,6 +63,7 @@
     const base = document.title.replace(/^\(\d+\) /, "");
     const shown = Number(element.dataset.count ?? 0);
     let version = element.dataset.version;
+    const versions = element.dataset.versions ?? "version";
     let tries = 0;
     const end = () => tell("This page is not live any more: the session may have ended.", "Reload", () => location.reload());
     const open = () => {
@@ -76,8 +78,8 @@
           count.dataset.count = said.waiting;
         }
         document.title = said.waiting > 0 ? `(${said.waiting}) ${base}` : base;
-        if (said.version === version) return;
-        version = said.version;
+        if (said[versions] === version) return;
+        version = said[versions];
         // What waits is again what this page shows.
         if (version === element.dataset.version) {
           document.getElementById("news")?.replaceChildren();
@@ -85,7 +87,7 @@
         }
         const more = said.waiting - shown;
         const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
-        tell(what, "Show", () => renew("#content").then(() => { live(); document.getElementById("content")?.focus(); }));
+        tell(what, "Show", () => renew("#list").then(() => { live(); mark(); document.getElementById("list")?.focus(); }));
       });
       // The parts that change under no finger are renewed at once; a form is never touched.
       own.addEventListener("changed", () => {
@@ -124,7 +126,7 @@
     const state = document.querySelector("[data-digest]");
     const form = document.querySelector("form[data-draft] input[name=digest]");
     if (state && form && state.dataset.digest !== form.value) {
-      tell("This request has changed: read it again before you decide.", "Read it", () => location.reload());
+      tell("This request has changed: read it again before you decide.", "Read it", again);
     }
     const badge = document.querySelector(".top .state");
     if (badge && state?.dataset.phase) {
@@ -144,7 +146,7 @@
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
       decide.hidden = true;
-      tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", () => location.reload());
+      tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", again);
     }
   }
 
@@ -260,6 +262,125 @@
   // What is wrong is shown, not only told.
   function wrong() { (document.querySelector("[aria-invalid]") ?? document.getElementById("problem"))?.focus(); }
 
+  // Two panes: the chosen request opens beside the list, as the server makes its page. Otherwise its line is a link.
+  const wide = matchMedia("(min-width: 1000px)");
+  const pane = document.getElementById("pane");
+  const current = "#list a.what[aria-current]";
+  let follows = null;
+  let choice = 0;
+  const opens = () => pane && window.htmx && wide.matches;
+  function mark() {
+    document.querySelector(current)?.removeAttribute("aria-current");
+    if (pane?.dataset.at) document.querySelector(`#list a.what[href="${pane.dataset.at}"]`)?.setAttribute("aria-current", "true");
+  }
+  function again() {
+    const link = opens() ? document.querySelector(current) : null;
+    if (link) choose(link); else location.reload();
+  }
+  // Of requests that are chosen one after the other, only the last is shown.
+  function choose(link) {
+    clearTimeout(choice);
+    const at = link.pathname;
+    pane.dataset.at = at;
+    mark();
+    const isLast = () => pane.dataset.at === at;
+    renewing = renewing.then(() => isLast() && htmx.ajax("GET", at, { target: "#pane", select: "#content > *", swap: "innerHTML ignoreTitle:true" })).then(() => {
+      if (!isLast()) return;
+      follows?.close();
+      // News are told in the list.
+      const news = pane.querySelector("#news");
+      news?.remove();
+      pane.scrollTop = 0;
+      times(pane);
+      drafts();
+      compare();
+      if (!news?.dataset.live) return;
+      follows = new EventSource(news.dataset.live);
+      follows.addEventListener("changed", () => {
+        for (const part of pane.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
+      });
+    }, () => {});
+    return renewing;
+  }
+  function panes() {
+    if (!pane || !window.htmx) return;
+    pane.hidden = false;
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("#list a.what");
+      if (!link || !wide.matches || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      choose(link).then(() => pane.focus());
+    });
+  }
+
+  // Keys: they move, and open the first step of a decision. They send none, and do nothing while a field has the focus.
+  function keys() {
+    const dialog = document.getElementById("keys");
+    if (!dialog) return;
+    const kept = (area, name, value) => { try { return value === undefined ? window[area].getItem(name) : window[area].setItem(name, value); } catch { return null; } };
+    const find = (selector) => document.querySelector(selector);
+    const own = `${document.body.dataset.user}|`;
+    let on = kept("localStorage", "signoff-keys") !== "off";
+    if (find("#list")) kept("sessionStorage", "signoff-list", own + location.search);
+    const box = dialog.querySelector("input");
+    box.checked = on;
+    box.addEventListener("change", () => { on = box.checked; kept("localStorage", "signoff-keys", on ? "on" : "off"); });
+    dialog.querySelector("button").addEventListener("click", () => dialog.close());
+    const button = find("[data-keys]");
+    button.hidden = false;
+    const help = () => dialog.showModal();
+    button.addEventListener("click", help);
+
+    const chosen = () => (document.activeElement.matches("#list a.what") ? document.activeElement : find(current));
+    function move(by) {
+      const stops = [...document.querySelectorAll("#list a.what, #list .more summary")].filter((stop) => stop.checkVisibility());
+      const at = stops.indexOf(document.activeElement);
+      const next = stops[(at < 0 ? stops.indexOf(chosen()) : at) + by];
+      if (!next) return;
+      next.focus();
+      next.scrollIntoView({ block: "nearest" });
+      clearTimeout(choice);
+      if (opens() && next.matches("a")) choice = setTimeout(() => choose(next), 150);
+    }
+    async function decide(verdict) {
+      clearTimeout(choice);
+      const link = chosen();
+      if (find("#list") && !link) return;
+      if (link && !opens()) { location.assign(link.href); return; }
+      if (link && pane.dataset.at !== link.pathname) choose(link);
+      await renewing;
+      // A confirmation is no first step: there a key presses nothing.
+      const first = find(`form[data-draft]:not(:has([name=confirmed])) button[name=verdict][value=${verdict}]`);
+      const way = first?.closest("details");
+      if (!way) { first?.click(); return; }
+      way.open = true;
+      first.form.querySelector("textarea, input:not([type=hidden])")?.focus();
+    }
+    const acts = {
+      j: () => move(1),
+      k: () => move(-1),
+      "/": () => find("#find")?.focus(),
+      a: () => decide("Approve"),
+      r: () => decide("Reject"),
+      m: () => decide("Modify"),
+      x: () => chosen()?.closest("li").querySelector("input")?.click(),
+      u: () => {
+        const list = find("#list");
+        const last = kept("sessionStorage", "signoff-list") ?? "";
+        if (list) (chosen() ?? list).focus();
+        else location.assign(`/${last.startsWith(own) ? last.slice(own.length) : ""}`);
+      },
+      "?": help,
+    };
+    document.addEventListener("keydown", (event) => {
+      const act = acts[event.key];
+      if (!act || !on || dialog.open || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
+      if (event.repeat && !"jk".includes(event.key) || event.target.closest("input, textarea, select, [contenteditable]")) return;
+      event.preventDefault();
+      act();
+    });
+  }
+
   // One click, one decision: a second one would only be refused.
   document.addEventListener("submit", (event) => {
     const form = event.target;
@@ -280,4 +401,6 @@
   drafts();
   live();
   compare();
+  panes();
+  keys();
 })();

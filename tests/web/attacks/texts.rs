@@ -62,7 +62,8 @@ async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page()
     let page = harness.with_token(&person.token, &Look::default()).await.unwrap();
     let pages = ["/".to_owned(), path(&waits), path(&decided), "/history".to_owned(), "/policies".to_owned()];
     let run = ["waits", "decided"].map(|run| format!("/n/{}/w/{run}", runs.name()));
-    for at in pages.iter().chain(&run) {
+    let together = format!("/together?like={}", path(&waits).replace("/n/", "").replace("/a/", "/"));
+    for at in pages.iter().chain(&run).chain([&together]) {
         assert_eq!(page.goto(&harness.at(at)).await.unwrap(), 200, "{at}");
         is_text(&page, at).await;
     }
@@ -84,6 +85,12 @@ async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page()
     for filter in ["workflow", "namespace", "by", "verdict", "from", "until", "page", "phase"] {
         let value: String = url::form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
         let said = person.get(&format!("/history?{filter}={value}")).await;
+        assert!(!said.text.contains("<img") && !said.text.contains("<script>"), "{filter}: {}", said.text);
+    }
+    for filter in ["q", "kind", "run", "policy", "due", "namespace", "sort", "tab", "alike", "page"] {
+        let value: String = url::form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
+        let said = person.get(&format!("/?{filter}={value}")).await;
+        assert_eq!(said.status, 200, "{filter}");
         assert!(!said.text.contains("<img") && !said.text.contains("<script>"), "{filter}: {}", said.text);
     }
 }

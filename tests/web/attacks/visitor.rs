@@ -207,6 +207,12 @@ pub(crate) fn only_reads(witness: &Witness) {
     for seen in asked(witness) {
         // Who somebody is, and what they may do, is asked by a POST that stores nothing.
         let asks = ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
-        assert!(seen.reads() || (seen.method == http::Method::POST && asks), "{} {}: {}", seen.method, seen.path, seen.body);
+        assert!(
+            seen.reads() || (seen.method == http::Method::POST && asks),
+            "{} {}: {}",
+            seen.method,
+            seen.path,
+            seen.body
+        );
     }
 }

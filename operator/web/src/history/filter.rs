@@ -98,9 +98,7 @@ impl Filter {
         if first.zip(last).is_some_and(|(first, last)| first > last) {
             self.to.say("the last day is before the first one: exchange them");
         }
-        if !self.namespace.text.is_empty() && !is_namespace(&self.namespace.text) {
-            self.namespace.say("this is no namespace: names have lower-case letters, digits and hyphens");
-        }
+        self.namespace.check_namespace();
         let text = self.verdict.text.as_str();
         if !text.is_empty() {
             let verdict = choices().into_iter().find(|choice| choice.name() == text);
@@ -168,7 +166,6 @@ impl Filter {
     /// Whether a row is asked for.
     #[must_use]
     pub fn takes(&self, row: &Row) -> bool {
-        let within = |field: &Field, text: &str| field.text.is_empty() || fold(text).contains(&fold(&field.text));
         let is_in_time = self.start.is_none_or(|start| row.at.is_some_and(|at| at >= start))
             && self.end.is_none_or(|end| row.at.is_some_and(|at| at < end));
         let is_wanted = match self.wanted {
@@ -180,10 +177,10 @@ impl Filter {
         is_in_time
             && is_wanted
             && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
-            && within(&self.run, &row.workflow)
-            && within(&self.gate, &row.gate)
-            && within(&self.reason, row.reason.as_deref().unwrap_or_default())
-            && (self.who.text.is_empty() || names.any(|name| within(&self.who, name)))
+            && self.run.is_in(&row.workflow)
+            && self.gate.is_in(&row.gate)
+            && self.reason.is_in(row.reason.as_deref().unwrap_or_default())
+            && (self.who.text.is_empty() || names.any(|name| self.who.is_in(name)))
     }
 
     /// Returns the verdicts that can be chosen, each with whether it is chosen.
@@ -210,7 +207,7 @@ impl Wanted {
 
 impl Field {
     /// Reads what was typed.
-    pub fn of(typed: &str) -> Self {
+    pub(crate) fn of(typed: &str) -> Self {
         let typed = typed.trim();
         let text: String = typed.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
         let mut field = Self { text, wrong: None };
@@ -223,8 +220,20 @@ impl Field {
     }
 
     /// Says why it cannot be used, unless that is said already.
-    pub fn say(&mut self, why: &str) {
+    pub(crate) fn say(&mut self, why: &str) {
         self.wrong.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Whether a text contains what was typed, in capitals or not; nothing that was typed is contained in every text.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        self.text.is_empty() || fold(text).contains(&fold(&self.text))
+    }
+
+    /// Says that what was typed is no namespace, where it is none.
+    pub(crate) fn check_namespace(&mut self) {
+        if !self.text.is_empty() && !is_namespace(&self.text) {
+            self.say("this is no namespace: names have lower-case letters, digits and hyphens");
+        }
     }
 
     fn day(&mut self) -> Option<Date> {

@@ -24,7 +24,8 @@ use crate::{
 /// How often a quiet stream says that it lives.
 const BEAT: Duration = Duration::from_secs(25);
 
-/// Streams the number of requests that wait for the caller and the fingerprint of the list, as often as something changes.
+/// Streams the number of requests that wait for the caller, the fingerprint of these and that of all that are open, as
+/// often as something changes.
 ///
 /// # Errors
 /// As every request; too many streams.
@@ -55,6 +56,7 @@ pub(super) fn changes(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Resul
 }
 
 fn said(feed: &Feed) -> serde_json::Value {
-    let asked = asked(feed);
-    serde_json::json!({"waiting": asked.len(), "version": fingerprint(&asked, &feed.unreadable())})
+    let (asked, unreadable) = (asked(feed), feed.unreadable());
+    let (version, all) = (fingerprint(&asked, &unreadable), fingerprint(&feed.rows(), &unreadable));
+    serde_json::json!({"waiting": asked.len(), "version": version, "all": all})
 }

@@ -9,11 +9,11 @@ use crate::live::{Unreadable, Waiting};
 /// The hexadecimal digits of a fingerprint: enough to tell two lists of one reader apart.
 const DIGITS: usize = 16;
 
-/// Returns the fingerprint of what waits for a reader, in whatever order, and of what cannot be read.
-pub fn fingerprint(asked: &[Waiting], unreadable: &[Unreadable]) -> String {
-    let asked = asked.iter().map(|one| format!("{}\0{}\0{:?}\n", one.row.uid, one.row.version, one.standing));
+/// Returns the fingerprint of what a list shows to a reader, in whatever order, and of what cannot be read.
+pub fn fingerprint(shown: &[Waiting], unreadable: &[Unreadable]) -> String {
+    let shown = shown.iter().map(|one| format!("{}\0{}\0{:?}\n", one.row.uid, one.row.version, one.standing));
     let unreadable = unreadable.iter().map(|one| format!("{}/{}\n", one.namespace, one.name));
-    let mut all: Vec<String> = asked.chain(unreadable).collect();
+    let mut all: Vec<String> = shown.chain(unreadable).collect();
     all.sort_unstable();
     let mut hex = hex::encode(Sha256::digest(all.concat()));
     hex.truncate(DIGITS);
@@ -31,7 +31,7 @@ mod tests {
 
     fn waiting(uid: &str, version: &str) -> Waiting {
         let row = Row { uid: uid.to_owned(), version: version.to_owned(), ..Row::of(&sample::approval()) };
-        Waiting { row: Arc::new(row), standing: Standing::Asked }
+        Waiting { row: Arc::new(row), standing: Standing::Asked, is_mine: false }
     }
 
     #[test]

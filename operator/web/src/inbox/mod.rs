@@ -1,9 +1,14 @@
-//! `/`: what waits for the reader, grouped by run, most urgent first.
+//! `/`: what is open, in three tabs: what waits for the reader, what the reader requested, and what waits for others.
+//!
+//! the reader's feed *(I/O)* -> those asked for (`filter`) -> ordered, folded and on pages (`list`) -> lines *(pure)*
+//! -> a template.
 //!
 //! It must not hide what it cannot list: it says which namespaces are looked at, and what cannot be read.
 
 mod events;
+mod filter;
 mod fingerprint;
+mod list;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,20 +18,23 @@ use std::{
 use askama::Template;
 use axum::{
     Form,
-    extract::{Query, State},
+    extract::{RawQuery, State},
     response::{IntoResponse, Redirect, Response},
 };
 use axum_extra::extract::PrivateCookieJar;
 use serde::Deserialize;
-use signoff_api::Moment;
+use signoff_api::{Moment, gate::GateType};
+use signoff_review::clock;
 
-use signoff_review::clock::distance;
-
+use self::{
+    filter::{InboxFilter, Sort, Tab},
+    list::{Fold, MOST_FOLDED},
+};
 use crate::{
-    approval::model::turn_page,
+    approval::model::{path, turn_page},
     error::PageError,
     history::{self, Latest},
-    live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting, shown_name},
+    live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting},
     page::{self, Instant, Shell},
     scope::is_namespace,
     session::{
@@ -38,34 +46,33 @@ use crate::{
 
 pub use events::events;
 
-/// The most requests on one page.
-const PAGE: usize = 40;
-
-/// Which part of a long list is shown.
-#[derive(Deserialize)]
-pub struct Part {
-    #[serde(default)]
-    page: usize,
-}
+/// The most requests in the list of those that the reader has decided.
+const DECIDED: usize = 40;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
 struct Inbox {
     shell: Shell,
+    filter: InboxFilter,
+    tabs: Vec<TabLink>,
     groups: Vec<Group>,
     decided: Vec<Line>,
+    /// The requests of other people's runs that others decide.
     others: usize,
     /// The runs of the reader that wait for other people.
     own_runs: usize,
     asked: usize,
-    /// What the list is compared with when something changes.
+    /// The requests of this tab that the filter takes.
+    found: usize,
+    /// The fingerprint of what this tab is compared with when something changes, and its name in an event.
     version: String,
+    version_name: &'static str,
     /// What this version cannot read.
     unreadable: Vec<Unreadable>,
     shown_from: usize,
     shown_to: usize,
-    next: Option<usize>,
-    previous: Option<usize>,
+    next: Option<String>,
+    previous: Option<String>,
     /// Whether the reader must name namespaces first.
     looks_nowhere: bool,
     /// The namespaces that are looked at, or `None` for all.
@@ -75,28 +82,49 @@ struct Inbox {
     latest: Option<Latest>,
 }
 
-/// The requests of one run.
+/// A tab with the number of its requests.
+struct TabLink {
+    words: &'static str,
+    count: usize,
+    address: String,
+    is_here: bool,
+}
+
+/// Requests that stand together: one, or those of equal gates.
 struct Group {
-    namespace: String,
-    workflow: String,
-    requested_by: String,
-    /// The turns of agents of which several calls are listed: the page of each, and the number of calls.
-    turns: Vec<(String, usize)>,
-    lines: Vec<Line>,
+    first: Line,
+    folded: Vec<Line>,
+    /// The number of requests behind the first one.
+    more: usize,
+    /// The name of the gate.
+    name: String,
+    /// The address of all of them, where the page has only some.
+    all: Option<String>,
+    /// The address of the page that decides them together.
+    together: Option<String>,
 }
 
 /// One request.
 struct Line {
     row: Arc<Row>,
-    deadline: Instant,
+    path: String,
+    /// The tool of a call, or the agent that asks.
+    subject: Option<String>,
+    asks: String,
+    /// The deadline, as RFC 3339 and in words; and the time until then.
+    deadline: String,
+    due: String,
     left: String,
     urgency: &'static str,
-    then: String,
     vote: String,
     own: Option<&'static str>,
+    /// Whether it can be decided together with others.
+    can_join: bool,
+    /// The page of the turn with the number of calls, at the first of several calls of one turn.
+    turn: Option<(String, usize)>,
 }
 
-/// Shows what waits.
+/// Shows what is open.
 ///
 /// # Errors
 /// As every request.
@@ -105,33 +133,53 @@ pub async fn page(
     caller: Caller,
     Places(places): Places,
     jar: PrivateCookieJar,
-    Query(part): Query<Part>,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
+    let (filter, part) = InboxFilter::read(&query.unwrap_or_default());
     let feed = state.feeds.of(&caller, &places).await?;
-    let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), part.page);
-    if inbox.asked == 0 && inbox.unreadable.is_empty() && !inbox.looks_nowhere {
+    let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), filter, part);
+    if inbox.is_done() {
         inbox.latest = history::latest(&caller, feed.namespaces.as_deref()).await;
     }
     Ok(page::html(&inbox))
 }
 
-fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
+fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: usize) -> Inbox {
     let at = now();
     let asked = asked(feed);
     let all = feed.rows();
     let unreadable = feed.unreadable();
-    let mut decided: Vec<_> =
-        all.iter().filter(|one| matches!(one.standing, Standing::Decided(_))).map(|one| line(one, at)).collect();
+    let count = |tab: Tab| all.iter().filter(|one| tab.has(one, at)).count();
+    let tab_link = |(tab, words, address)| TabLink { words, count: count(tab), address, is_here: tab == filter.tab };
+    let tabs = filter.tabs().into_iter().map(tab_link).collect();
+    let is_asked = filter.tab == Tab::Asked;
+    let mut decided: Vec<_> = all
+        .iter()
+        .filter(|one| is_asked && matches!(one.standing, Standing::Decided(_)))
+        .map(|one| line(one, at))
+        .collect();
     decided.sort_by_key(|line| line.row.deadline);
-    decided.truncate(PAGE);
-    let waits_for_others: Vec<_> = all.iter().filter(|one| one.standing == Standing::Other).collect();
-    let (own, others): (Vec<_>, Vec<_>) =
-        waits_for_others.into_iter().partition(|one| one.row.requested_by == shown_name(&caller.me.user));
-    let own_runs = own.iter().map(|one| run(&one.row)).collect::<BTreeSet<_>>().len();
-    let last = asked.len().saturating_sub(1) / PAGE;
+    decided.truncate(DECIDED);
+    let others = count(Tab::Others);
+    let own = all.iter().filter(|one| one.is_mine && one.standing == Standing::Other);
+    let own_runs = own.map(|one| (&one.row.namespace, &one.row.workflow)).collect::<BTreeSet<_>>().len();
+    let (version, version_name) = if is_asked {
+        (fingerprint::fingerprint(&asked, &unreadable), "version")
+    } else {
+        (fingerprint::fingerprint(&all, &unreadable), "all")
+    };
+    let mut found: Vec<_> = all.into_iter().filter(|one| !filter.is_wrong() && filter.takes(one, at)).collect();
+    list::sort(&mut found, filter.order());
+    let count_found = found.len();
+    let is_of_one_gate = !filter.alike.is_empty();
+    let folds = if is_of_one_gate { found.into_iter().map(|one| vec![one]).collect() } else { list::fold(found) };
+    let pages = list::pages(folds);
+    let last = pages.len().saturating_sub(1);
     let part = part.min(last);
-    let shown: Vec<_> = asked.iter().skip(part * PAGE).take(PAGE).collect();
-    let (shown_from, shown_to) = (part * PAGE + 1, part * PAGE + shown.len());
+    let requests = |page: &Vec<Fold>| page.iter().map(Vec::len).sum::<usize>();
+    let before: usize = pages.iter().take(part).map(requests).sum();
+    let shown_to = before + pages.get(part).map_or(0, requests);
+    let shown = pages.into_iter().nth(part).unwrap_or_default();
     let mut shell = Shell::of(caller, "Inbox", "inbox");
     shell.waiting = Some(asked.len());
     shell.command = Some(if feed.namespaces.is_none() {
@@ -141,21 +189,33 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
     });
     Inbox {
         shell,
-        groups: groups(&shown, at),
+        tabs,
+        groups: groups(&shown, &filter, at),
         decided,
-        others: others.len(),
+        others,
         own_runs,
         asked: asked.len(),
-        version: fingerprint::fingerprint(&asked, &unreadable),
+        found: count_found,
+        version,
+        version_name,
         unreadable,
-        shown_from,
+        shown_from: before + 1,
         shown_to,
-        next: (part < last).then_some(part + 1),
-        previous: part.checked_sub(1),
+        next: (part < last).then(|| filter.address(part + 1)),
+        previous: part.checked_sub(1).map(|part| filter.address(part)),
         looks_nowhere: feed.namespaces.as_ref().is_some_and(Vec::is_empty),
         namespaces: feed.namespaces.clone(),
         typed: typed.to_owned(),
         latest: None,
+        filter,
+    }
+}
+
+impl Inbox {
+    /// Whether nothing waits for the reader, as far as is known, and nothing else was asked for.
+    fn is_done(&self) -> bool {
+        let is_plain = self.filter.tab == Tab::Asked && self.filter.is_empty();
+        is_plain && self.asked == 0 && self.unreadable.is_empty() && !self.looks_nowhere
     }
 }
 
@@ -163,58 +223,63 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, part: usize) -> Inbox {
 #[must_use]
 pub fn asked(feed: &Feed) -> Vec<Waiting> {
     let at = now();
-    let mut asked: Vec<_> =
-        feed.rows().into_iter().filter(|one| one.standing == Standing::Asked && one.row.is_open(at)).collect();
-    let mut nearest: BTreeMap<(String, String), Moment> = BTreeMap::new();
-    for one in &asked {
-        let nearest = nearest.entry(run(&one.row)).or_insert(one.row.deadline);
-        *nearest = one.row.deadline.min(*nearest);
-    }
-    asked.sort_by_cached_key(|one| {
-        (nearest.get(&run(&one.row)).copied(), run(&one.row), one.row.deadline, one.row.name.clone())
-    });
+    let mut asked: Vec<_> = feed.rows().into_iter().filter(|one| Tab::Asked.has(one, at)).collect();
+    list::sort(&mut asked, Sort::Due);
     asked
 }
 
-fn run(row: &Row) -> (String, String) {
-    (row.namespace.clone(), row.workflow.clone())
+/// Returns the requests that wait for the reader of a feed and whose gates are equal to that of one of them, the most
+/// urgent first: each with its namespace and name, and no more than can be decided together.
+#[must_use]
+pub fn like(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
+    let asked = asked(feed);
+    let Some(one) = asked.iter().find(|one| one.row.namespace == namespace && one.row.name == name) else {
+        return vec![(namespace.to_owned(), name.to_owned())];
+    };
+    let alike = asked.iter().map(|other| &other.row).filter(|other| other.alike == one.row.alike);
+    alike.take(MOST_FOLDED).map(|row| (row.namespace.clone(), row.name.clone())).collect()
 }
 
-fn groups(asked: &[&Waiting], at: Moment) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for one in asked {
-        let row = &one.row;
-        match groups.last_mut().filter(|last| last.namespace == row.namespace && last.workflow == row.workflow) {
-            Some(last) => last.lines.push(line(one, at)),
-            None => groups.push(Group {
-                namespace: row.namespace.clone(),
-                workflow: row.workflow.clone(),
-                requested_by: row.requested_by.clone(),
-                turns: Vec::new(),
-                lines: vec![line(one, at)],
-            }),
-        }
-    }
-    for group in &mut groups {
-        group.turns = turns(group);
+fn groups(folds: &[Fold], filter: &InboxFilter, at: Moment) -> Vec<Group> {
+    let mut turns = turns(folds);
+    let mut groups = Vec::new();
+    for fold in folds {
+        let mut lines = fold.iter().take(MOST_FOLDED).map(|one| {
+            let turn = one.row.turn.as_ref().and_then(|turn| turns.remove(turn)).filter(|(_, count)| *count > 1);
+            Line { turn, ..line(one, at) }
+        });
+        let Some(first) = lines.next() else { continue };
+        let folded: Vec<_> = lines.collect();
+        let is_cut = fold.len() > MOST_FOLDED;
+        groups.push(Group {
+            more: fold.len() - 1,
+            name: list::name(fold),
+            all: is_cut.then(|| filter.address_of_gate(&first.row.alike)),
+            together: first.can_join.then(|| format!("/together?like={}/{}", first.row.namespace, first.row.name)),
+            first,
+            folded,
+        });
     }
     groups
 }
 
-fn turns(group: &Group) -> Vec<(String, usize)> {
-    let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
-    for turn in group.lines.iter().filter_map(|line| line.row.turn.as_deref()) {
-        *calls.entry(turn).or_default() += 1;
+/// The page of each turn of agents of which calls are listed, and the number of calls.
+fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
+    let mut turns: BTreeMap<String, (String, usize)> = BTreeMap::new();
+    for row in folds.iter().flat_map(|fold| fold.iter().take(MOST_FOLDED)).map(|one| &one.row) {
+        if let Some(turn) = &row.turn {
+            turns.entry(turn.clone()).or_insert_with(|| (turn_page(&row.namespace, turn), 0)).1 += 1;
+        }
     }
-    let several = calls.into_iter().filter(|(_, count)| *count > 1);
-    several.map(|(turn, count)| (turn_page(&group.namespace, turn), count)).collect()
+    turns
 }
 
 fn line(one: &Waiting, at: Moment) -> Line {
     let row = &one.row;
     let left = row.deadline.since(at);
+    let is_late = row.is_late(at);
     let urgency = match left.as_secs() {
-        _ if row.is_overdue || row.deadline <= at => "late",
+        _ if is_late => "late",
         0..3600 => "soon",
         _ => "calm",
     };
@@ -222,24 +287,35 @@ fn line(one: &Waiting, at: Moment) -> Line {
         Standing::Decided(verdict) => Some(verdict.name()),
         Standing::Asked | Standing::Other => None,
     };
+    let is_last = one.standing == Standing::Asked && row.is_last();
     let vote = match (row.needed, own) {
         (_, Some(_)) => format!("{} of {} so far", row.have, row.needed),
-        (1, _) if row.is_last() => "your decision is enough".to_owned(),
-        (needed, _) if row.is_last() => format!("{} of {needed}: yours is the last", row.have),
+        (1, _) if is_last => "your decision is enough".to_owned(),
+        (needed, _) if is_last => format!("{} of {needed}: yours is the last", row.have),
         (needed, _) => format!("{} of {needed} so far", row.have),
     };
     let vote = if row.asks_again { format!("{vote}; asked again") } else { vote };
+    let is_question = row.type_ == GateType::Question;
+    let subject = row.tool.clone().or_else(|| row.call.clone());
+    let asks = row.arguments.as_ref().or(row.asks.as_ref()).unwrap_or(&row.prompt).clone();
+    let (exact, distance) = (Instant::from(row.deadline), clock::distance(row.deadline, at));
+    let due = if row.is_overdue {
+        format!("{distance}; now only Retry, Reject and Abort are accepted")
+    } else {
+        format!("{distance}, {}; then {}", exact.shown, row.then)
+    };
     Line {
-        deadline: Instant::from(row.deadline),
-        left: distance(row.deadline, at),
+        path: path(&row.namespace, &row.name),
+        subject,
+        asks,
+        deadline: exact.exact,
+        due,
+        left: if is_late { "late".to_owned() } else { clock::rounded(left) },
         urgency,
-        then: if row.is_overdue {
-            "now only Retry, Reject and Abort are accepted".to_owned()
-        } else {
-            format!("then {}", row.then)
-        },
         vote,
         own,
+        can_join: one.standing == Standing::Asked && !is_question,
+        turn: None,
         row: Arc::clone(row),
     }
 }

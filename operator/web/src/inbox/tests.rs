@@ -48,7 +48,12 @@ fn odd(name: &str) -> ObjectMeta {
 }
 
 fn rendered(caller: &Caller, feed: &Feed) -> String {
-    inbox(caller, feed, "", 0).render().unwrap()
+    asked_for(caller, feed, "")
+}
+
+fn asked_for(caller: &Caller, feed: &Feed, query: &str) -> String {
+    let (filter, page) = InboxFilter::read(query);
+    inbox(caller, feed, "", filter, page).render().unwrap()
 }
 
 /// What is said next, or `None` at the end of the stream.
@@ -132,4 +137,85 @@ async fn the_streams_of_one_session_are_bounded_and_an_ended_one_frees_its_place
     assert!(matches!(feeds.place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
     open.pop();
     assert!(feeds.place(&caller).is_ok());
+}
+
+/// An open request of a run, with these fields.
+fn of_run(run: &str, requested_by: &str, approvers: &serde_json::Value) -> Approval {
+    let fields = serde_json::json!({
+        "workflow": {"name": run, "uid": "6f1c3e5a-0000-4000-8000-000000000001"}, "requestedBy": requested_by,
+        "quorums": [{"source": "gate review", "approvers": [{"kind": "User", "name": approvers}], "threshold": 1}],
+    });
+    let mut approval = crate::approval::tests::with(approval(), &fields);
+    approval.metadata.uid = Some(run.to_owned());
+    approval.metadata.name = Some(format!("{run}-review"));
+    approval
+}
+
+#[tokio::test]
+async fn each_tab_has_its_requests_and_a_filter_narrows_them() {
+    let caller = caller();
+    let (alice, bob) = (serde_json::json!("alice@example.com"), serde_json::json!("bob@example.com"));
+    let all = [
+        of_run("asked", "dana@example.com", &alice),
+        of_run("mine", "alice@example.com", &bob),
+        of_run("others", "dana@example.com", &bob),
+    ];
+    let feed = Feed::sample(caller.me.clone(), &all, &[]);
+    let runs = |query: &str| {
+        let page = asked_for(&caller, &feed, query);
+        ["asked", "mine", "others"].map(|run| page.contains(&format!("<span class=\"run\">{run}</span>")))
+    };
+    assert_eq!(runs(""), [true, false, false]);
+    assert_eq!(runs("tab=mine"), [false, true, false]);
+    assert_eq!(runs("tab=others"), [false, false, true]);
+    assert_eq!(runs("q=ACME"), [true, false, false]);
+    assert_eq!(runs("q=other"), [false, false, false]);
+    let page = asked_for(&caller, &feed, "");
+    for part in [
+        "For me 1",
+        "Mine 1",
+        "Others 1",
+        "1 request waits for your decision.",
+        ">1 of your runs waits for other people.</a>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let wrong = asked_for(&caller, &feed, "due=%3Cscript%3E&run=x");
+    assert!(wrong.contains("The filter cannot be read") && wrong.contains("id=\"filter-due-wrong\""), "{wrong}");
+    assert!(!wrong.contains("<script>") && !wrong.contains("class=\"request "), "{wrong}");
+}
+
+#[tokio::test]
+async fn requests_of_equal_gates_are_folded_and_lead_to_the_page_that_decides_them_together() {
+    let caller = caller();
+    let alice = serde_json::json!("alice@example.com");
+    let all: Vec<_> = (501..=540).map(|number| of_run(&format!("invoice-{number}"), "dana", &alice)).collect();
+    let few = asked_for(&caller, &Feed::sample(caller.me.clone(), &all[..24], &[]), "");
+    assert!(few.contains("… 23 more of invoice/review") && few.contains(">Decide 24 together</a>"), "{few}");
+    assert!(few.contains("href=\"/together?like=finance/invoice-501-review\""), "{few}");
+    assert_eq!(few.matches("class=\"request ").count(), 24, "all of them are there: {few}");
+    let feed = Feed::sample(caller.me.clone(), &all, &[]);
+    let many = asked_for(&caller, &feed, "");
+    assert!(many.contains(">Decide 32 of 40 together</a>") && many.contains(">All 40 of invoice/review</a>"), "{many}");
+    assert_eq!(like(&feed, "finance", "invoice-510-review").len(), 32);
+    assert_eq!(like(&feed, "finance", "absent"), [("finance".to_owned(), "absent".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_row_of_a_call_has_its_arguments_and_that_of_a_question_the_question() {
+    let caller = caller();
+    let shown = |mut approval: Approval| {
+        let at = now().after(Duration::from_secs(7 * 3600 + 3599));
+        (approval.spec.request.deadline, approval.spec.request.closes_at) = (at, Some(at));
+        rendered(&caller, &Feed::sample(caller.me.clone(), &[approval], &[]))
+    };
+    let call = shown(sample::call());
+    assert!(
+        call.contains("<span class=\"gate\">refund</span>") && call.contains("amount 420 · customer ACME"),
+        "{call}"
+    );
+    assert!(call.contains("POST https://bank.example/refunds") && call.contains("data-local>8 h</time>"), "{call}");
+    let question = shown(sample::question());
+    assert!(question.contains("Question of clerk") && question.contains(">Which account?</span>"), "{question}");
+    assert!(!question.contains("type=\"checkbox\" form="), "an answer is given on its own page: {question}");
 }

@@ -14,7 +14,7 @@ use signoff_api::{Approval, Moment};
 use signoff_expr::text::display;
 use tokio::{sync::watch, task::AbortHandle, time::Instant};
 
-use super::row::{Row, Standing, Waiting};
+use super::row::{Row, Waiting};
 use crate::{error::PageError, session::Me};
 
 /// The longest life of a watch: it is not authorised again meanwhile.
@@ -199,12 +199,11 @@ impl Feed {
 
     /// Puts a row in, and returns whether a reader sees a difference.
     pub(super) fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
-        let standing = Standing::of(approval, &self.me);
-        let row = interned(shared, Row::of(approval));
+        let one = Waiting::of(approval, interned(shared, Row::of(approval)), &self.me);
         let mut held = lock(&self.held);
-        let was_unreadable = held.unreadable.remove(&row.uid).is_some();
-        let before = held.rows.insert(row.uid.clone(), Waiting { row: Arc::clone(&row), standing });
-        was_unreadable || before.is_none_or(|before| before.standing != standing || *before.row != *row)
+        let was_unreadable = held.unreadable.remove(&one.row.uid).is_some();
+        let before = held.rows.insert(one.row.uid.clone(), one.clone());
+        was_unreadable || before.is_none_or(|before| before.standing != one.standing || *before.row != *one.row)
     }
 
     /// Keeps the name of what cannot be read, and not what it was before; returns whether a reader sees a difference.

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Approval, Moment, Verdict, gate::GateType};
+use signoff_api::{Approval, ApprovalRequest, Moment, Verdict, gate::GateType};
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
 use signoff_expr::text::display;
-use signoff_review::{action, quorum::subjects, request::consequence};
+use signoff_review::{action, alike, brief, quorum::subjects, request::consequence, text::one_line};
 
 use crate::session::Me;
 
@@ -17,6 +17,8 @@ const PROMPT: usize = 240;
 const CALL: usize = 200;
 /// The longest list of the people and groups that are asked.
 const ASKS: usize = 200;
+/// The longest arguments in a line of the inbox.
+const ARGUMENTS: usize = 160;
 
 /// The facts of an Approval, the same for everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +37,26 @@ pub struct Row {
     pub gate: String,
     /// The tool and the target of a call, or the agent that asks.
     pub call: Option<String>,
+    /// The tool of a call.
+    pub tool: Option<String>,
+    /// The arguments of a call in a few words.
+    pub arguments: Option<String>,
+    /// The first question of an agent, in its own words.
+    pub asks: Option<String>,
     /// The turn of the agent that calls or asks.
     pub turn: Option<String>,
     /// The type of the gate.
     pub type_: GateType,
     /// The beginning of the author's prompt.
     pub prompt: String,
+    /// The approval policies that apply.
+    pub policies: Vec<String>,
+    /// The key of the gate: equal gates have equal ones.
+    pub alike: String,
     /// Who requested it.
     pub requested_by: String,
     /// The people and groups that it asks.
-    pub asks: String,
+    pub asked: String,
     /// When it was asked.
     pub since: Moment,
     /// The deadline in force.
@@ -59,7 +71,7 @@ pub struct Row {
     pub needed: i32,
     /// Whether there is more to meet than this number: further quorums, or people of certain groups.
     pub needs_more: bool,
-    /// Whether the deadline has passed.
+    /// Whether its phase says that the deadline has passed.
     pub is_overdue: bool,
     /// Whether it asks again after an earlier request was superseded, which may have had no vote.
     pub asks_again: bool,
@@ -83,6 +95,8 @@ pub struct Waiting {
     pub row: Arc<Row>,
     /// What the reader is to it.
     pub standing: Standing,
+    /// Whether the reader requested the run.
+    pub is_mine: bool,
 }
 
 fn shown(text: &str, most: usize) -> String {
@@ -116,11 +130,16 @@ impl Row {
                 Some(line) => shown(&line, CALL),
                 None => format!("Question of {}", shown(&action.agent, 63)),
             }),
+            tool: action::call(request).map(|call| one_line(&call.tool, 64)),
+            arguments: brief::arguments(request, ARGUMENTS),
+            asks: asks(request),
             turn: request.turn(),
             type_: request.gate.type_,
-            prompt: shown(&request.prompt, PROMPT),
+            prompt: shown(action::authors_words(request), PROMPT),
+            policies: request.required_by.iter().map(|by| one_line(&by.source, 320)).collect(),
+            alike: alike::key(approval),
             requested_by: shown_name(request.requested_for.as_ref().unwrap_or(&request.requested_by)),
-            asks: shown(&subjects(approval.approvers()), ASKS),
+            asked: shown(&subjects(approval.approvers()), ASKS),
             since,
             deadline,
             closes_at: approval.closes_at(),
@@ -139,10 +158,32 @@ impl Row {
         self.closes_at.is_none_or(|closes| closes >= now)
     }
 
+    /// Whether the deadline has passed.
+    #[must_use]
+    pub fn is_late(&self, now: Moment) -> bool {
+        self.is_overdue || self.deadline <= now
+    }
+
     /// Whether an Approve would be the last one that is needed, as far as the number says.
     #[must_use]
     pub fn is_last(&self) -> bool {
         !self.needs_more && self.have + 1 >= self.needed
+    }
+}
+
+/// Returns the first question of an agent.
+fn asks(request: &ApprovalRequest) -> Option<String> {
+    let first = request.form.as_ref().filter(|_| action::is_question(request))?.questions.first()?;
+    first.question.as_ref().map(|text| one_line(text, PROMPT))
+}
+
+impl Waiting {
+    /// Returns an Approval as a user sees it; `row` has its facts.
+    #[must_use]
+    pub fn of(approval: &Approval, row: Arc<Row>, me: &Me) -> Self {
+        let request = &approval.spec.request;
+        let is_mine = request.requested_for.iter().chain([&request.requested_by]).any(|name| *name == me.user);
+        Self { row, standing: Standing::of(approval, me), is_mine }
     }
 }
 

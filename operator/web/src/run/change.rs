@@ -228,7 +228,10 @@ pub async fn change(
     };
     if !sent.is_stored(&stored) {
         let why = "the run was not stored as it was confirmed: something on the way changed it";
-        return Err(PageError::Changed(format!("{why}; see run {}, and tell the administrators of Signoff", shown.name)));
+        return Err(PageError::Changed(format!(
+            "{why}; see run {}, and tell the administrators of Signoff",
+            shown.name
+        )));
     }
     Ok(Redirect::to(&shown.run()).into_response())
 }
@@ -305,7 +308,10 @@ fn facts(sent: &Sent, run: &DynamicObject) -> Vec<(String, String)> {
     let authors = requesters(run).iter().map(|one| one_line(one, 253)).collect::<Vec<_>>().join(", ");
     let fact = |label: &str, text: String| (label.to_owned(), text);
     let mut facts = vec![
-        fact("Steps and inputs", format!("those of run {name}, written by {authors}: read them before you run them in your name")),
+        fact(
+            "Steps and inputs",
+            format!("those of run {name}, written by {authors}: read them before you run them in your name"),
+        ),
         fact("Repeats (rerunOf)", format!("{name}, uid {uid}")),
         fact("Requesters", format!("you and {authors}: gates that exclude the requester exclude all of you")),
     ];

@@ -90,7 +90,14 @@ impl Graph {
     }
 
     fn add(&mut self, id: &str, kind: &'static str) -> usize {
-        self.nodes.push(Node { id: id.to_owned(), kind, state: None, states: Vec::new(), further_turns: 0, href: None });
+        self.nodes.push(Node {
+            id: id.to_owned(),
+            kind,
+            state: None,
+            states: Vec::new(),
+            further_turns: 0,
+            href: None,
+        });
         self.nodes.len() - 1
     }
 

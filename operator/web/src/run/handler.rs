@@ -72,7 +72,8 @@ pub async fn page(
         let graph = Graph::of(&workflow, &address);
         (Run::of(&workflow, &approvals, &address, now()), graph, rights.offers(&workflow))
     });
-    let (run, graph, offers) = drawn.await.map_err(|error| PageError::Internal(format!("a run cannot be shown: {error}")))?;
+    let (run, graph, offers) =
+        drawn.await.map_err(|error| PageError::Internal(format!("a run cannot be shown: {error}")))?;
     let picture = tokio::task::spawn_blocking(move || Picture::of(&graph)).await.unwrap_or_else(|error| {
         tracing::error!(%error, "the picture of a run cannot be laid out");
         None

@@ -158,12 +158,16 @@ fn workers_are_one_node_and_what_is_open_counts() {
     ]});
     let graph = Graph::of(&workflow(&spec, &status), &address());
     let worker = graph.nodes.iter().find(|node| node.id == ".worker").unwrap();
-    assert_eq!((worker.words().as_str(), worker.state.unwrap().word(), graph.nodes.len()), ("1 runs, 2 done", "Running", 4));
+    assert_eq!(
+        (worker.words().as_str(), worker.state.unwrap().word(), graph.nodes.len()),
+        ("1 runs, 2 done", "Running", 4)
+    );
 }
 
 #[test]
 fn the_turns_of_an_agent_are_one_node_and_gates_are_counted_by_their_states() {
-    let outcome = json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
+    let outcome =
+        json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
     let calls = json!({"facts": {"calls": "1"}});
     let status = json!({"phase": "Waiting", "steps": [
         with(record(1, "handle", "agent", "Succeeded", 90, Some(1)), &calls),

@@ -96,5 +96,8 @@ async fn a_list_is_read_in_parts_and_one_odd_status_hides_no_other_run() {
     assert!(found.rows.iter().all(|row| row.is_mine));
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
-    assert!(asked.iter().all(|one| one.contains("limit=50") && one.contains("fieldSelector=status.phase")), "{asked:?}");
+    assert!(
+        asked.iter().all(|one| one.contains("limit=50") && one.contains("fieldSelector=status.phase")),
+        "{asked:?}"
+    );
 }

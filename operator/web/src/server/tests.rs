@@ -132,7 +132,7 @@ async fn headers_of_a_browser_do_not_reach_the_api_server() {
     assert!(browser.is_signed_in(&world).await);
     assert_eq!(location(&browser.post(&world, "/namespaces", "namespaces=finance").await), "/");
     let seen = world.seen.lock().unwrap();
-    assert_eq!(seen.len(), 2);
+    assert_eq!(seen.len(), 6);
     for headers in seen.iter() {
         assert_eq!(headers["authorization"], "Bearer of-alice");
         assert_eq!(headers.get_all("authorization").iter().count(), 1);

@@ -46,7 +46,7 @@ async fn one_signs_in_with_the_provider_and_the_api_server_gets_exactly_its_toke
         assert!(bearer.starts_with("Bearer ey") && bearer.split('.').count() == 3, "{bearer}");
         assert!(!headers.keys().any(|name| name.as_str().starts_with("impersonate")), "{headers:?}");
     }
-    assert_eq!(seen.len(), 2);
+    assert_eq!(seen.len(), 6);
 }
 
 #[tokio::test]

@@ -1,20 +1,22 @@
-//! One verdict on several calls of a turn: an entry for each, tried and sent one by one.
+//! One verdict on several requests, such as the calls of a turn: an entry for each, tried and sent one by one.
 //!
 //! **Invariant:** an entry is sent only if it has the name under which it was confirmed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
-use signoff_api::{Approval, Verdict, names};
+use signoff_api::{Approval, ApprovalRequest, Verdict, names};
 use signoff_review::{
-    action::{arguments_line, turn_of},
+    action::{arguments_line, authors_words, turn_of},
     entry::Entry,
     flow::Rehearsed,
     outcome,
-    seen::RunNow,
+    seen::{RunNow, Seen},
     state::{DecisionState, is_as_voted},
+    text::one_line,
 };
 
+use super::{bond::Bond, read::strangers};
 use crate::{
     approval::{
         model,
@@ -27,37 +29,31 @@ use crate::{
     state::PageState,
 };
 
-/// The verdicts that can be given on several calls at once: those that need nothing of the call itself.
-pub const VERDICTS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
-
-/// The longest beginning of arguments, in characters. The page of the turn has the whole.
+/// The longest beginning of a text, in characters. The page of the requests has the whole.
 const LONGEST_ARGUMENTS: usize = 200;
 
-/// The most calls of a turn.
-const MOST: usize = 32;
-
-/// Several calls of a turn and one verdict on them.
+/// Several requests and one verdict on them.
 pub struct Batch<'a> {
     caller: &'a Caller,
     /// The namespace.
     pub namespace: &'a str,
-    /// The value of the label of the turn.
-    pub turn: &'a str,
+    /// The reason why they are decided together.
+    pub bond: &'a Bond,
     /// The verdict.
     pub verdict: Verdict,
-    /// The chosen calls, in the order of the page.
+    /// The chosen requests, in the order of the page.
     pub calls: Vec<Chosen>,
 }
 
-/// A chosen call.
+/// A chosen request.
 pub struct Chosen {
     /// The name of its Approval.
     pub name: String,
     /// The digest of the request that was shown.
     pub digest: String,
-    /// Its number in the turn, its tool and target; of an Approval that is not there its name.
+    /// Its number in the turn or its run, and its tool and target; of an Approval that is not there its name.
     pub target: String,
-    /// The beginning of the arguments.
+    /// The beginning of the arguments, or of the other text that is asked about.
     pub arguments: Option<String>,
     /// The decision, or the reason why it is not sent.
     pub planned: Result<Planned, String>,
@@ -78,7 +74,7 @@ impl Planned {
     }
 }
 
-/// The outcome of one call.
+/// The outcome of one request.
 pub struct CallOutcome {
     /// Whether the decision was recorded.
     pub is_recorded: bool,
@@ -87,36 +83,41 @@ pub struct CallOutcome {
 }
 
 impl<'a> Batch<'a> {
-    /// Makes an entry for each chosen call and tries it at the API server. The inner error is what was typed wrong.
+    /// Makes an entry for each chosen request and tries it at the API server. The inner error is what was typed wrong.
     ///
     /// # Errors
-    /// As every request, except that one call is refused or is not there.
+    /// As every request, except that one is refused or is not there.
     pub async fn prepare(
         state: &PageState,
         caller: &'a Caller,
         namespace: &'a str,
-        turn: &'a str,
+        bond: &'a Bond,
         typed: &Typed,
     ) -> Result<Result<Self, Problems>, PageError> {
         let wrong = |why: &str| Ok(Err(Problems::of_form(why)));
-        let Some(verdict) = typed.verdict().filter(|verdict| VERDICTS.contains(verdict)) else {
+        let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
             return wrong("no verdict was chosen: use one of the buttons");
         };
-        let mut chosen: Vec<(&str, &str)> = Vec::new();
-        for (name, digest) in typed.all("call").filter_map(|call| call.split_once(' ')) {
-            if names::is_object(name) && chosen.iter().all(|(other, _)| *other != name) {
-                chosen.push((name, digest));
-            }
-        }
+        let chosen = chosen(typed);
         if chosen.is_empty() {
-            return wrong("no call was chosen: choose at least one");
+            return wrong(&format!("no {} was chosen: choose at least one", bond.noun()));
         }
-        if chosen.len() > MOST {
-            return wrong("a turn has at most 32 calls: choose fewer");
+        if chosen.len() > Bond::MOST {
+            return wrong(&format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST)));
         }
-        let planned = chosen.into_iter().map(async |(name, digest)| {
-            let call = Call { state, caller, namespace, turn, name, digest };
-            call.planned(typed).await
+        let reads = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name));
+        let reads = join_all(reads).await;
+        let strangers = match bond {
+            // Each request says which turn it is of.
+            Bond::Turn(_) => BTreeSet::new(),
+            Bond::Equal => {
+                let found: Vec<_> = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval)).collect();
+                strangers(&caller.client, namespace, &found).await
+            }
+        };
+        let planned = chosen.into_iter().zip(reads).map(async |((name, digest), seen)| {
+            let call = Call { state, caller, namespace, bond, name, digest };
+            call.planned(seen, strangers.contains(name), typed).await
         });
         let mut calls = Vec::new();
         let mut problems = Problems::default();
@@ -132,10 +133,15 @@ impl<'a> Batch<'a> {
             let why = |call: &Chosen| Some(format!("{}: {}", call.target, call.planned.as_ref().err()?));
             return wrong(&calls.iter().filter_map(why).collect::<Vec<_>>().join("\n"));
         }
-        Ok(Ok(Self { caller, namespace, turn, verdict, calls }))
+        Ok(Ok(Self { caller, namespace, bond, verdict, calls }))
     }
 
-    /// Sends the confirmed entries, all at once, and returns the outcome of each call.
+    /// Returns the address of the page with the chosen requests.
+    pub fn page(&self) -> String {
+        self.bond.page(self.namespace, self.calls.iter().map(|call| call.name.as_str()))
+    }
+
+    /// Sends the confirmed entries, all at once, and returns the outcome of each.
     pub async fn send(&self, typed: &Typed) -> Vec<CallOutcome> {
         let confirmed: BTreeMap<&str, &str> =
             typed.all("confirmed").filter_map(|confirmed| confirmed.split_once(' ')).collect();
@@ -147,9 +153,10 @@ impl<'a> Batch<'a> {
             };
             let named = confirmed.get(call.name.as_str()).copied();
             let Ok(confirmed) = planned.rehearsed.clone().confirm_named(named) else {
-                return not_sent(
-                    "the decision differs from the one that you confirmed; open the call and decide again".to_owned(),
-                );
+                return not_sent(format!(
+                    "the decision differs from the one that you confirmed; open the {} and decide again",
+                    self.bond.noun()
+                ));
             };
             let sender = Sender { caller: self.caller, namespace: self.namespace, name: &call.name };
             match sender.record(&planned.read, confirmed).await {
@@ -182,27 +189,43 @@ fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry, run: &Run
     outcome::line(approval, state, entry, &detail)
 }
 
-/// One chosen call, before its Approval was read.
+/// Returns the names and digests of the chosen requests, each once.
+pub fn chosen(typed: &Typed) -> Vec<(&str, &str)> {
+    let mut chosen: Vec<(&str, &str)> = Vec::new();
+    for (name, digest) in typed.all("call").filter_map(|call| call.split_once(' ')) {
+        if names::is_object(name) && chosen.iter().all(|(other, _)| *other != name) {
+            chosen.push((name, digest));
+        }
+    }
+    chosen
+}
+
+/// One chosen request.
 struct Call<'a> {
     state: &'a PageState,
     caller: &'a Caller,
     namespace: &'a str,
-    turn: &'a str,
+    bond: &'a Bond,
     name: &'a str,
     digest: &'a str,
 }
 
 impl Call<'_> {
-    /// Reads the Approval, makes the entry, and tries it. The problems are those of the fields that all calls share.
-    async fn planned(&self, typed: &Typed) -> Result<(Chosen, Problems), PageError> {
+    /// Makes the entry, and tries it. The problems are those of the fields that all requests share.
+    async fn planned(
+        &self,
+        seen: Result<Seen, PageError>,
+        is_stranger: bool,
+        typed: &Typed,
+    ) -> Result<(Chosen, Problems), PageError> {
         let mut chosen = Chosen {
             name: self.name.to_owned(),
             digest: self.digest.to_owned(),
             target: self.name.to_owned(),
             arguments: None,
-            planned: Err("it is not a call of this turn".to_owned()),
+            planned: Err(self.bond.stranger().to_owned()),
         };
-        let seen = match read::approval(&self.caller.client, self.namespace, self.name).await {
+        let seen = match seen {
             Err(PageError::NotFound(why)) => {
                 chosen.planned = Err(why);
                 return Ok((chosen, Problems::default()));
@@ -210,12 +233,11 @@ impl Call<'_> {
             other => other?,
         };
         let request = &seen.approval.spec.request;
-        let Some((_, number)) = turn_of(&request.gate.path).filter(|_| request.turn().as_deref() == Some(self.turn))
-        else {
+        let Some(target) = self.bond.target(request).filter(|_| !is_stranger) else {
             return Ok((chosen, Problems::default()));
         };
-        chosen.target = format!("Call {number}: {}", model::target(request));
-        chosen.arguments = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
+        chosen.target = target;
+        chosen.arguments = self.bond.text(request);
         let workflow = request.workflow.name.clone();
         let (run, read) = tokio::join!(
             read::run(&self.caller.client, self.namespace, &workflow),
@@ -248,7 +270,32 @@ impl Call<'_> {
     }
 }
 
-/// Splits problems into those of shared fields and the reason why this call is not sent.
+impl Bond {
+    /// Returns what a request of this bond is about; `None` if it is none.
+    pub fn target(&self, request: &ApprovalRequest) -> Option<String> {
+        let target = model::target(request);
+        match self {
+            Self::Turn(turn) => {
+                let (_, number) = turn_of(&request.gate.path).filter(|_| request.turn().as_ref() == Some(turn))?;
+                Some(format!("Call {number}: {target}"))
+            }
+            Self::Equal => Some(format!("{}: {target}", one_line(&request.workflow.name, 63))),
+        }
+    }
+
+    /// Returns the beginning of the text that is asked about: the arguments of a call, or the question of a gate
+    /// without a text.
+    fn text(&self, request: &ApprovalRequest) -> Option<String> {
+        let reviewed = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
+        let question = || match self {
+            Self::Turn(_) => None,
+            Self::Equal => Some(one_line(authors_words(request), LONGEST_ARGUMENTS)),
+        };
+        reviewed.or_else(question)
+    }
+}
+
+/// Splits problems into those of shared fields and the reason why this request is not sent.
 fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
     let at = ["reason", "guidance"]
         .into_iter()

@@ -1,4 +1,5 @@
-//! What the pages of a turn say: each call with its facts, then the words of others, and one verdict for those that are chosen.
+//! What the pages of requests that are decided together say: each with its facts and texts, then the words of others,
+//! and one verdict for those that are chosen.
 //!
 //! Pure. It must not offer a verdict that no call takes, nor choose a call that the reader cannot decide.
 
@@ -11,31 +12,34 @@ use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
     reading::Verified,
-    request::warnings,
+    request::{CONTEXT, warnings},
     suggest::CallFlags,
     text::one_line,
 };
 
 use super::{
-    batch::{Batch, CallOutcome, VERDICTS},
-    read::Turn,
+    batch::{Batch, CallOutcome, chosen},
+    bond::Bond,
+    read::Together,
 };
 use crate::{
     approval::{
-        model::{ASKS_TITLE, LONGEST, path, target, turn_page},
+        model::{ASKS_TITLE, LONGEST, path, target},
         read::Read,
-        texts::{AskedQuestion, Text, questions, sent, subject},
+        texts::{AskedQuestion, Text, context, questions, sent, subject},
         typed::{Problems, Typed},
     },
     page::Shell,
     session::Caller,
 };
 
-/// The page of a turn.
+/// The page of requests that are decided together.
 #[derive(Template)]
 #[template(path = "turn.html")]
 pub struct TurnPage {
     shell: Shell,
+    is_turn: bool,
+    noun: &'static str,
     action: String,
     namespace: String,
     workflow: String,
@@ -52,6 +56,7 @@ pub struct TurnPage {
     says_title: &'static str,
     notice: &'static str,
     asks_title: &'static str,
+    context_title: &'static str,
     reason: Field,
     guidance: Option<Field>,
     reason_required: bool,
@@ -59,13 +64,13 @@ pub struct TurnPage {
     draft: String,
 }
 
-/// One call that waits.
+/// One request.
 struct Card {
-    /// The number of the call in the turn.
+    /// The number of the call in the turn, or of the request on the page.
     number: u32,
+    title: String,
     name: String,
     path: String,
-    target: String,
     gate: String,
     digest: String,
     /// Whether the reader can decide it.
@@ -79,6 +84,7 @@ struct Card {
     after: Vec<Fact>,
     is_question: bool,
     questions: Vec<AskedQuestion>,
+    context: Option<Text>,
     prompt: String,
 }
 
@@ -98,58 +104,66 @@ struct Field {
 
 impl TurnPage {
     /// Returns the page for a reader. `typed` and `problems`: what they sent before, and what was wrong with it.
-    pub fn of(caller: &Caller, turn: &Turn, typed: &Typed, problems: &Problems) -> Self {
-        let chosen: Option<BTreeSet<&str>> = typed
-            .verdict()
-            .map(|_| typed.all("call").filter_map(|call| call.split_once(' ')).map(|(name, _)| name).collect());
-        let cards: Vec<_> =
-            turn.calls.iter().map(|read| card(caller, read, &turn.namespace, chosen.as_ref())).collect();
-        let requests = || turn.calls.iter().map(|read| &read.seen.approval.spec.request);
+    pub fn of(caller: &Caller, together: &Together, typed: &Typed, problems: &Problems) -> Self {
+        let chosen: Option<BTreeSet<&str>> =
+            typed.verdict().map(|_| chosen(typed).into_iter().map(|(name, _)| name).collect());
+        let bond = &together.bond;
+        let cards: Vec<_> = (1..)
+            .zip(&together.calls)
+            .map(|(position, read)| card(caller, together, read, position, chosen.as_ref()))
+            .collect();
+        let requests = || together.calls.iter().map(|read| &read.seen.approval.spec.request);
         let first = requests().next();
         let path_of_turn = first.and_then(|one| action::turn_of(&one.gate.path)).map(|(path, _)| path);
         let workflow = first.map(|one| one.workflow.name.clone()).unwrap_or_default();
-        let decidable = turn.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide);
+        let decidable = together.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide);
         let decidable: Vec<_> = decidable.filter_map(|(read, _)| read.verified().ok()).collect();
         let field =
             |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
-        let verdicts = buttons(&decidable);
+        let verdicts = buttons(bond, &decidable);
         let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
-        let mut shell = Shell::of(caller, &format!("A turn of {workflow}"), "inbox");
-        shell.command = Some(CallFlags::default().kubectl(
-            Some(&turn.namespace),
-            &["approve", "list", "--run", if workflow.is_empty() { "RUN" } else { &workflow }],
-        ));
-        let conditions = signoff_api::ApprovalStatus {
-            conditions: turn.run.conditions.clone(),
-            ..signoff_api::ApprovalStatus::default()
-        };
-        // The words of the agent are of its turn: the same beside each call.
-        let says: BTreeSet<_> = requests().filter_map(action::says).collect();
+        let is_turn = matches!(bond, Bond::Turn(_));
+        let title = if is_turn { format!("A turn of {workflow}") } else { "Requests of equal gates".to_owned() };
+        let mut shell = Shell::of(caller, &title, "inbox");
+        let run = if workflow.is_empty() { "RUN" } else { workflow.as_str() };
+        let words = if is_turn { vec!["approve", "list", "--run", run] } else { vec!["approve", "list"] };
+        shell.command = Some(CallFlags::default().kubectl(Some(&together.namespace), &words));
+        let conditions = together.runs().flat_map(|run| run.conditions.clone()).collect();
+        let conditions = signoff_api::ApprovalStatus { conditions, ..signoff_api::ApprovalStatus::default() };
+        let mut warnings = warnings(&conditions);
+        warnings.sort();
+        warnings.dedup();
+        // The words of the agent are of its turn: the same beside each call. Other runs have theirs on their pages.
+        let says: BTreeSet<_> = requests().filter(|_| is_turn).filter_map(action::says).collect();
+        let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.clone());
         Self {
             shell,
-            action: format!("{}/decide", turn_page(&turn.namespace, &turn.name)),
-            namespace: turn.namespace.clone(),
+            is_turn,
+            noun: bond.noun(),
+            action: bond.action(&together.namespace),
+            namespace: together.namespace.clone(),
             workflow,
             turn: one_line(path_of_turn.unwrap_or_default(), 512),
-            warnings: warnings(&conditions),
+            warnings,
             problem: problems.of_page(),
-            others: others(turn),
+            cards,
+            others: if is_turn { others(together) } else { Vec::new() },
             done: first.and_then(|one| one.action.as_ref()).map(done).unwrap_or_default(),
             says: (!says.is_empty()).then(|| display(&says.into_iter().collect::<Vec<_>>().join("\n\n"), LONGEST)),
             says_title: SAYS,
             notice: action::NOTICE,
             asks_title: ASKS_TITLE,
+            context_title: CONTEXT,
             reason: field("reason"),
             guidance: has_defer.then(|| field("guidance")),
             reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
-            draft: format!("turn|{}", turn.name),
+            draft: bond.draft(&first_name.unwrap_or_default()),
             verdicts,
-            cards,
         }
     }
 }
 
-fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<&str>>) -> Card {
+fn card(caller: &Caller, together: &Together, read: &Read, position: u32, chosen: Option<&BTreeSet<&str>>) -> Card {
     let approval = &read.seen.approval;
     let request = &approval.spec.request;
     let name = approval.metadata.name.clone().unwrap_or_default();
@@ -157,12 +171,15 @@ fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<
     let wrong = problem.as_ref().filter(|problem| problem.is_of_request()).map(ToString::to_string);
     let ineligible = || Some(one_line(&ineligible(approval, &caller.me.voter(), read.at)?.to_string(), 1000));
     let cannot = wrong.or_else(ineligible).or_else(|| Some(problem.as_ref()?.to_string()));
+    let stranger = || together.strangers.contains(&name).then(|| together.bond.stranger().to_owned());
+    let cannot = cannot.or_else(stranger);
     let action = request.action.as_ref();
     let is_question = action::is_question(request);
+    let number = action::turn_of(&request.gate.path).filter(|_| together.bond != Bond::Equal);
     Card {
-        number: action::turn_of(&request.gate.path).map_or(0, |(_, number)| number),
-        path: path(namespace, &name),
-        target: target(request),
+        number: number.map_or(position, |(_, number)| number),
+        title: together.bond.target(request).unwrap_or_else(|| target(request)),
+        path: path(&together.namespace, &name),
         gate: one_line(&request.gate.path, 512),
         digest: request.digest.to_string(),
         can_decide: cannot.is_none(),
@@ -174,13 +191,14 @@ fn card(caller: &Caller, read: &Read, namespace: &str, chosen: Option<&BTreeSet<
         after: action::facts_of_call(request),
         is_question,
         questions: if is_question { questions(request) } else { Vec::new() },
+        context: context(request, &read.whole),
         prompt: display(action::authors_words(request), LONGEST),
         name,
     }
 }
 
-/// The verdicts that at least one call takes, each with the calls that do not take it.
-fn buttons(decidable: &[Verified<'_>]) -> Vec<Button> {
+/// The verdicts that at least one request takes, each with those that do not take it.
+fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
     let takes = |one: &Verified<'_>, verdict| {
         let approval = &one.seen().approval;
         let status = approval.status.clone().unwrap_or_default();
@@ -206,11 +224,11 @@ fn buttons(decidable: &[Verified<'_>]) -> Vec<Button> {
         };
         (count > 0).then(|| Button { verdict: verdict.name(), label, class, hint })
     };
-    VERDICTS.into_iter().filter_map(one).collect()
+    bond.verdicts().iter().copied().filter_map(one).collect()
 }
 
 /// The calls of the turn that do not wait, as the requests of the others name them.
-fn others(turn: &Turn) -> Vec<String> {
+fn others(turn: &Together) -> Vec<String> {
     let requests = || turn.calls.iter().map(|read| &read.seen.approval.spec.request);
     let waits: BTreeSet<_> = requests().filter_map(|one| action::turn_of(&one.gate.path)).collect();
     let mut found: Vec<_> = requests()
@@ -230,7 +248,7 @@ fn done(action: &signoff_api::approval::Action) -> Vec<String> {
     action.done.iter().map(|one| one_line(one, 256)).collect()
 }
 
-/// The page that shows a verdict on several calls once more.
+/// The page that shows a verdict on several requests once more.
 #[derive(Template)]
 #[template(path = "turn_confirm.html")]
 pub struct Confirm {
@@ -238,6 +256,7 @@ pub struct Confirm {
     action: String,
     back: String,
     verdict: &'static str,
+    noun: &'static str,
     class: &'static str,
     heading: String,
     calls: Vec<ConfirmedCall>,
@@ -278,12 +297,13 @@ impl Confirm {
             }
         }
         let sent = batch.calls.iter().filter(|call| call.planned.is_ok()).count();
-        let heading = format!("{verdict}: {sent} of {}?", counted(batch.calls.len()));
+        let heading = format!("{verdict}: {sent} of {}?", batch.bond.counted(batch.calls.len()));
         Self {
             shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
-            action: format!("{}/decide", turn_page(batch.namespace, batch.turn)),
-            back: turn_page(batch.namespace, batch.turn),
+            action: batch.bond.action(batch.namespace),
+            back: batch.page(),
             verdict: verdict.name(),
+            noun: batch.bond.noun(),
             class: if verdict.stops() { "danger" } else { "main" },
             heading,
             calls: calls.collect(),
@@ -299,6 +319,8 @@ impl Confirm {
 #[template(path = "turn_result.html")]
 pub struct Results {
     shell: Shell,
+    is_turn: bool,
+    noun: &'static str,
     back: String,
     heading: String,
     all_recorded: bool,
@@ -333,18 +355,17 @@ impl Results {
                 line: display(&outcome.line, 4096),
             })
             .collect();
-        let heading = format!("{}: {recorded} of {} recorded", batch.verdict, counted(calls.len()));
+        let heading = format!("{}: {recorded} of {} recorded", batch.verdict, batch.bond.counted(calls.len()));
+        let first = batch.calls.first().map(|call| call.name.as_str()).unwrap_or_default();
         Self {
             shell: Shell::of(caller, &heading, "inbox"),
-            back: turn_page(batch.namespace, batch.turn),
+            is_turn: matches!(batch.bond, Bond::Turn(_)),
+            noun: batch.bond.noun(),
+            back: batch.page(),
             all_recorded: recorded == calls.len(),
-            draft: if recorded > 0 { format!("turn|{}", batch.turn) } else { String::new() },
+            draft: if recorded > 0 { batch.bond.draft(first) } else { String::new() },
             heading,
             calls,
         }
     }
-}
-
-fn counted(calls: usize) -> String {
-    if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") }
 }

@@ -1,6 +1,8 @@
 //! The page of a turn, its confirmation, and what a batch takes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use serde_json::json;
 use signoff_api::{Approval, Digest};
@@ -32,17 +34,40 @@ fn call(number: u32, tool: &str, verdicts: &[&str]) -> Approval {
     )
 }
 
-fn turn(calls: &[Approval]) -> Turn {
-    Turn {
+fn turn(calls: &[Approval]) -> Together {
+    Together {
+        bond: Bond::Turn("0a1b2c".to_owned()),
         namespace: "finance".to_owned(),
-        name: "0a1b2c".to_owned(),
         calls: calls.iter().map(read_of).collect(),
-        run: sample::run(),
+        strangers: BTreeSet::new(),
     }
+}
+
+/// Requests of equal gates, as they were read; `strangers` are the positions of those that differ from the first.
+fn equal(calls: &[Approval], strangers: &[usize]) -> Together {
+    let strangers = strangers.iter().map(|at| calls[*at].metadata.name.clone().unwrap()).collect();
+    Together { bond: Bond::Equal, strangers, ..turn(calls) }
+}
+
+/// A gate of a run, about this letter.
+fn gate(run: &str, letter: &str) -> Approval {
+    with(
+        sample::approval(),
+        &json!({
+            "workflow": {"name": run, "uid": "6f1c3e5a-0000-4000-8000-000000000001"},
+            "reviews": {"path": "draft", "response": letter, "digest": Digest::of_bytes(letter.as_bytes())},
+        }),
+    )
 }
 
 fn shown_to(user: &str, calls: &[Approval], typed: &Typed) -> String {
     TurnPage::of(&caller(user), &turn(calls), typed, &Problems::default()).render().unwrap()
+}
+
+/// Returns whether each box of a page that chooses a call is checked.
+fn boxes(page: &str) -> Vec<bool> {
+    let all = page.lines().filter(|line| line.contains("<input type=\"checkbox\" name=\"call\""));
+    all.map(|line| line.contains(" checked>")).collect()
 }
 
 #[tokio::test]
@@ -71,25 +96,25 @@ async fn a_call_that_the_reader_cannot_decide_or_that_was_changed_cannot_be_chos
     changed.spec.request.prompt = "Something else?".to_owned();
     let calls = [call(1, "refund", &["Approve"]), changed];
     let page = shown_to("alice@example.com", &calls, &Typed::default());
-    assert_eq!(page.matches("type=\"checkbox\"").count(), 1, "{page}");
+    assert_eq!(boxes(&page).len(), 1, "{page}");
     assert!(page.contains("do not decide it, and tell the administrators"), "{page}");
     let page = shown_to("mallory@example.com", &calls, &Typed::default());
-    assert_eq!(page.matches("type=\"checkbox\"").count(), 0, "{page}");
+    assert_eq!(boxes(&page).len(), 0, "{page}");
     assert!(!page.contains("<button type=\"submit\" name=\"verdict\""), "{page}");
 }
 
 #[tokio::test]
 async fn a_call_with_any_problem_cannot_be_chosen() {
     let page = |call: Read| {
-        let turn = Turn { calls: vec![call], ..turn(&[]) };
+        let turn = Together { calls: vec![call], ..turn(&[]) };
         let page = TurnPage::of(&caller("alice@example.com"), &turn, &Typed::default(), &Problems::default());
         page.render().unwrap().replace("&#39;", "'")
     };
     for problem in sample::problems() {
         let said = page(unverified(&problem));
-        assert!(!said.contains("type=\"checkbox\"") && said.contains(&problem.to_string()), "{problem}: {said}");
+        assert!(boxes(&said).is_empty() && said.contains(&problem.to_string()), "{problem}: {said}");
     }
-    assert!(page(read_of(&call(1, "refund", &["Approve"]))).contains("type=\"checkbox\""));
+    assert_eq!(boxes(&page(read_of(&call(1, "refund", &["Approve"])))), [true]);
 }
 
 #[tokio::test]
@@ -99,7 +124,7 @@ async fn what_was_chosen_and_typed_is_kept_where_something_is_wrong() {
     let fields = [("verdict", "Approve"), ("call", second.as_str()), ("reason", "as agreed")];
     let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
     let page = shown_to("alice@example.com", &calls, &typed);
-    assert_eq!(page.matches(" checked>").count(), 1, "{page}");
+    assert_eq!(boxes(&page), [false, true], "{page}");
     assert!(page.contains("as agreed"), "{page}");
 }
 
@@ -129,7 +154,7 @@ async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
     let late = "2999-01-01T00:00:00Z";
     let approval = with(sample::call(), &json!({"deadline": late, "closesAt": late}));
     let (name, request) = (approval.metadata.name.clone().unwrap(), &approval.spec.request);
-    let (turn, chosen) = (request.turn().unwrap(), format!("{name} {}", request.digest));
+    let (bond, chosen) = (Bond::Turn(request.turn().unwrap()), format!("{name} {}", request.digest));
     let typed =
         Typed([("verdict", "Approve"), ("call", &chosen)].map(|(name, value)| (name.into(), value.into())).to_vec());
     let stored = serde_json::to_value(&approval).unwrap();
@@ -149,8 +174,67 @@ async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
             _ => (200, stored.clone()),
         };
         let caller = Caller { client: server(answer).0, ..caller("alice@example.com") };
-        let batch = Batch::prepare(&world.state, &caller, "finance", &turn, &typed).await.unwrap();
+        let batch = Batch::prepare(&world.state, &caller, "finance", &bond, &typed).await.unwrap();
         let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
         assert_eq!(batch.calls[0].planned.as_ref().map(|planned| planned.comes_to.as_str()).unwrap(), comes_to);
     }
+}
+
+#[tokio::test]
+async fn requests_of_equal_gates_stand_with_their_texts_and_digests_and_take_approve_and_reject_alone() {
+    let calls = [gate("pay-501", "Pay 37 EUR <b>now</b>"), gate("pay-502", "Pay 12 EUR"), gate("pay-503", "Pay 9 EUR")];
+    let together = equal(&calls, &[2]);
+    let alice = caller("alice@example.com");
+    let page = TurnPage::of(&alice, &together, &Typed::default(), &Problems::default()).render().unwrap();
+    for (one, text) in calls.iter().zip(["Pay 37 EUR &#60;b&#62;now&#60;/b&#62;", "Pay 12 EUR", "Pay 9 EUR"]) {
+        assert!(page.contains(text) && page.contains(one.spec.request.digest.as_str()), "{text}: {page}");
+    }
+    assert!(page.contains("3 requests in finance") && page.contains("pay-502: review"), "{page}");
+    assert!(page.contains("differ from those of the first request"), "{page}");
+    assert_eq!(page.matches("type=\"checkbox\" name=\"call\"").count(), 2, "a stranger cannot be chosen: {page}");
+    assert_eq!(page.matches("<button type=\"submit\" name=\"verdict\"").count(), 2, "{page}");
+    assert!(
+        page.contains("value=\"Approve\"") && page.contains("value=\"Reject\"") && !page.contains("value=\"Abort\"")
+    );
+    assert!(page.contains("action=\"/n/finance/together\"") && !page.contains("The rest of the turn"), "{page}");
+}
+
+#[tokio::test]
+async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec() {
+    let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
+    let calls = ["pay-501", "pay-502", "pay-503"].map(|run| with(gate(run, "Pay"), &late));
+    let mut fields = vec![("verdict".to_owned(), "Approve".to_owned())];
+    for one in &calls {
+        let chosen = format!("{} {}", one.metadata.name.as_deref().unwrap(), one.spec.request.digest);
+        fields.push(("call".to_owned(), chosen));
+    }
+    let uid = calls[0].spec.request.workflow.uid.clone();
+    let stored = calls.clone();
+    let answer = move |address: &str| {
+        let run = |one: &Approval| address.contains(&format!("/workflows/{}", one.spec.request.workflow.name));
+        if let Some(one) = stored.iter().find(|one| run(one)) {
+            let name = &one.spec.request.workflow.name;
+            let steps = if name == "pay-503" { json!([1]) } else { json!([]) };
+            let spec = json!({"inputs": [{"name": "run", "value": name}], "steps": steps});
+            let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name, "uid": uid}, "spec": spec});
+            return (200, run);
+        }
+        let one = stored.iter().find(|one| address.contains(one.metadata.name.as_deref().unwrap())).unwrap();
+        if address.contains("dryRun") {
+            return (200, crate::approval::tests::approved(one));
+        }
+        (200, serde_json::to_value(one).unwrap())
+    };
+    let world = World::new(&[]);
+    let caller = Caller { client: server(answer).0, ..caller("alice@example.com") };
+    let typed = Typed(fields);
+    let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
+    let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
+    let planned: Vec<_> = batch.calls.iter().map(|call| call.planned.is_ok()).collect();
+    assert_eq!(planned, [true, true, false]);
+    assert_eq!(batch.calls[0].target, "pay-501: review");
+    assert_eq!(batch.calls[2].planned.as_ref().err().unwrap(), Bond::Equal.stranger());
+    let page = Confirm::of(&caller, &batch, &typed).render().unwrap();
+    assert!(page.contains("Approve: 2 of 3 requests?") && page.contains("Will not be sent: its gate"), "{page}");
+    assert_eq!(page.matches("name=\"confirmed\"").count(), 2, "{page}");
 }

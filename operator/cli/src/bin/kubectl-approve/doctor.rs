@@ -186,10 +186,9 @@ fn operator_lines(state: &OperatorState) -> String {
     match state {
         OperatorState::Alive { .. } => wrapped(0, &format!("Operator: alive: {state}.")),
         OperatorState::Unknown(why) => wrapped(0, &format!("Operator: unknown: {why}.")),
-        OperatorState::Stale { .. } | OperatorState::Absent { .. } => wrapped(
-            0,
-            &format!("Operator: GONE: {state}. {GONE}"),
-        ),
+        OperatorState::Stale { .. } | OperatorState::Absent { .. } => {
+            wrapped(0, &format!("Operator: GONE: {state}. {GONE}"))
+        }
     }
 }
 

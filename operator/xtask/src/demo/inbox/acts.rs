@@ -33,10 +33,10 @@ async fn signed_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<S
     );
     let alice = Seat::by_issuer(stage, "alice", pictures).await?;
     let waiting = format!("{} requests wait for your decision", ALL.len());
-    let words = [&[waiting.as_str(), "Overdue", "your decision is enough", "0 of 2 so far"], &ALL[..]].concat();
+    let words = [&[waiting.as_str(), "late", "your decision is enough", "0 of 2 so far"], &ALL[..]].concat();
     alice.says("main", &words).await?;
-    alice.lists("main .lead, section.run", &ALL).await?;
-    let first = alice.page.text(css("section.run").nth(0)).await?;
+    alice.lists("main .lead, .request", &ALL).await?;
+    let first = alice.page.text(css(".request").nth(0)).await?;
     ensure!(first.contains(OVERDUE), "the overdue request should stand first, and the first is:\n{first}");
     alice.picture("inbox").await?;
     Ok(alice)

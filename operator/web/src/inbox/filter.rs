@@ -1,0 +1,318 @@
+//! What the reader looks for among the requests that are open, as the address says it.
+//!
+//! **Invariant:** nothing in an address is trusted. What cannot be read is told at its field; then nothing is listed.
+
+use std::time::Duration;
+
+use signoff_api::{Moment, gate::GateType};
+use url::form_urlencoded;
+
+use crate::{
+    history::filter::Field,
+    live::{Row, Standing, Waiting},
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The requests of a tab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tab {
+    /// Those that wait for the reader.
+    #[default]
+    Asked,
+    /// Those of runs that the reader requested.
+    Mine,
+    /// Those that wait for other people.
+    Others,
+}
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GateKind {
+    Gate,
+    Start,
+    Call,
+    Question,
+    Failure,
+}
+
+/// The time in which a request is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Late,
+    Within(Duration),
+}
+
+/// The order of the requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// The run with the nearest deadline first.
+    #[default]
+    Due,
+    /// The newest request first.
+    Newest,
+    /// By namespace and run.
+    Run,
+}
+
+/// Values that can be chosen: each with its name in the address and its words.
+type Choices<T> = [(T, &'static str, &'static str)];
+
+const KINDS: &Choices<GateKind> = &[
+    (GateKind::Gate, "gate", "gates of the Workflow"),
+    (GateKind::Start, "start", "steps before they run"),
+    (GateKind::Call, "call", "calls of agents"),
+    (GateKind::Question, "question", "questions of agents"),
+    (GateKind::Failure, "failure", "failures"),
+];
+const DUES: &Choices<Due> = &[
+    (Due::Late, "late", "late"),
+    (Due::Within(HOUR), "hour", "in an hour"),
+    (Due::Within(DAY), "day", "in a day"),
+    (Due::Within(Duration::from_secs(7 * 24 * 3600)), "week", "in a week"),
+];
+const SORTS: &Choices<Sort> =
+    &[(Sort::Due, "due", "due first"), (Sort::Newest, "new", "newest first"), (Sort::Run, "run", "by run")];
+const TABS: &Choices<Tab> =
+    &[(Tab::Asked, "me", "For me"), (Tab::Mine, "mine", "Mine"), (Tab::Others, "others", "Others")];
+
+/// A value that can be chosen: its name in the address, its words, and whether it is chosen.
+pub type ChoiceLine = (&'static str, &'static str, bool);
+
+/// The fields of the form, the tab, and the gate whose requests are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxFilter {
+    /// Words that the line of a request has.
+    pub search: Field,
+    /// The kind of the request.
+    pub kind: Field,
+    /// A part of the name of the run.
+    pub run: Field,
+    /// A part of the name of an approval policy that applies.
+    pub policy: Field,
+    /// The time in which it is due.
+    pub due: Field,
+    /// The namespace, whole.
+    pub namespace: Field,
+    /// The order.
+    pub sort: Field,
+    /// The tab.
+    pub tab: Tab,
+    /// The key of the gate, or an empty text for all.
+    pub alike: String,
+    kinds: Option<GateKind>,
+    dues: Option<Due>,
+    order: Sort,
+}
+
+impl InboxFilter {
+    /// Reads the query of an address. Returns the number of the page too, from 0.
+    #[must_use]
+    pub fn read(query: &str) -> (Self, usize) {
+        let mut filter = Self::default();
+        let mut page = 0;
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "page" => page = value.parse().unwrap_or(0),
+                "tab" => filter.tab = named(TABS, &value).unwrap_or_default(),
+                "alike" if value.chars().all(|c| c.is_ascii_hexdigit()) => filter.alike = value.into_owned(),
+                other => {
+                    if let Some(field) = filter.field(other) {
+                        *field = Field::of(&value);
+                    }
+                }
+            }
+        }
+        filter.kinds = chosen(&mut filter.kind, KINDS);
+        filter.dues = chosen(&mut filter.due, DUES);
+        filter.order = chosen(&mut filter.sort, SORTS).unwrap_or_default();
+        filter.namespace.check_namespace();
+        (filter, page)
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut Field> {
+        match name {
+            "q" => Some(&mut self.search),
+            "kind" => Some(&mut self.kind),
+            "run" => Some(&mut self.run),
+            "policy" => Some(&mut self.policy),
+            "due" => Some(&mut self.due),
+            "namespace" => Some(&mut self.namespace),
+            "sort" => Some(&mut self.sort),
+            _ => None,
+        }
+    }
+
+    fn fields(&self) -> [(&'static str, &Field); 7] {
+        [
+            ("q", &self.search),
+            ("kind", &self.kind),
+            ("run", &self.run),
+            ("policy", &self.policy),
+            ("due", &self.due),
+            ("namespace", &self.namespace),
+            ("sort", &self.sort),
+        ]
+    }
+
+    /// Whether something was asked for that cannot be read.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.fields().iter().any(|(_, field)| field.wrong.is_some())
+    }
+
+    /// Whether every request of the tab is asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.alike.is_empty() && self.fields().iter().all(|(name, field)| *name == "sort" || field.text.is_empty())
+    }
+
+    /// Whether more was typed than words to search for.
+    #[must_use]
+    pub fn is_unfolded(&self) -> bool {
+        self.fields().iter().any(|(name, field)| *name != "q" && !field.text.is_empty())
+    }
+
+    /// Returns the order.
+    #[must_use]
+    pub fn order(&self) -> Sort {
+        self.order
+    }
+
+    /// Returns the address of the inbox that asks for the same, on this page of it.
+    #[must_use]
+    pub fn address(&self, page: usize) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
+            query.append_pair(name, &field.text);
+        }
+        if self.tab != Tab::default() {
+            query.append_pair("tab", self.tab_name());
+        }
+        if !self.alike.is_empty() {
+            query.append_pair("alike", &self.alike);
+        }
+        if page > 0 {
+            query.append_pair("page", &page.to_string());
+        }
+        let query = query.finish();
+        if query.is_empty() { "/".to_owned() } else { format!("/?{query}") }
+    }
+
+    /// Returns the address that shows those of the same requests whose gate has this key.
+    #[must_use]
+    pub fn address_of_gate(&self, key: &str) -> String {
+        Self { alike: key.to_owned(), ..self.clone() }.address(0)
+    }
+
+    /// Returns the name of the tab in the address.
+    #[must_use]
+    pub fn tab_name(&self) -> &'static str {
+        TABS.iter().find(|(tab, ..)| *tab == self.tab).map_or("", |(_, name, _)| *name)
+    }
+
+    /// Returns the tabs, each with its words and the address that shows it with the same filter.
+    #[must_use]
+    pub fn tabs(&self) -> Vec<(Tab, &'static str, String)> {
+        let to = |tab: Tab| Self { tab, alike: String::new(), ..self.clone() }.address(0);
+        TABS.iter().map(|(tab, _, words)| (*tab, *words, to(*tab))).collect()
+    }
+
+    /// Whether a request is asked for.
+    #[must_use]
+    pub fn takes(&self, one: &Waiting, at: Moment) -> bool {
+        let (row, line) = (&one.row, words(&one.row));
+        self.tab.has(one, at)
+            && (self.alike.is_empty() || self.alike == row.alike)
+            && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
+            && self.kinds.is_none_or(|kind| kind == GateKind::of(row.type_))
+            && self.dues.is_none_or(|due| due.has(row, at))
+            && self.run.is_in(&row.workflow)
+            && (self.policy.text.is_empty() || row.policies.iter().any(|policy| self.policy.is_in(policy)))
+            && self.search.text.split_whitespace().all(|word| Field::of(word).is_in(&line))
+    }
+
+    /// Returns the kinds that can be chosen.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<ChoiceLine> {
+        choices(KINDS, self.kinds)
+    }
+
+    /// Returns the times that can be chosen.
+    #[must_use]
+    pub fn dues(&self) -> Vec<ChoiceLine> {
+        choices(DUES, self.dues)
+    }
+
+    /// Returns the orders that can be chosen.
+    #[must_use]
+    pub fn sorts(&self) -> Vec<ChoiceLine> {
+        choices(SORTS, Some(self.order))
+    }
+}
+
+impl Tab {
+    /// Whether a request belongs to the tab.
+    #[must_use]
+    pub fn has(self, one: &Waiting, at: Moment) -> bool {
+        match self {
+            Self::Asked => one.standing == Standing::Asked && one.row.is_open(at),
+            Self::Mine => one.is_mine,
+            Self::Others => one.standing == Standing::Other && !one.is_mine,
+        }
+    }
+}
+
+impl GateKind {
+    fn of(type_: GateType) -> Self {
+        match type_ {
+            GateType::StepStart => Self::Start,
+            GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {
+                Self::Call
+            }
+            GateType::Question => Self::Question,
+            GateType::ErrorEscalation => Self::Failure,
+            GateType::Step | GateType::PlanApproval | GateType::FinalResponse | GateType::OutputValidation => {
+                Self::Gate
+            }
+        }
+    }
+}
+
+impl Due {
+    fn has(self, row: &Row, at: Moment) -> bool {
+        match self {
+            Self::Late => row.is_late(at),
+            Self::Within(time) => row.is_late(at) || row.deadline <= at.after(time),
+        }
+    }
+}
+
+/// Returns everything in the line of a request that can be searched.
+fn words(row: &Row) -> String {
+    let some = [&row.call, &row.arguments, &row.asks].into_iter().flatten();
+    let always = [&row.prompt, &row.workflow, &row.gate, &row.namespace, &row.requested_by, &row.name];
+    always.into_iter().chain(some).map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+fn named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {
+    all.iter().find(|(_, name, _)| *name == text).map(|(value, ..)| *value)
+}
+
+/// Returns the value that a field names. A text that names none is told at the field.
+fn chosen<T: Copy>(field: &mut Field, all: &Choices<T>) -> Option<T> {
+    let value = named(all, &field.text);
+    if value.is_none() && !field.text.is_empty() {
+        field.say("there is no such choice: choose one of the list");
+    }
+    value
+}
+
+fn choices<T: Copy + PartialEq>(all: &Choices<T>, chosen: Option<T>) -> Vec<ChoiceLine> {
+    all.iter().map(|(value, name, words)| (*name, *words, chosen == Some(*value))).collect()
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

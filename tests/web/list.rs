@@ -1,0 +1,312 @@
+//! The list: how dense it is, what its tabs, search and filters show, the pane beside it, its keys, and requests of equal gates that
+//! are decided together. They must not decide by any other way than the page.
+
+use http::Method;
+use serde_json::{Value, json};
+use signoff_api::Approval;
+use signoff_tests::browser::{Look, Page, css, label, role, text};
+
+use crate::harness::Harness;
+use crate::looks::every_look;
+use crate::runs::{Runs, path, spec, user};
+
+/// The decisions that reached the API server, and those that were only tried.
+fn patches(harness: &Harness) -> (usize, usize) {
+    let seen = harness.witness.seen();
+    let patches = || seen.iter().filter(|seen| seen.method == Method::PATCH);
+    let tried = patches().filter(|seen| seen.path.contains("dryRun=All")).count();
+    (patches().count() - tried, tried)
+}
+
+/// Runs with one spec, whose gates are equal.
+async fn invoices(runs: &Runs, count: usize) -> Vec<Approval> {
+    let mut asked = Vec::new();
+    for number in 1..=count {
+        let mut run = spec(json!({"prompt": "Pay invoice {{ inputs.invoice }}?", "reviews": "draft"}));
+        run["inputs"] = json!([{"name": "invoice", "value": number.to_string()}]);
+        let name = format!("invoice-{number}");
+        runs.start_as("dana", &name, run).await;
+        asked.push(runs.asked(&name).await);
+    }
+    asked
+}
+
+async fn titles(page: &Page) -> Value {
+    page.evaluate("[...document.querySelectorAll('.request')].map(e => e.querySelector('.run').innerText)")
+        .await
+        .unwrap()
+}
+
+/// The chosen request is in the pane, and it is of this run.
+async fn shown(page: &Page, run: &str) {
+    page.wait(css(&format!("#pane a[href$='/w/{run}']")).nth(0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn thirty_three_requests_fit_two_screens() {
+    let (harness, [runs]) = Harness::with_runs(["dense"]).await.unwrap();
+    let ask = |at: usize| {
+        json!({"name": format!("ask{at}"), "branch": format!("b{at}"),
+            "hitl": {"prompt": format!("Is number {at} of this list of things all right?"), "approvers": [user("alice")]}})
+    };
+    let steps: Vec<_> = (0..11).map(ask).collect();
+    for name in ["one", "two", "three"] {
+        runs.start_as("dana", name, json!({"pattern": {"parallel": {}}, "steps": steps})).await;
+        runs.asks_all(name, 11).await;
+    }
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait_title("(33)").await.unwrap();
+    assert_eq!(page.count(css(".request")).await.unwrap(), 33);
+    let end = "[...document.querySelectorAll('.request')].at(-1).getBoundingClientRect().bottom + scrollY";
+    let end = page.evaluate(end).await.unwrap().as_f64().unwrap();
+    assert!(end <= 1600.0, "the last request ends at {end} pixels");
+    every_look(&page, "list-dense").await;
+}
+
+#[tokio::test]
+async fn tabs_search_and_filters_stand_in_the_address_with_and_without_scripts() {
+    let (harness, [runs, other]) = Harness::with_runs(["filter", "elsewhere"]).await.unwrap();
+    runs.gate("letters", json!({"prompt": "Send the letters?"})).await;
+    runs.gate("payment", json!({"prompt": "Pay the rent?", "timeout": {"after": "50m"}})).await;
+    other.gate("abroad", json!({"prompt": "Send it abroad?"})).await;
+    runs.gate("bobs", json!({"approvers": [user("bob")]})).await;
+    for look in [Look::default(), Look::default().without_scripts()] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        page.wait(text("3 requests wait for your decision.")).await.unwrap();
+        page.fill(css("#find"), "send the").await.unwrap();
+        page.press("Enter").await.unwrap();
+        page.wait_url("q=send+the").await.unwrap();
+        assert_eq!(titles(&page).await, json!(["letters"]));
+        page.click(role("link", "Without filter")).await.unwrap();
+        page.wait(text("Pay the rent?")).await.unwrap();
+        page.click(text("Filter and sort")).await.unwrap();
+        page.fill(css("#filter-namespace"), other.name()).await.unwrap();
+        page.click(role("button", "Filter")).await.unwrap();
+        page.wait_url(&format!("namespace={}", other.name())).await.unwrap();
+        assert_eq!(titles(&page).await, json!(["abroad"]));
+        page.goto(&harness.at("/?due=hour")).await.unwrap();
+        assert_eq!(titles(&page).await, json!(["payment"]));
+        page.goto(&harness.at("/?sort=run&kind=gate")).await.unwrap();
+        assert_eq!(page.count(css(".request")).await.unwrap(), 3);
+        page.goto(&harness.at("/?due=%3Cimg%20src=x%3E&run=letters")).await.unwrap();
+        page.wait(text("there is no such choice: choose one of the list: <img src=x>").inside("#filter-due-wrong"))
+            .await
+            .unwrap();
+        assert_eq!(page.count(css(".request, main img")).await.unwrap(), 0);
+        page.goto(&harness.at("/?run=nothing")).await.unwrap();
+        page.wait(text("No request here fits the filter.")).await.unwrap();
+        page.goto(&harness.at("/")).await.unwrap();
+        page.click(role("link", "Others 1")).await.unwrap();
+        page.wait_url("tab=others").await.unwrap();
+        assert_eq!(titles(&page).await, json!(["bobs"]));
+        page.close().await.unwrap();
+    }
+    // The requester reads what the runs wait for.
+    let dana = harness.signed_in("dana", &Look::default()).await.unwrap();
+    dana.click(role("link", "4 of your runs wait for other people.")).await.unwrap();
+    dana.wait(role("heading", "Runs")).await.unwrap();
+    assert_eq!(dana.count(css("ul.runs > li")).await.unwrap(), 4);
+    dana.goto(&harness.at("/")).await.unwrap();
+    dana.click(role("link", "Mine 4")).await.unwrap();
+    dana.wait_url("tab=mine").await.unwrap();
+    assert_eq!(dana.count(css(".request")).await.unwrap(), 4);
+    every_look(&dana, "list-mine").await;
+}
+
+#[tokio::test]
+async fn the_chosen_request_opens_beside_the_list_and_follows_its_votes() {
+    let (harness, [runs]) = Harness::with_runs(["panes"]).await.unwrap();
+    let first = runs.gate("first", json!({"approvers": [user("alice"), user("bob")], "threshold": 2})).await;
+    runs.gate("second", json!({"timeout": {"after": "90h"}})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("2 requests wait for your decision.")).await.unwrap();
+    page.click(css(".request a.what").nth(0)).await.unwrap();
+    shown(&page, "first").await;
+    assert!(!page.url().await.unwrap().contains("/n/"), "the list stays");
+    assert_eq!(page.title().await.unwrap(), "(2) Inbox · Signoff");
+    assert_eq!(page.evaluate("document.querySelectorAll('#news, #content').length").await.unwrap(), json!(2));
+    every_look(&page, "list-pane").await;
+    page.fill(css("#reason"), "half a thought").await.unwrap();
+    runs.decides("bob", &first, json!({"verdict": "Approve", "requestDigest": first.spec.request.digest})).await;
+    page.wait(text("Approve by bob@example.com").inside("#pane")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "half a thought", "no form is touched");
+    page.wait(text("The list has changed.")).await.unwrap();
+    page.click(role("button", "Show")).await.unwrap();
+    page.wait_gone(text("The list has changed.")).await.unwrap();
+    assert_eq!(page.value(css("#reason")).await.unwrap(), "half a thought");
+    assert_eq!(page.text(css("a.what[aria-current] .run")).await.unwrap(), "first");
+    page.click(css(".request a.what").nth(1)).await.unwrap();
+    shown(&page, "second").await;
+    page.click(role("button", "Approve")).await.unwrap();
+    page.wait(css(".confirm")).await.unwrap();
+    harness.content(&page).await.unwrap();
+    // In a narrow window, and without scripts, the line is a link.
+    for look in [Look::default().small(), Look::default().without_scripts()] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        page.click(css(".request a.what").nth(0)).await.unwrap();
+        page.wait_url("/a/").await.unwrap();
+        page.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn keys_move_and_open_a_confirmation_and_send_nothing() {
+    let (harness, [runs]) = Harness::with_runs(["keys"]).await.unwrap();
+    let verdicts = json!({"allowedVerdicts": ["Approve", "Reject", "Modify"], "reviews": "draft"});
+    let first = runs.gate("first", verdicts).await;
+    let second = runs.gate("second", json!({"timeout": {"after": "90h"}})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(role("button", "Keys")).await.unwrap();
+    page.press("a").await.unwrap();
+    page.press("j").await.unwrap();
+    shown(&page, "first").await;
+    page.press("j").await.unwrap();
+    shown(&page, "second").await;
+    page.press("k").await.unwrap();
+    shown(&page, "first").await;
+    assert_eq!(patches(&harness), (0, 0), "moving tries nothing");
+    page.press("m").await.unwrap();
+    page.wait(css("#modify-response:focus")).await.unwrap();
+    // A field has the focus: these are letters.
+    page.keys("ajr?").await.unwrap();
+    assert!(page.value(css("#modify-response")).await.unwrap().contains("ajr?"));
+    page.focus(css("#pane")).await.unwrap();
+    for (key, verdict) in [("a", "Approve"), ("r", "Reject")] {
+        page.press("u").await.unwrap();
+        page.press("j").await.unwrap();
+        page.press("k").await.unwrap();
+        shown(&page, "first").await;
+        page.press(key).await.unwrap();
+        page.wait(role("heading", &format!("{verdict}: review?"))).await.unwrap();
+        page.wait(role("button", "Keys")).await.unwrap();
+        page.press("a").await.unwrap();
+        page.press("r").await.unwrap();
+        page.wait(css(".confirm")).await.unwrap();
+        page.press("u").await.unwrap();
+        page.wait(role("heading", "Inbox")).await.unwrap();
+        page.wait(role("button", "Keys")).await.unwrap();
+    }
+    assert_eq!(patches(&harness), (0, 2), "each was only tried");
+    for asked in [&first, &second] {
+        assert_eq!(runs.decision(asked, "alice").await, Value::Null);
+    }
+    page.press("/").await.unwrap();
+    assert_eq!(page.focused().await.unwrap(), "input Search");
+    page.keys("x?j").await.unwrap();
+    assert_eq!(page.value(css("#find")).await.unwrap(), "x?j");
+    page.focus(css("#list")).await.unwrap();
+    page.press("j").await.unwrap();
+    page.press("x").await.unwrap();
+    assert_eq!(page.count(css(".request input:checked")).await.unwrap(), 1);
+    page.press("Control+j").await.unwrap();
+    assert_eq!(
+        page.count(css(".request:nth-child(1) a.what:focus")).await.unwrap(),
+        1,
+        "a key of the browser moves nothing"
+    );
+    // The keys are listed, and can be switched off for good.
+    page.press("?").await.unwrap();
+    page.wait(role("heading", "Keys")).await.unwrap();
+    every_look(&page, "list-keys").await;
+    page.check(label("Keys are on in this browser"), false).await.unwrap();
+    page.click(role("button", "Close")).await.unwrap();
+    for _ in 0..2 {
+        page.focus(css("#list")).await.unwrap();
+        for key in ["/", "j", "?"] {
+            page.press(key).await.unwrap();
+        }
+        assert_eq!(page.evaluate("document.activeElement.id").await.unwrap(), json!("list"));
+        assert!(!page.visible(css("#keys")).await.unwrap());
+        page.reload().await.unwrap();
+    }
+    page.click(role("button", "Keys")).await.unwrap();
+    page.check(label("Keys are on in this browser"), true).await.unwrap();
+    page.press("Escape").await.unwrap();
+    page.focus(css("#list")).await.unwrap();
+    page.press("j").await.unwrap();
+    shown(&page, "first").await;
+    harness.content(&page).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_of_equal_gates_are_folded_and_decided_together_by_one_vote_each() {
+    let (harness, [runs]) = Harness::with_runs(["bulk"]).await.unwrap();
+    let asked = invoices(&runs, 5).await;
+    for (look, verdict) in [(Look::default().without_scripts(), "Reject"), (Look::default(), "Approve")] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        page.click(text("… 4 more of invoice/review")).await.unwrap();
+        page.click(role("link", "Decide 5 together")).await.unwrap();
+        page.wait(role("heading", "Requests of equal gates")).await.unwrap();
+        for one in &asked {
+            page.wait(text(&one.spec.request.digest.to_string()).nth(0)).await.unwrap();
+            page.wait(text(&one.spec.request.prompt).nth(0)).await.unwrap();
+        }
+        page.fill(css("#reason"), "as agreed").await.unwrap();
+        page.click(role("button", verdict)).await.unwrap();
+        page.wait(role("heading", &format!("{verdict}: 5 of 5 requests?"))).await.unwrap();
+        let listed = page.text(css("ul.calls")).await.unwrap();
+        for one in &asked {
+            let run = format!("{}: review", one.spec.request.workflow.name);
+            assert!(listed.contains(one.spec.request.digest.as_str()) && listed.contains(&run), "{listed}");
+        }
+        assert_eq!(patches(&harness).0, 0, "nothing is sent before it is confirmed");
+        if verdict == "Reject" {
+            page.close().await.unwrap();
+            continue;
+        }
+        every_look(&page, "together-confirm").await;
+        page.click(role("button", verdict)).await.unwrap();
+        page.wait(role("heading", "Approve: 5 of 5 requests recorded")).await.unwrap();
+    }
+    assert_eq!(patches(&harness).0, 5, "one vote for each request");
+    for one in &asked {
+        let expected = json!({"verdict": "Approve", "reason": "as agreed", "requestDigest": one.spec.request.digest});
+        assert_eq!(runs.decision(one, "alice").await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_run_has_another_spec_is_not_decided_with_the_others() {
+    let (harness, [runs, elsewhere]) = Harness::with_runs(["unequal", "unequal-too"]).await.unwrap();
+    let asked = invoices(&runs, 2).await;
+    let mut other = spec(json!({"prompt": "Pay invoice 9?", "reviews": "draft"}));
+    other["inputs"] = json!([{"name": "invoice", "value": "9"}]);
+    other["steps"][2]["set"]["value"] = json!("something else is done");
+    runs.start_as("dana", "invoice-9", other).await;
+    let stranger = runs.asked("invoice-9").await;
+    let far = elsewhere.gate("far", json!({})).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    let all: Vec<_> = asked.iter().chain([&stranger]).collect();
+    for one in &all {
+        let name = format!("{}/{}", runs.name(), one.metadata.name.as_deref().unwrap());
+        page.check(css(&format!("input[name=a][value='{name}']")), true).await.unwrap();
+    }
+    page.click(role("button", "Decide the chosen requests together")).await.unwrap();
+    page.wait(role("heading", "Requests of equal gates")).await.unwrap();
+    page.wait(text("differ from those of the first request")).await.unwrap();
+    assert_eq!(page.count(css("input[name=call]")).await.unwrap(), 2);
+    every_look(&page, "together").await;
+    // A form that names it all the same: it is told, and neither tried nor sent.
+    let fields: Vec<_> = all
+        .iter()
+        .map(|one| json!(["call", format!("{} {}", one.metadata.name.as_deref().unwrap(), one.spec.request.digest)]))
+        .chain([json!(["verdict", "Approve"])])
+        .collect();
+    let script = format!(
+        "fetch('/n/{}/together', {{method: 'POST', body: new URLSearchParams({})}}).then(answer => answer.text())",
+        runs.name(),
+        Value::from(fields)
+    );
+    let answer = page.evaluate(&script).await.unwrap().as_str().unwrap().to_owned();
+    assert!(answer.contains("Approve: 2 of 3 requests?"), "{answer}");
+    assert_eq!(patches(&harness), (0, 2));
+    let names = [path(&asked[0]), path(&far)].map(|path| path.replace("/n/", "a=").replace("/a/", "/"));
+    for (query, said) in [
+        (names.join("&"), "requests of several namespaces are not decided together"),
+        (String::new(), "no request was chosen"),
+        ("a=../secrets&like=%3Cb%3E&a=x".to_owned(), "no request was chosen"),
+    ] {
+        assert_eq!(page.goto(&harness.at(&format!("/together?{query}"))).await.unwrap(), 422, "{query}");
+        page.wait(text(said)).await.unwrap();
+    }
+}
