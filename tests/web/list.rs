@@ -238,6 +238,7 @@ async fn requests_of_equal_gates_are_folded_and_decided_together_by_one_vote_eac
         page.click(role("link", "Decide 5 together")).await.unwrap();
         page.wait(role("heading", "Requests of equal gates")).await.unwrap();
         for one in &asked {
+            page.click(css("details.digest:not([open]) > summary").nth(0)).await.unwrap();
             page.wait(text(&one.spec.request.digest.to_string()).nth(0)).await.unwrap();
             page.wait(text(&one.spec.request.prompt).nth(0)).await.unwrap();
         }

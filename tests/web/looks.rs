@@ -140,6 +140,49 @@ async fn the_focus_is_visible_wherever_the_keyboard_goes() {
     }
 }
 
+/// Whether a part of what has the focus can be seen, with nothing in front of it.
+const IS_SEEN: &str = "(e => [...e.getClientRects()].some(r => [0.1, 0.5, 0.9].some(part => e.contains(\
+    document.elementFromPoint(r.left + r.width / 2, r.top + r.height * part)))))(document.activeElement)";
+
+/// Presses Tab until the page has no further stop, and fails at one that is hidden.
+async fn sees_every_stop(page: &Page, state: &str) {
+    for _ in 0..120 {
+        page.press("Tab").await.unwrap();
+        if page.evaluate("document.activeElement === document.body").await.unwrap() == json!(true) {
+            return;
+        }
+        let focused = page.focused().await.unwrap();
+        assert_eq!(page.evaluate(IS_SEEN).await.unwrap(), json!(true), "{state}: {focused} is hidden");
+    }
+}
+
+#[tokio::test]
+async fn the_bar_hides_nothing_that_has_the_focus() {
+    let (harness, [runs]) = Harness::with_runs(["behind"]).await.unwrap();
+    let asked = runs.gate("behind", everything()).await;
+    let small = Look::default().small();
+    let low = Look { height: 420, ..small.clone() };
+    for (way, look) in [("large", Look::default()), ("small", small), ("low", low)] {
+        let page = harness.signed_in("alice", &look).await.unwrap();
+        let position = "getComputedStyle(document.querySelector('.decision')).position";
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        let closed = if way == "low" { "static" } else { "sticky" };
+        assert_eq!(page.evaluate(position).await.unwrap(), json!(closed), "{way}");
+        sees_every_stop(&page, way).await;
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)").await.unwrap();
+        let open = if way == "large" { "sticky" } else { "static" };
+        assert_eq!(page.evaluate(position).await.unwrap(), json!(open), "{way}, open");
+        sees_every_stop(&page, &format!("{way}, open")).await;
+        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        page.click(role("button", "Approve")).await.unwrap();
+        page.wait(role("heading", "Approve: review?")).await.unwrap();
+        assert_eq!(page.evaluate(IS_SEEN).await.unwrap(), json!(true), "{way}: the heading of the confirmation");
+        sees_every_stop(&page, &format!("{way}, confirmation")).await;
+        page.close().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn without_scripts_people_sign_in_read_decide_and_look_back() {
     let (harness, [runs]) = Harness::with_runs(["plain"]).await.unwrap();

@@ -69,7 +69,10 @@ async fn one_verdict_decides_the_calls_of_a_turn_by_one_vote_each_with_and_witho
     {
         let asked = waits(&runs, name, &["refunded 17"]).await;
         let page = from_the_inbox(&harness, &asked[0], &look).await;
+        assert!(!page.text(css("main")).await.unwrap().to_lowercase().contains("verified"), "a digest proves no claim");
         for one in &asked {
+            // Each is opened, so that the first one is the next.
+            page.click(css("details.digest:not([open]) > summary").nth(0)).await.unwrap();
             page.wait(text(&one.spec.request.digest.to_string()).nth(0)).await.unwrap();
         }
         page.fill(css("#reason"), "as agreed").await.unwrap();

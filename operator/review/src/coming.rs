@@ -8,7 +8,7 @@ use signoff_api::{
     gate::{GateType, Subject},
     journal::StepKind,
     policy::{AddedStep, GuardedKind, Position},
-    step::{HitlStep, OnError, Step},
+    step::{OnError, Step},
     workflow::{Gate, SpecGateType},
 };
 use signoff_engine::plan::spec_digest;
@@ -26,7 +26,7 @@ use crate::{
 const MOST: usize = 6;
 /// The longest target.
 const TARGET: usize = 300;
-/// The line where the definition does not say what follows.
+/// The line about steps that the definition does not name.
 const OPEN: &str = "the steps after it are chosen while the run goes on";
 const ENDS: &str = "then the run ends";
 
@@ -58,11 +58,29 @@ pub fn lines(request: &ApprovalRequest, workflow: Option<&Workflow>, verdict: Ve
     }
 }
 
-/// Returns whether the question of a gate has values of the run in it, or `None` where its template is not known.
-pub fn has_values(request: &ApprovalRequest, workflow: &Workflow) -> Option<bool> {
+/// Returns the label of the question of a request: its source, and whether values of the run are in it.
+/// `workflow`: the [`definition`], if it was read.
+pub fn label_of_question(request: &ApprovalRequest, workflow: Option<&Workflow>) -> &'static str {
+    match workflow.and_then(|workflow| has_values(request, workflow)) {
+        Some(false) => "the Workflow's question",
+        Some(true) => "the Workflow's question, with values of the run filled in",
+        None => "the Workflow's question; values of the run may be filled in",
+    }
+}
+
+/// Returns whether the question of a request has values of the run in it, or `None` where one of its templates is
+/// not known.
+fn has_values(request: &ApprovalRequest, workflow: &Workflow) -> Option<bool> {
     let run = Run::new(workflow);
-    let template = &run.gate(request)?.prompt;
-    Some(template.contains("{{") || template.contains("{%"))
+    let has = |template: &&str| template.contains("{{") || template.contains("{%");
+    let own = run.prompts(request, &request.gate.name);
+    if !own.is_empty() && own.iter().all(has) {
+        return Some(true);
+    }
+    // The question of a call has the prompts of all gates that ask about it.
+    let gates = request.action.iter().flat_map(|action| &action.gates);
+    let mut all = gates.map(|gate| run.prompts(request, &gate.name)).chain([own]);
+    all.all(|templates| !templates.is_empty() && !templates.iter().any(has)).then_some(false)
 }
 
 /// Returns the inputs of a run with their values, each in a line.
@@ -101,7 +119,7 @@ pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) ->
         .collect()
 }
 
-/// Returns what follows at a gate of a call or of a question: what an agent does then is its own choice.
+/// Returns the lines after a verdict on a call or a question of an agent, which chooses its next action itself.
 fn at_tool(request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
     let target = line(request).filter(|_| call(request).is_some() && verdict == Verdict::Approve);
     let first = match target {
@@ -112,7 +130,7 @@ fn at_tool(request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
     vec![first, "the agent chooses what it does next; its further calls meet the gates of this run".to_owned()]
 }
 
-/// A run as its definition has it.
+/// The definition of a run, with the gates that policies add.
 struct Run<'w> {
     spec: &'w WorkflowSpec,
     added: &'w [AddedStep],
@@ -124,16 +142,24 @@ impl<'w> Run<'w> {
         Self { spec: &workflow.spec, added: added.unwrap_or_default() }
     }
 
-    /// Returns the definition of the gate of a request.
-    fn gate(&self, request: &ApprovalRequest) -> Option<&'w HitlStep> {
-        let own = self.step(&request.gate.path).and_then(|step| step.hitl.as_ref());
-        let name = &request.gate.name;
-        let of_spec = || self.spec.gates.iter().find(|gate| gate.name == *name).map(|gate| &gate.hitl);
-        let of_policy = || self.added.iter().find(|one| one.step.name == *name).map(|one| &one.step.hitl);
-        own.or_else(of_spec).or_else(of_policy)
+    /// Returns the templates of the questions of all gates with this name.
+    fn prompts(&self, request: &ApprovalRequest, name: &str) -> Vec<&'w str> {
+        let own = self.step(&request.gate.path).filter(|_| name == request.gate.name);
+        let own = own.and_then(|step| step.hitl.as_ref());
+        // The gates of a preset are `<name>.<gate>`.
+        let preset = name.split_once('.').map(|(preset, _)| preset);
+        let is_it = |gate: &&Gate| gate.name == name || gate.preset.is_some() && preset == Some(gate.name.as_str());
+        // `release-pay` is the gate that the `release` of a policy puts before the step `pay`.
+        let is_added = |one: &&AddedStep| {
+            let rest = name.strip_prefix(one.step.name.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || one.step.before.is_some() && rest.starts_with('-'))
+        };
+        let of_spec = self.spec.gates.iter().filter(is_it).map(|gate| &gate.hitl);
+        let of_policies = self.added.iter().filter(is_added).map(|one| &one.step.hitl);
+        own.into_iter().chain(of_spec).chain(of_policies).map(|hitl| hitl.prompt.as_str()).collect()
     }
 
-    /// Returns the step of a path, whose parts and visits are left out.
+    /// Returns the step that a path names, without the parts and visits of the path.
     fn step(&self, path: &str) -> Option<&'w Step> {
         let names: Vec<&str> =
             RecordPath::new(path).segments().filter(|part| !part.is_part()).map(|part| part.name()).collect();
@@ -234,7 +260,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Returns the steps of the order: those of tools are no part of it.
+    /// Returns the steps that run in order, without those that run as tools.
     fn ordered(&self) -> Vec<&'w Step> {
         self.spec.steps.iter().filter(|step| !self.spec.runs_as_tool(step)).collect()
     }
@@ -323,7 +349,7 @@ impl<'w> Run<'w> {
         lines
     }
 
-    /// Returns the lines of steps up to the next gate: what follows it is asked about there.
+    /// Returns the lines of steps up to the next gate, and none after it.
     fn until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
         let is_before = steps.iter().position(|step| step.hitl.is_some()).map_or(steps.len(), |at| at + 1);
         let lines = steps.iter().take(is_before).map(|step| self.line(step) + body(step, request));
@@ -408,7 +434,7 @@ fn condition(when: &str) -> String {
     format!("if {}: ", one_line(when, 200))
 }
 
-/// Returns the end of the line of a request whose body is what the gate reviews.
+/// Returns the end of the line of an http step whose body is the text that the gate reviews.
 fn body(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
     let template = step.http.as_ref().and_then(|http| http.body.as_ref());
     let review = request.and_then(|request| request.reviews.as_ref());
@@ -441,7 +467,7 @@ fn asked(approvers: &[Subject]) -> String {
     format!("asks {}", subjects(approvers))
 }
 
-/// Returns whom a question goes to, as a clause: `group ops is asked`.
+/// Returns the approvers of a gate as a clause: `group ops is asked`.
 pub fn are_asked(approvers: &[Subject]) -> String {
     let verb = if approvers.len() == 1 { "is" } else { "are" };
     format!("{} {verb} asked", subjects(approvers))

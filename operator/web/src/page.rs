@@ -4,7 +4,7 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use http::{HeaderValue, header::CACHE_CONTROL};
+use http::{HeaderName, HeaderValue, header::CACHE_CONTROL};
 use signoff_api::Moment;
 
 use crate::session::{Caller, Overview};
@@ -85,6 +85,15 @@ pub const KEPT: &str = "private, max-age=300";
 #[must_use]
 pub fn kept(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(KEPT));
+    response
+}
+
+/// Returns an answer at which this browser drops the answers that it keeps: they are of a session that has ended, or of
+/// another user. Drafts are no cache, and stay.
+#[must_use]
+pub fn without_kept(mut response: Response) -> Response {
+    let (name, value) = (HeaderName::from_static("clear-site-data"), HeaderValue::from_static("\"cache\""));
+    response.headers_mut().insert(name, value);
     response
 }
 

@@ -220,18 +220,26 @@ fn is_read(request: &Request) -> bool {
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let looks = is_read(&request) && !path.ends_with("/events");
+    let decides = !is_read(&request) && (path.ends_with("/decide") || path.ends_with("/together"));
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
     match response.extensions().get::<PageError>().cloned() {
         Some(PageError::SignIn) => {}
         Some(error) if !path.ends_with("/events") => {
-            return with_navigation(&state, cookie::read(&jar), &error, response).await;
+            let response = with_navigation(&state, cookie::read(&jar), &error, response).await;
+            // Back shows what became of a decision, as it shows every other answer to its form.
+            return if decides { page::kept(response) } else { response };
         }
         Some(_) | None => return response,
     }
+    let has_ended = cookie::read(&jar).is_some();
     // Only what the path of the request itself names: nothing that it says in its query.
     let jar = wanted::remember(jar, &path, now());
-    if looks { (jar, Redirect::to("/sign-in")).into_response() } else { (jar, response).into_response() }
+    let response = match looks {
+        true => (jar, Redirect::to("/sign-in")).into_response(),
+        false => (jar, response).into_response(),
+    };
+    if has_ended { page::without_kept(response) } else { response }
 }
 
 #[cfg(test)]

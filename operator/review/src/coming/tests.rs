@@ -208,6 +208,43 @@ fn only_a_question_whose_template_has_values_is_said_to_have_them() {
     assert_eq!(told(&review), Some(true));
 }
 
+/// The label of the question of `name`, a gate in front of a call, in a run with these gates and gates of policies.
+fn label_at_call(gates: &Value, added: &Value, names: &[&str]) -> &'static str {
+    let status = json!({"addedSteps": added});
+    let (mut approval, run) = asked_with(json!({"gates": gates, "steps": [text("draft")]}), status, "draft");
+    let request = &mut approval.spec.request;
+    let digest = request.spec_digest.clone();
+    *request = sample::call().spec.request;
+    (request.gate.name, request.spec_digest) = (names[0].to_owned(), digest);
+    let one = |name: &&str| json!({"name": name, "type": "toolExecution", "because": "it is listed"});
+    let asking = names.iter().map(one).collect::<Vec<_>>();
+    request.action.as_mut().unwrap().gates = serde_json::from_value(json!(asking)).unwrap();
+    label_of_question(request, definition(request, &run))
+}
+
+#[test]
+fn the_question_of_a_preset_or_a_policy_is_found_and_one_that_is_not_found_may_have_values() {
+    const PLAIN: &str = "the Workflow's question";
+    const FILLED: &str = "the Workflow's question, with values of the run filled in";
+    const UNKNOWN: &str = "the Workflow's question; values of the run may be filled in";
+    let hitl = |prompt: &str| json!({"prompt": prompt, "approvers": [{"kind": "User", "name": "alice"}]});
+    let preset = |prompt: &str| json!([{"name": "guard", "preset": "strict", "hitl": hitl(prompt)}]);
+    let none = json!([]);
+    assert_eq!(label_at_call(&preset("Go on?"), &none, &["guard.tools"]), PLAIN);
+    assert_eq!(label_at_call(&preset("Run {{ tool }}?"), &none, &["guard.tools"]), FILLED);
+    assert_eq!(label_at_call(&none, &none, &["guard.tools"]), UNKNOWN);
+    let two = json!([{"name": "a", "type": "toolExecution", "hitl": hitl("Go on?")},
+        {"name": "b", "type": "toolExecution", "hitl": hitl("Run {{ tool }}?")}]);
+    assert_eq!(label_at_call(&two, &none, &["a"]), PLAIN);
+    assert_eq!(label_at_call(&two, &none, &["a", "b"]), UNKNOWN, "the prompts of both gates are in the question");
+    let policy = json!([{"source": "ClusterApprovalPolicy prod",
+        "step": {"name": "release", "before": {"kinds": ["http"]}, "hitl": hitl("Release?")}}]);
+    assert_eq!(label_at_call(&none, &policy, &["release-pay"]), PLAIN);
+    assert_eq!(label_at_call(&none, &policy, &["released"]), UNKNOWN);
+    let request = sample::approval().spec.request;
+    assert_eq!(label_of_question(&request, None), UNKNOWN, "the run was not read");
+}
+
 #[test]
 fn words_of_others_stay_in_their_line() {
     let mut apply = post("apply");

@@ -9,6 +9,7 @@ use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact},
+    coming,
     entry::Entry,
     flow::Rehearsed,
     text::one_line,
@@ -25,7 +26,7 @@ use crate::{page::Shell, session::Caller};
 
 /// The longest line of a difference.
 const LONGEST: usize = 200_000;
-/// The most lines of what is decided about.
+/// The most lines of the reviewed text.
 const MOST_LINES: usize = 20;
 /// The longest question.
 const QUESTION: usize = 2000;
@@ -40,11 +41,12 @@ pub(super) struct Confirm {
     target: String,
     workflow: String,
     digest: String,
-    /// The question of the gate.
+    /// The question of the gate, and its label.
     question: String,
+    label: &'static str,
     /// The facts of a call that stand before its arguments.
     before: Vec<Fact>,
-    /// The beginning of what is decided about, where the decision does not change it.
+    /// The beginning of the reviewed text, if the decision does not change it.
     subject: Option<Text>,
     comes_to: String,
     changes: Vec<Change>,
@@ -94,6 +96,7 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     let subject = subject(request, &read.whole).filter(|_| changes.is_empty());
     Confirm {
         question: display(action::authors_words(request), QUESTION),
+        label: coming::label_of_question(request, coming::definition(request, &read.run)),
         before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
         subject: subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) }),
         shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),

@@ -22,7 +22,7 @@ pub(super) struct Decide {
     pub(super) form: &'static str,
     /// The verdicts that need no more than a reason and have a button in the bar.
     pub(super) plain: Vec<Plain>,
-    /// The others that need no more.
+    /// The other verdicts that need no more than a reason.
     pub(super) further: Vec<Plain>,
     /// The one reason of every verdict.
     pub(super) reason: Field,

@@ -21,6 +21,7 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
+use http::HeaderMap;
 
 use crate::{error::PageError, page, session::Caller, state::PageState};
 
@@ -39,10 +40,13 @@ pub async fn page(
     State(state): State<PageState>,
     caller: Caller,
     Path((namespace, name)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, PageError> {
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
     let mut shown = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
-    shown.next_for_me = next::next(&state, &caller, &read).await;
+    if !next::is_for_state(&headers) {
+        shown.next_for_me = next::next(&state, &caller, &read).await;
+    }
     Ok(page::html(&shown))
 }
 

@@ -59,8 +59,8 @@ pub struct ApprovalPage {
     title: String,
     /// Whether the question has more than its title.
     has_more: bool,
-    /// Whether the question certainly has values of the run in it.
-    has_values: bool,
+    /// The label of the question.
+    label: &'static str,
     headline: String,
     gate: String,
     kind: &'static str,
@@ -213,7 +213,7 @@ impl ApprovalPage {
             shell,
             has_more: prompt.trim() != title,
             title,
-            has_values: definition.and_then(|run| coming::has_values(request, run)) == Some(true),
+            label: coming::label_of_question(request, definition),
             boxes: if is_closed { Vec::new() } else { verdict_boxes(read, decide.is_some()) },
             ago: since.map(|at| distance(at, read.at)),
             uncounted: if decisions::has_uncounted(approval) { "recorded, not counted yet" } else { "" },
@@ -295,7 +295,7 @@ fn verdict_boxes(read: &Read, is_mine: bool) -> Vec<VerdictBox> {
     let approval = &read.seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
-    // What the gates of types and policies ask is not told from the steps.
+    // Gates of types and of policies are no steps: where there are any, the steps do not tell all that follows.
     let definition = coming::definition(request, &read.run).filter(|run| coming::is_told_by_steps(run));
     let one = |verdict: Verdict| {
         let foreseen = read.foreseen.iter().find(|(other, _)| is_mine && *other == verdict);

@@ -1,8 +1,9 @@
-//! The request that waits next for a reader who has decided one.
+//! The next request of a reader who has decided: another one that waits for them.
 //!
-//! What is followed for the reader is looked at first, then the run's own requests, then one short list.
-//! An error is no next request.
+//! The live rows of the reader are searched first. Without them the pending requests of the run are read, then one list
+//! of open requests of the namespace. After an error the page names no next request.
 
+use http::HeaderMap;
 use kube::api::ListParams;
 use signoff_api::{Approval, names};
 use signoff_engine::approval::eligibility::ineligible;
@@ -24,10 +25,17 @@ use crate::{
 
 /// The most requests of the run that are read.
 const OF_RUN: usize = 4;
-/// The most requests in the one list.
+/// The most requests in the list of the namespace.
 const LISTED: u32 = 50;
 /// The longest question.
 const LONGEST: usize = 120;
+
+/// Whether a request of htmx takes the part `#state` out of the page, which has no next request in it.
+pub(super) fn is_for_state(headers: &HeaderMap) -> bool {
+    // htmx names its target as `section#state`.
+    let target = headers.get("hx-target").and_then(|value| value.to_str().ok());
+    target.is_some_and(|target| target.rsplit('#').next() == Some("state"))
+}
 
 fn of(approval: &Approval) -> NextRequest {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -37,7 +45,7 @@ fn of(approval: &Approval) -> NextRequest {
     }
 }
 
-/// Returns the request that waits next for a reader whose decision on this one is recorded.
+/// Returns the next request for a reader whose decision on this one is recorded.
 pub(super) async fn next(state: &PageState, caller: &Caller, read: &Read) -> Option<NextRequest> {
     let decided = &read.seen.approval;
     decided.spec.decisions.get(&caller.me.user)?;
@@ -67,4 +75,24 @@ pub(super) async fn next(state: &PageState, caller: &Caller, read: &Read) -> Opt
     let listed = approvals(&caller.client, namespace).list(&open).await.ok()?;
     let mut found = listed.items.iter().filter_map(|object| Seen::of(object).ok());
     found.find(waits).map(|seen| of(&seen.approval))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_a_renewal_of_the_state_needs_no_next_request() {
+        let for_target = |target| {
+            let mut headers = HeaderMap::new();
+            headers.insert("hx-target", HeaderValue::from_static(target));
+            is_for_state(&headers)
+        };
+        assert!(for_target("section#state"));
+        assert!(!for_target("section#instead"));
+        assert!(!for_target("section#pane"));
+        assert!(!is_for_state(&HeaderMap::new()), "a page without scripts");
+    }
 }

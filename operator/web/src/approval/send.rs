@@ -76,7 +76,7 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
     proposed.map_err(|why: NotProposed| NotSent::wrong(Problems::of_form(why.to_string())))
 }
 
-/// Returns the problems of all answers of a form: a count names only the first one.
+/// Returns the problems of all answers of a form, of which counting the decision would name only the first.
 pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Problems {
     let mut all = Problems::default();
     let approval = &read.seen.approval;

@@ -427,8 +427,11 @@ async fn a_confirmation_has_the_question_the_call_and_the_beginning_of_the_text(
     let review = approval.spec.request.reviews.as_mut().unwrap();
     (review.digest, review.response) = (Digest::of_bytes(long.as_bytes()), long);
     sample::seal(&mut approval);
+    let name = approval.metadata.name.clone().unwrap();
+    let own_page =
+        format!("and 55 more: <a href=\"/n/finance/a/{name}/text/reviewed\" target=\"_blank\" rel=\"noopener\">");
     for (approval, parts) in [
-        (approval, ["Send this letter to ACME?", "Effect", "<i>line 20\n</i>", "and 55 more"]),
+        (approval, ["Send this letter to ACME?", "Effect", "<i>line 20\n</i>", &own_page]),
         (
             sample::call(),
             ["May the refund be sent?", "POST https://bank.example/refunds", "Effect", "&#34;amount&#34;: 420"],
@@ -443,7 +446,8 @@ async fn a_confirmation_has_the_question_the_call_and_the_beginning_of_the_text(
         let rehearsed = sender.rehearse(&world.state, &read, proposed).await.unwrap().ok().unwrap();
         let page = confirm::confirm(&caller, &read, &rehearsed, &typed).render().unwrap();
         in_order(&page, &parts);
-        in_order(&page, &["Unchanged since it was asked", approval.spec.request.digest.as_str()]);
+        let label = "the Workflow's question; values of the run may be filled in";
+        in_order(&page, &[label, "Unchanged since it was asked", approval.spec.request.digest.as_str()]);
         assert!(!page.contains("line 21") && !page.to_lowercase().contains("verified"), "{page}");
     }
 }

@@ -10,7 +10,7 @@ use signoff_engine::gate::parameters;
 use signoff_expr::{json, number};
 use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
 
-/// The field of a button that repeats a part of what was done.
+/// The field of a button that repeats one part of an earlier result.
 const PART: &str = "part";
 
 /// The fields of a form, in their order.

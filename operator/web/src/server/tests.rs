@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use axum::body::Body;
+use axum::{body::Body, response::Response};
 use http::{Method, Request, StatusCode, header};
 
 use crate::session::fake::*;
@@ -188,6 +188,39 @@ async fn a_dead_token_is_shown_to_the_api_server_once_and_can_sign_out() {
     assert_eq!(location(&response), "/sign-in");
     assert_eq!(response.headers()["clear-site-data"], "\"cache\"", "drafts stay, and Back shows nothing");
     assert!(browser.cookies.is_empty(), "{:?}", browser.cookies);
+}
+
+#[tokio::test]
+async fn a_browser_drops_what_it_keeps_at_a_sign_in_and_where_a_session_has_ended() {
+    let (world, mut browser) = (world(), Browser::default());
+    let clears =
+        |response: &Response| response.headers().get("clear-site-data").is_some_and(|value| value == "\"cache\"");
+    assert!(!clears(&browser.get(&world, "/").await), "there was no session");
+    assert!(clears(&browser.post(&world, "/sign-in/token", "token=of-alice").await));
+    assert!(!clears(&browser.get(&world, "/sign-in").await), "she is signed in");
+    world.tokens.lock().unwrap().remove("of-alice");
+    for path in ["/", "/sign-in", "/events"] {
+        assert!(clears(&browser.get(&world, path).await), "{path}");
+    }
+    let refused = browser.post(&world, "/n/finance/a/pay-1/decide", "verdict=Approve").await;
+    assert_eq!((refused.status(), clears(&refused)), (StatusCode::UNAUTHORIZED, true));
+    assert_eq!(refused.headers()[header::CACHE_CONTROL], "no-store");
+    world.knows("*", "alice");
+    assert!(clears(&Browser::default().sign_in(&world).await), "by the identity provider too");
+}
+
+#[tokio::test]
+async fn the_answers_to_the_form_of_a_decision_are_kept_for_a_moment_errors_too() {
+    let world = world();
+    let mut browser = signed_in(&world, "of-alice").await;
+    for path in ["/n/finance/a/pay-1/decide", "/n/finance/t/0a1b2c/decide", "/n/finance/together"] {
+        let response = browser.post(&world, path, "verdict=Approve&confirmed=x").await;
+        assert!(response.status().is_client_error() || response.status().is_server_error(), "{path}");
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "private, max-age=300", "{path}");
+    }
+    for path in ["/n/finance/a/pay-1", "/n/finance/t/0a1b2c", "/together"] {
+        assert_eq!(browser.get(&world, path).await.headers()[header::CACHE_CONTROL], "no-store", "{path}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use axum_extra::extract::PrivateCookieJar;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, StatusCode};
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -41,9 +41,14 @@ struct SignIn {
 }
 
 /// Shows the ways to sign in. Whoever has signed in is at home already.
-pub async fn form(State(state): State<PageState>, caller: Result<Caller, PageError>) -> Response {
+pub async fn form(
+    State(state): State<PageState>,
+    jar: PrivateCookieJar,
+    caller: Result<Caller, PageError>,
+) -> Response {
     match caller {
         Ok(_) => Redirect::to("/").into_response(),
+        Err(PageError::SignIn) if cookie::read(&jar).is_some() => page::without_kept(show(&state, None)),
         Err(PageError::SignIn) => show(&state, None),
         Err(other) => failed(&state, other.status(), &other.to_string()),
     }
@@ -125,7 +130,8 @@ pub async fn token(
 pub(super) fn land(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
     let (jar, path) = wanted::take(jar, now());
     match cookie::write(jar, session) {
-        Ok(jar) => (jar, Redirect::to(&path)).into_response(),
+        // The session before may have been of another user.
+        Ok(jar) => page::without_kept((jar, Redirect::to(&path)).into_response()),
         Err(why) => refused(state, &why),
     }
 }
@@ -137,7 +143,5 @@ pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers:
         state.feeds.end(&token);
         state.streams.end(&token);
     }
-    // Back shows nothing of the session after this. Drafts are no cache: they stay, and are the person's.
-    let cleared = [(HeaderName::from_static("clear-site-data"), "\"cache\"")];
-    (cookie::forget(&headers), cleared, Redirect::to("/sign-in")).into_response()
+    page::without_kept((cookie::forget(&headers), Redirect::to("/sign-in")).into_response())
 }

@@ -8,6 +8,7 @@ use futures::future::join_all;
 use signoff_api::{Approval, ApprovalRequest, Verdict, names};
 use signoff_review::{
     action::{arguments_line, authors_words, turn_of},
+    coming,
     entry::Entry,
     flow::Rehearsed,
     outcome,
@@ -289,7 +290,10 @@ impl Bond {
         let reviewed = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
         let question = || match self {
             Self::Turn(_) => None,
-            Self::Equal => Some(one_line(authors_words(request), LONGEST_ARGUMENTS)),
+            Self::Equal => {
+                let label = coming::label_of_question(request, None);
+                Some(format!("{label}: {}", one_line(authors_words(request), LONGEST_ARGUMENTS)))
+            }
         };
         reviewed.or_else(question)
     }

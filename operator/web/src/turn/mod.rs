@@ -135,14 +135,14 @@ async fn decide_all(
                 Bond::Equal => Together::equal(state, caller, namespace, &shown(typed)).await?,
             };
             let page = page::html(&TurnPage::of(caller, &together, typed, &problems));
-            return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
+            return Ok(page::kept((StatusCode::UNPROCESSABLE_ENTITY, page).into_response()));
         }
     };
     if typed.get("confirmed").is_none() {
-        return Ok(page::html(&Confirm::of(caller, &batch, typed)));
+        return Ok(page::kept(page::html(&Confirm::of(caller, &batch, typed))));
     }
     let outcomes = batch.send(typed).await;
-    Ok(page::html(&Results::of(caller, &batch, outcomes)))
+    Ok(page::kept(page::html(&Results::of(caller, &batch, outcomes))))
 }
 
 /// Returns the names of the requests that a form was about: those of its page, or else those that are confirmed.

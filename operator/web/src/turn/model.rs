@@ -11,6 +11,7 @@ use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
+    coming,
     reading::Verified,
     request::{CONTEXT, warnings},
     suggest::CallFlags,
@@ -73,6 +74,12 @@ struct Card {
     path: String,
     gate: String,
     digest: String,
+    /// The digests of its texts, each with its heading.
+    digests: Vec<(String, String)>,
+    /// Whether the request and its whole texts have the digests that it names.
+    is_unchanged: bool,
+    /// The reason why this request cannot or must not be decided: a heading and a sentence.
+    broken: Option<(&'static str, String)>,
     /// Whether the reader can decide it.
     can_decide: bool,
     is_chosen: bool,
@@ -86,6 +93,8 @@ struct Card {
     questions: Vec<AskedQuestion>,
     context: Option<Text>,
     prompt: String,
+    /// The label of the prompt.
+    label: &'static str,
 }
 
 /// The button of a verdict.
@@ -168,31 +177,38 @@ fn card(caller: &Caller, together: &Together, read: &Read, position: u32, chosen
     let request = &approval.spec.request;
     let name = approval.metadata.name.clone().unwrap_or_default();
     let problem = read.verified().err();
-    let wrong = problem.as_ref().filter(|problem| problem.is_of_request()).map(ToString::to_string);
-    let ineligible = || Some(one_line(&ineligible(approval, &caller.me.voter(), read.at)?.to_string(), 1000));
-    let cannot = wrong.or_else(ineligible).or_else(|| Some(problem.as_ref()?.to_string()));
+    let ineligible = ineligible(approval, &caller.me.voter(), read.at);
+    // Readers who cannot decide anyway are told only what is wrong with the request itself.
+    let shown = problem.as_ref().filter(|problem| problem.is_of_request() || ineligible.is_none());
+    let broken = shown.map(|problem| (problem.heading(), problem.to_string()));
     let stranger = || together.strangers.contains(&name).then(|| together.bond.stranger().to_owned());
-    let cannot = cannot.or_else(stranger);
+    let cannot = ineligible.map(|why| one_line(&why.to_string(), 1000)).or_else(stranger);
+    let can_decide = broken.is_none() && cannot.is_none();
     let action = request.action.as_ref();
     let is_question = action::is_question(request);
     let number = action::turn_of(&request.gate.path).filter(|_| together.bond != Bond::Equal);
+    let (subject, sent) = (subject(request, &read.whole), sent(request, &read.whole));
     Card {
         number: number.map_or(position, |(_, number)| number),
         title: together.bond.target(request).unwrap_or_else(|| target(request)),
         path: path(&together.namespace, &name),
         gate: one_line(&request.gate.path, 512),
         digest: request.digest.to_string(),
-        can_decide: cannot.is_none(),
-        is_chosen: cannot.is_none() && chosen.is_none_or(|chosen| chosen.contains(name.as_str())),
+        digests: subject.iter().chain(&sent).map(|text| (text.title.clone(), text.digest.clone())).collect(),
+        is_unchanged: read.seen.digest_holds() && read.whole.is_ok(),
+        can_decide,
+        is_chosen: can_decide && chosen.is_none_or(|chosen| chosen.contains(name.as_str())),
+        broken,
         cannot,
         before: action.map(action::facts_before).unwrap_or_default(),
-        subject: subject(request, &read.whole),
-        sent: sent(request, &read.whole),
+        subject,
+        sent,
         after: action::facts_of_call(request),
         is_question,
         questions: if is_question { questions(request) } else { Vec::new() },
         context: context(request, &read.whole),
         prompt: display(action::authors_words(request), LONGEST),
+        label: coming::label_of_question(request, coming::definition(request, &read.run)),
         name,
     }
 }

@@ -113,8 +113,13 @@ async fn a_call_with_any_problem_cannot_be_chosen() {
     for problem in sample::problems() {
         let said = page(unverified(&problem));
         assert!(boxes(&said).is_empty() && said.contains(&problem.to_string()), "{problem}: {said}");
+        assert!(said.contains("<p class=\"refusal\" role=\"alert\">"), "{problem}: {said}");
+        assert!(!said.contains("Unchanged since it was asked"), "{problem}: {said}");
     }
-    assert_eq!(boxes(&page(read_of(&call(1, "refund", &["Approve"])))), [true]);
+    let said = page(read_of(&call(1, "refund", &["Approve"])));
+    assert!(boxes(&said) == [true] && said.contains("Unchanged since it was asked (details)"), "{said}");
+    assert!(!said.to_lowercase().contains("verified") && !said.contains("role=\"alert\""), "{said}");
+    assert!(said.contains("the Workflow's question; values of the run may be filled in"), "no run was read: {said}");
 }
 
 #[tokio::test]
