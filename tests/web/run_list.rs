@@ -1,6 +1,7 @@
 //! The list of runs, and the changes of a run that its requester makes on the page.
 
 use http::Method;
+use kube::api::ListParams;
 use serde_json::json;
 use signoff_api::Workflow;
 use signoff_api::workflow::WorkflowPhase;
@@ -77,8 +78,13 @@ async fn a_run_is_cancelled_and_repeated_only_after_a_confirmation_and_by_who_ma
     page.goto(&at).await.unwrap();
     page.click(role("button", "Rerun…")).await.unwrap();
     page.wait(role("heading", "Rerun run change?")).await.unwrap();
-    page.wait(text("written by dana@example.com")).await.unwrap();
+    page.wait(text("created by dana@example.com: read them")).await.unwrap();
     page.wait(text("Repeats (rerunOf)")).await.unwrap();
+    page.wait(text("step draft: a text of the run")).await.unwrap();
+    page.click(text("The whole spec, as JSON")).await.unwrap();
+    let spec = page.text(css("pre.exact-text")).await.unwrap();
+    assert!(spec.contains("rerunOf") && spec.contains("a draft"), "{spec}");
+    every_look(&page, "run-rerun").await;
     assert_eq!(changes(&harness), 1, "nothing was created");
     page.click(role("button", "Rerun run")).await.unwrap();
     page.wait(role("heading", "Steps and gates")).await.unwrap();
@@ -87,6 +93,48 @@ async fn a_run_is_cancelled_and_repeated_only_after_a_confirmation_and_by_who_ma
     assert_eq!(again.spec.rerun_of.unwrap().name, "change");
     assert_eq!(again.spec.requested_by, "dana@example.com");
     harness.content(&page).await.unwrap();
+}
+
+#[tokio::test]
+async fn back_from_a_new_run_shows_the_confirmation_and_it_creates_no_second_run() {
+    let (harness, [runs]) = Harness::with_runs(["run-again"]).await.unwrap();
+    let asked = runs.gate("again", json!({})).await;
+    runs.decides("alice", &asked, json!({"verdict": "Approve", "requestDigest": asked.spec.request.digest})).await;
+    runs.ended("again").await;
+    let page = harness.signed_in("dana", &Look::default().without_scripts()).await.unwrap();
+    page.goto(&harness.at(&format!("/n/{}/w/again", runs.name()))).await.unwrap();
+    page.click(role("button", "Rerun…")).await.unwrap();
+    page.wait(role("heading", "Rerun run again?")).await.unwrap();
+    assert_eq!(page.response().await.unwrap().header("cache-control"), "private, max-age=300");
+    page.click(role("button", "Rerun run")).await.unwrap();
+    page.wait(role("heading", "Steps and gates")).await.unwrap();
+    page.back().await.unwrap();
+    page.wait(role("heading", "Rerun run again?")).await.unwrap();
+    page.click(role("button", "Rerun run")).await.unwrap();
+    page.wait(role("heading", "Created already")).await.unwrap();
+    page.screenshot("run-created-already").await.unwrap();
+    page.click(css("main a[href*='/w/again-']")).await.unwrap();
+    page.wait(role("heading", "Steps and gates")).await.unwrap();
+    let listed = runs.all::<Workflow>().list(&ListParams::default()).await.unwrap();
+    assert_eq!(listed.items.len(), 2, "one run, and one that repeats it");
+}
+
+#[tokio::test]
+async fn the_buttons_of_a_run_stay_in_their_place_and_an_ended_run_is_not_changed() {
+    let (harness, [runs]) = Harness::with_runs(["run-ends"]).await.unwrap();
+    let asked = runs.gate("ends", json!({})).await;
+    let page = harness.signed_in("dana", &Look::default()).await.unwrap();
+    page.goto(&harness.at(&format!("/n/{}/w/ends", runs.name()))).await.unwrap();
+    page.wait(text("Waiting").inside("#run").nth(0)).await.unwrap();
+    let place = "document.querySelector('form[action$=\"/change\"]').getBoundingClientRect().top";
+    let before = page.evaluate(place).await.unwrap();
+    harness.witness.forget();
+    runs.decides("alice", &asked, json!({"verdict": "Approve", "requestDigest": asked.spec.request.digest})).await;
+    page.wait(text("Succeeded").inside("#run").nth(0)).await.unwrap();
+    assert_eq!(page.evaluate(place).await.unwrap(), before, "nothing moves under a pointer");
+    page.click(role("button", "Cancel…")).await.unwrap();
+    page.wait(text("nothing was sent: run ends has ended meanwhile (Succeeded)")).await.unwrap();
+    assert_eq!(changes(&harness), 0);
 }
 
 #[tokio::test]

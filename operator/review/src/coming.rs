@@ -94,6 +94,24 @@ pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
     given.collect()
 }
 
+/// Returns the steps of a run in the order of its spec, each in a line. Gates that policies add are not known before
+/// the run begins.
+pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
+    let run = Run::new(workflow);
+    let line = |step: &Step| match &step.branch {
+        Some(branch) => format!("branch {}: {}", one_line(branch, 63), run.line(step)),
+        None if run.spec.runs_as_tool(step) => format!("as a tool: {}", run.line(step)),
+        None => run.line(step),
+    };
+    let mut lines: Vec<_> = run.spec.steps.iter().take(most).map(line).collect();
+    match run.spec.steps.len().saturating_sub(most) {
+        0 if lines.is_empty() => lines.push("no steps: the agents of its pattern do the work".to_owned()),
+        0 => {}
+        more => lines.push(format!("and {more} more")),
+    }
+    lines
+}
+
 /// Whether the steps of a run tell all that follows a verdict: no gate of a type, of a preset or of a policy may ask.
 #[must_use]
 pub fn is_told_by_steps(workflow: &Workflow) -> bool {

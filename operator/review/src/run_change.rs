@@ -2,10 +2,12 @@
 //!
 //! Pure: it says what is sent and why it would have no effect. The API server says who may.
 
+use std::collections::BTreeSet;
+
 use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 use signoff_api::{
-    names,
+    Digest, names,
     workflow::{RerunOf, WorkflowPhase},
 };
 
@@ -13,6 +15,10 @@ use crate::{text::one_line, voter::Me};
 
 /// The longest prefix of a generated name: the API server appends five characters.
 const MAX_PREFIX: usize = names::MAX_WORKFLOW_NAME - 5;
+/// The number of hex digits at the end of a name that [`copy_name`] makes.
+const SUFFIX: usize = 8;
+/// The fields of the spec that can change after the creation.
+const MUTABLE: [&str; 3] = ["suspend", "cancel", "ttlAfterFinished"];
 
 /// A change of one mutable field of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +67,17 @@ impl RunChange {
             Self::Resume => "the run continues",
             Self::Cancel => "the run ends and its open gates are closed",
         }
+    }
+
+    /// Returns a run as it is after the change.
+    #[must_use]
+    pub fn changed(self, run: &DynamicObject) -> DynamicObject {
+        let (field, value) = self.field();
+        let mut changed = run.clone();
+        if let Some(Value::Object(spec)) = changed.data.get_mut("spec") {
+            spec.insert(field.to_owned(), Value::Bool(value));
+        }
+        changed
     }
 
     /// Whether a run already has the value.
@@ -155,9 +172,78 @@ pub fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, NotCopied> {
         .map_err(|error| NotCopied::Invalid { name: one_line(name, 253), why: error.to_string() })
 }
 
-/// Returns the names of all requesters of a run and of those that it repeats, in the order in which they came.
+/// Returns a name for a copy of a run: the prefix of its generated name, and hex digits of a seed. A copy that is sent
+/// twice by this name is created once.
 #[must_use]
-pub fn requesters(run: &DynamicObject) -> Vec<String> {
+pub fn copy_name(copy: &DynamicObject, seed: &str) -> String {
+    format!("{}{}", name_prefix(copy), Digest::of_bytes(seed.as_bytes()).short(SUFFIX))
+}
+
+/// Whether [`copy_name`] can have made a name for a copy.
+#[must_use]
+pub fn is_copy_name(copy: &DynamicObject, name: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.strip_prefix(&name_prefix(copy)).is_some_and(|rest| rest.len() == SUFFIX && rest.bytes().all(is_hex))
+}
+
+fn name_prefix(copy: &DynamicObject) -> String {
+    let prefix = copy.metadata.generate_name.as_deref().unwrap_or_default();
+    format!("{}-", names::cut(prefix, names::MAX_WORKFLOW_NAME - SUFFIX - 1))
+}
+
+/// Returns the fields of the spec in which an answer of the API server is not what was expected, such as
+/// `spec.inputs, spec.steps`, or `None`.
+#[must_use]
+pub fn altered(expected: &DynamicObject, answer: &DynamicObject) -> Option<String> {
+    let fields = altered_fields(expected, answer);
+    let named: Vec<_> = fields.iter().map(|field| format!("spec.{}", one_line(field, 63))).collect();
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+/// Whether a stored run is the one that was sent, whatever was changed since by fields that can change.
+#[must_use]
+pub fn is_same_run(sent: &DynamicObject, stored: &DynamicObject) -> bool {
+    altered_fields(sent, stored).iter().all(|field| MUTABLE.contains(field))
+}
+
+fn altered_fields<'r>(one: &'r DynamicObject, other: &'r DynamicObject) -> Vec<&'r str> {
+    let fields = |run: &'r DynamicObject| run.data.get("spec").and_then(Value::as_object).into_iter().flatten();
+    let names: BTreeSet<&str> = fields(one).chain(fields(other)).map(|(name, _)| name.as_str()).collect();
+    let value = |run: &'r DynamicObject, name: &str| run.data.get("spec").and_then(|spec| spec.get(name));
+    names.into_iter().filter(|&name| value(one, name) != value(other, name)).collect()
+}
+
+/// Returns who created a run, and what the run says of itself. The API server verifies the creator alone: a run can
+/// have other steps than the run that it names.
+#[must_use]
+pub fn origin(run: &DynamicObject) -> String {
+    let user = |field: &str| spec(run, field).as_str().filter(|name| !name.is_empty()).map(|name| one_line(name, 253));
+    let creator = user("requestedBy").unwrap_or_else(|| "an unknown user".to_owned());
+    let person = user("requestedFor").map(|name| format!(" for {name}")).unwrap_or_default();
+    let (created, says) = if *spec(run, "restored") == true {
+        (format!("restored from a backup, which says that {creator} created it{person}"), " and that")
+    } else {
+        (format!("created by {creator}{person}"), ", who says that")
+    };
+    let rerun = spec(run, "rerunOf");
+    if rerun.is_null() {
+        return created;
+    }
+    let name = || one_line(rerun.get("name").and_then(Value::as_str).unwrap_or_default(), 63);
+    let repeats = earlier(run).map_or_else(|| format!("run {}", name()), |users| format!("runs of {users}"));
+    format!("{created}{says} it repeats {repeats}; its steps may differ")
+}
+
+/// Returns the earlier requesters that a run names, in a line, or `None`.
+#[must_use]
+pub fn earlier(run: &DynamicObject) -> Option<String> {
+    let names = spec(run, "rerunOf").get("requesters").and_then(Value::as_array).into_iter().flatten();
+    let names: Vec<_> = names.filter_map(Value::as_str).map(|name| one_line(name, 253)).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Returns the names of all requesters of a run and of those that it repeats, in the order in which they came.
+fn requesters(run: &DynamicObject) -> Vec<String> {
     let before = spec(run, "rerunOf").get("requesters").and_then(Value::as_array).into_iter().flatten();
     let all = before.chain([spec(run, "requestedBy"), spec(run, "requestedFor")]).filter_map(Value::as_str);
     let mut names: Vec<String> = Vec::new();
@@ -255,6 +341,57 @@ mod tests {
         };
         assert_eq!(prefix(&json!({"name": "refund-abcde", "generateName": "refund-"})), "refund-");
         assert_eq!(prefix(&json!({"name": "x".repeat(63)})).len(), MAX_PREFIX);
+    }
+
+    #[test]
+    fn a_name_of_a_copy_is_of_its_prefix_and_fits() {
+        let copy =
+            |metadata: &Value| copy(&object(metadata, &json!({}), &Value::Null), &sample::me("dana", &[])).unwrap();
+        let refund = copy(&json!({"name": "refund-abcde", "generateName": "refund-"}));
+        let name = copy_name(&refund, "seed");
+        assert!(name.starts_with("refund-") && name.len() == "refund-".len() + SUFFIX, "{name}");
+        assert_eq!(name, copy_name(&refund, "seed"));
+        assert_ne!(name, copy_name(&refund, "another"));
+        assert!(is_copy_name(&refund, &name));
+        for other in ["", "refund-", "other-01234567", "refund-0123456", "refund-0123456G", "refund-01234567-"] {
+            assert!(!is_copy_name(&refund, other), "{other}");
+        }
+        let long = copy(&json!({"name": "x".repeat(63)}));
+        let name = copy_name(&long, "seed");
+        assert!(name.len() == names::MAX_WORKFLOW_NAME && is_copy_name(&long, &name), "{name}");
+    }
+
+    #[test]
+    fn an_altered_field_is_named_and_a_run_is_the_same_whatever_changed_after_its_creation() {
+        let run = |spec: Value| object(&json!({"name": "r"}), &spec, &Value::Null);
+        let sent = run(json!({"requestedBy": "dana", "steps": [{"name": "a"}]}));
+        assert_eq!(altered(&sent, &sent), None);
+        let other = run(json!({"requestedBy": "dana", "steps": [{"name": "a"}, {"name": "b"}], "cancel": true}));
+        assert_eq!(altered(&sent, &other).as_deref(), Some("spec.cancel, spec.steps"));
+        assert!(!is_same_run(&sent, &other));
+        let later =
+            run(json!({"steps": [{"name": "a"}], "requestedBy": "dana", "suspend": true, "ttlAfterFinished": "1h"}));
+        assert!(is_same_run(&sent, &later));
+        assert_eq!(altered(&RunChange::Suspend.changed(&sent), &later).as_deref(), Some("spec.ttlAfterFinished"));
+    }
+
+    #[test]
+    fn an_origin_is_the_creator_and_the_rest_is_what_the_run_says() {
+        let of = |spec: Value| origin(&object(&json!({"name": "r"}), &spec, &Value::Null));
+        assert_eq!(of(json!({"requestedBy": "ci", "requestedFor": "erin"})), "created by ci for erin");
+        let rerun = json!({"name": "refund", "uid": "u", "requesters": ["erin"]});
+        assert_eq!(
+            of(json!({"requestedBy": "mallory", "rerunOf": rerun})),
+            "created by mallory, who says that it repeats runs of erin; its steps may differ"
+        );
+        assert_eq!(
+            of(json!({"requestedBy": "dana", "rerunOf": {"name": "refund", "uid": "u"}})),
+            "created by dana, who says that it repeats run refund; its steps may differ"
+        );
+        assert_eq!(
+            of(json!({"requestedBy": "erin", "restored": true})),
+            "restored from a backup, which says that erin created it"
+        );
     }
 
     #[test]

@@ -252,3 +252,26 @@ fn words_of_others_stay_in_their_line() {
     let lines = after(&asked(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
     assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
 }
+
+#[test]
+fn the_steps_of_a_run_are_told_in_their_order_with_what_they_call() {
+    let of = |spec: Value, most: usize| {
+        let run = asked(spec, "review").1;
+        steps(run.workflow.as_deref().unwrap(), most)
+    };
+    let mut inner = post("apply");
+    inner["branch"] = json!("left");
+    let spec = json!({"steps": [text("draft"), gate("review", &json!({})), inner]});
+    assert_eq!(
+        of(spec.clone(), 9),
+        [
+            "step draft: a text of the run",
+            "gate review asks alice, group ops",
+            "branch left: step apply: POST http://apply.svc/run; if it fails the run fails",
+        ]
+    );
+    assert_eq!(of(spec, 1), ["step draft: a text of the run", "and 2 more"]);
+    assert_eq!(of(json!({"steps": []}), 9), ["no steps: the agents of its pattern do the work"]);
+    let tool = json!({"steps": [post("refund")], "tools": [{"name": "pay", "step": "refund", "description": "Pays."}]});
+    assert_eq!(of(tool, 9), ["as a tool: step refund: POST http://refund.svc/run; if it fails the run fails"]);
+}

@@ -1,10 +1,11 @@
 //! `POST …/change`: suspends, resumes, cancels or repeats a run, which is tried and shown first, and then sent.
 //!
-//! read (as the caller) -> proposed *(pure)* -> tried *(I/O)* -> confirmed by its name -> sent -> stored as sent
+//! read (as the caller) -> proposed *(pure)* -> tried *(I/O)* -> unaltered *(pure)* -> confirmed by its digest -> sent
+//! *(I/O)*
 //!
-//! **Invariant:** what is sent is what its name says, and the name is that of the page which was confirmed.
+//! **Invariant:** what is sent has the digest of the page that was confirmed. A new run has its name from that page, so
+//! one confirmation creates one run.
 
-use askama::Template;
 use axum::{
     Form,
     extract::{Path, State},
@@ -15,17 +16,22 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
+use openidconnect::CsrfToken;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{Digest, Workflow};
 use signoff_review::{
     run::Repetition,
-    run_change::{NotCopied, RunChange, copy, requesters},
+    run_change::{NotCopied, RunChange, altered, copy, copy_name, is_copy_name, is_same_run, phase},
     text::one_line,
     voter::Me,
 };
 
-use super::{address::Address, read};
+use super::{
+    address::Address,
+    confirm_change::{ConfirmChange, NewRun, Repeated},
+    read,
+};
 use crate::{
     error::PageError,
     page::{self, Shell},
@@ -36,8 +42,6 @@ use crate::{
 
 /// The field manager of what the page writes.
 const MANAGER: &str = "signoff-web";
-/// The most inputs on the page of a confirmation, and the most characters of each.
-const INPUTS: (usize, usize) = (64, 400);
 
 /// A verb of the page for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,14 @@ impl PageVerb {
             Self::Change(RunChange::Resume) => "Resume",
             Self::Change(RunChange::Cancel) => "Cancel",
             Self::Rerun => "Rerun",
+        }
+    }
+
+    /// Returns what it does.
+    pub fn effect(self) -> &'static str {
+        match self {
+            Self::Change(change) => change.effect(),
+            Self::Rerun => "a new run begins, with every step of this one; you are its requester",
         }
     }
 
@@ -139,6 +151,9 @@ fn repetition(workflow: &Workflow) -> Repetition {
 pub struct ChangeForm {
     verb: String,
     uid: String,
+    /// The name of the new run, as the confirmation has it.
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     confirmed: String,
 }
@@ -146,30 +161,10 @@ pub struct ChangeForm {
 /// The object that is sent.
 #[derive(Clone, Debug)]
 enum Sent {
-    /// A merge patch of the run.
-    Patch(RunChange, Value),
+    /// A merge patch, and the run as it is after it.
+    Patch(Value, Box<DynamicObject>),
     /// A new run.
     New(Box<DynamicObject>),
-}
-
-#[derive(Template)]
-#[template(path = "run_change.html")]
-struct ConfirmChange {
-    shell: Shell,
-    /// The path of the run's page.
-    run: String,
-    name: String,
-    namespace: String,
-    verb: PageVerb,
-    effect: String,
-    /// Further facts: a label, and a text.
-    facts: Vec<(String, String)>,
-    warning: Option<String>,
-    uid: String,
-    /// Names what is confirmed.
-    confirmed: String,
-    /// Whether something else was confirmed than what would be sent now.
-    differs: bool,
 }
 
 /// Tries a change of a run and asks for confirmation, or sends a confirmed one.
@@ -196,21 +191,32 @@ pub async fn change(
     if uid != form.uid {
         return Err(PageError::Changed("another run has this name now: read its page again".to_owned()));
     }
-    let sent = propose(verb, &run, &caller.me)?;
+    let sent = propose(verb, &run, &caller.me, &form.name)?;
     let warning = match verb {
         PageVerb::Rerun => repeatable(&caller.client, &address, &uid).await?,
         PageVerb::Change(_) => None,
     };
-    sent.send(&api, &address.name, true).await?;
-    let confirmed = sent.name(&caller.me, &uid)?;
+    let tried = match sent.send(&api, &address.name, true).await {
+        Ok(tried) => tried,
+        Err(error) => return repeated(&caller, &api, &address, &sent, error).await,
+    };
+    if let Some(fields) = altered(sent.object(), &tried) {
+        let why = format!("a webhook or a mutating policy of this cluster would change {fields}");
+        let then = "so it would not be the run of this page; tell the administrators of the cluster";
+        return Err(PageError::Refused(format!("nothing was sent: {why}, {then}")));
+    }
+    let confirmed = sent.digest(&caller.me, &uid)?;
     if form.confirmed != confirmed {
         let differs = !form.confirmed.is_empty();
         let status = if differs { StatusCode::CONFLICT } else { StatusCode::OK };
+        let new = match &sent {
+            Sent::New(new) => Some(NewRun::of(new, &run)?),
+            Sent::Patch(..) => None,
+        };
         let page = ConfirmChange {
             shell: Shell::of(&caller, &format!("{} run {name}", verb.word()), "runs"),
             run: address.run(),
-            effect: effect(&sent),
-            facts: facts(&sent, &run),
+            new,
             name: address.name,
             namespace: address.namespace,
             verb,
@@ -219,17 +225,20 @@ pub async fn change(
             confirmed,
             differs,
         };
-        return Ok((status, page::html(&page)).into_response());
+        return Ok(page::kept((status, page::html(&page)).into_response()));
     }
-    let stored = sent.send(&api, &address.name, false).await.map_err(unanswered)?;
+    let stored = match sent.send(&api, &address.name, false).await {
+        Ok(stored) => stored,
+        Err(error) => return repeated(&caller, &api, &address, &sent, error).await.map_err(unanswered),
+    };
     let shown = match &sent {
         Sent::Patch(..) => address,
         Sent::New(_) => Address::of(&namespace, stored.metadata.name.as_deref().unwrap_or_default())?,
     };
-    if !sent.is_stored(&stored) {
-        let why = "the run was not stored as it was confirmed: something on the way changed it";
+    if let Some(fields) = altered(sent.object(), &stored) {
+        let why = "the run is stored, and not as it was confirmed: something else changed";
         return Err(PageError::Changed(format!(
-            "{why}; see run {}, and tell the administrators of Signoff",
+            "{why} {fields}; see run {}, and tell the administrators of the cluster",
             shown.name
         )));
     }
@@ -240,11 +249,17 @@ fn runs(client: &Client, address: &Address) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &address.namespace, &ApiResource::erase::<Workflow>(&()))
 }
 
-/// Returns what is sent, or why it would have no effect.
-fn propose(verb: PageVerb, run: &DynamicObject, me: &Me) -> Result<Sent, PageError> {
+/// Returns what is sent, or why it would have no effect. `confirmed_name`: the name of the new run as it was confirmed,
+/// or nothing.
+fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -> Result<Sent, PageError> {
     let name = || format!("run {}", one_line(run.metadata.name.as_deref().unwrap_or_default(), 253));
     match verb {
         PageVerb::Change(change) => {
+            let phase = phase(run);
+            if phase.is_end() {
+                let why = "has ended meanwhile";
+                return Err(PageError::Changed(format!("nothing was sent: {} {why} ({})", name(), phase.name())));
+            }
             if let Some(why) = change.refusal(run) {
                 return Err(PageError::Changed(format!("{} {why}", name())));
             }
@@ -254,16 +269,52 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me) -> Result<Sent, PageErr
             let mut patch = change.patch();
             // Another run that has the name by then is not changed.
             patch["metadata"] = json!({"uid": run.metadata.uid});
-            Ok(Sent::Patch(change, patch))
+            Ok(Sent::Patch(patch, Box::new(change.changed(run))))
         }
-        PageVerb::Rerun => match copy(run, me) {
-            Ok(new) => Ok(Sent::New(Box::new(new))),
-            Err(why @ NotCopied::TooManyRequesters(_)) => Err(PageError::Refused(why.to_string())),
-            Err(why @ (NotCopied::NoSpec(_) | NotCopied::Invalid { .. })) => {
-                Err(PageError::Unreadable(why.to_string()))
-            }
-        },
+        PageVerb::Rerun => {
+            let mut new = copy(run, me).map_err(not_copied)?;
+            let name = if confirmed_name.is_empty() {
+                copy_name(&new, CsrfToken::new_random().secret())
+            } else if is_copy_name(&new, confirmed_name) {
+                confirmed_name.to_owned()
+            } else {
+                return Err(PageError::Bad("the new run cannot have this name: see the page of the run".to_owned()));
+            };
+            new.metadata.name = Some(name);
+            Ok(Sent::New(Box::new(new)))
+        }
     }
+}
+
+fn not_copied(why: NotCopied) -> PageError {
+    match why {
+        NotCopied::TooManyRequesters(_) => PageError::Refused(why.to_string()),
+        NotCopied::NoSpec(_) | NotCopied::Invalid { .. } => PageError::Unreadable(why.to_string()),
+    }
+}
+
+/// Returns the page for a confirmation that has created its run already, or the error.
+async fn repeated(
+    caller: &Caller,
+    api: &Api<DynamicObject>,
+    address: &Address,
+    sent: &Sent,
+    error: kube::Error,
+) -> Result<Response, PageError> {
+    let Sent::New(new) = sent else { return Err(error.into()) };
+    if !matches!(&error, kube::Error::Api(status) if status.code == 409) {
+        return Err(error.into());
+    }
+    let name = new.metadata.name.clone().unwrap_or_default();
+    let stored = api.get(&name).await?;
+    if !is_same_run(new, &stored) {
+        return Err(PageError::Changed(format!(
+            "nothing was created: another run has the name {name} by now; go back to the run, and choose Rerun again"
+        )));
+    }
+    let address = Address::of(&address.namespace, &name)?;
+    let shell = Shell::of(caller, &format!("Run {name}"), "runs");
+    Ok(page::kept(page::html(&Repeated { shell, run: address.run(), name })))
 }
 
 /// Returns a warning about calls that would be made again, or refuses where it is not known which calls had an effect.
@@ -287,52 +338,26 @@ async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Opt
 fn unanswered(error: PageError) -> PageError {
     match error {
         PageError::Away(why) => PageError::Unknown(format!(
-            "it is not known whether this was done ({why}): look at the list of runs before you do it again"
+            "it is not known whether this was done ({why}): go back and confirm it again, which does nothing a second time"
         )),
         other => other,
     }
 }
 
-fn effect(sent: &Sent) -> String {
-    match sent {
-        Sent::Patch(change, _) => change.effect().to_owned(),
-        Sent::New(_) => "a new run begins, with every step of this one; you are its requester".to_owned(),
-    }
-}
-
-/// Returns the facts of a new run: who wrote its steps and inputs, and what it repeats.
-fn facts(sent: &Sent, run: &DynamicObject) -> Vec<(String, String)> {
-    let Sent::New(new) = sent else { return Vec::new() };
-    let name = one_line(run.metadata.name.as_deref().unwrap_or_default(), 253);
-    let uid = one_line(run.metadata.uid.as_deref().unwrap_or_default(), 64);
-    let authors = requesters(run).iter().map(|one| one_line(one, 253)).collect::<Vec<_>>().join(", ");
-    let fact = |label: &str, text: String| (label.to_owned(), text);
-    let mut facts = vec![
-        fact(
-            "Steps and inputs",
-            format!("those of run {name}, written by {authors}: read them before you run them in your name"),
-        ),
-        fact("Repeats (rerunOf)", format!("{name}, uid {uid}")),
-        fact("Requesters", format!("you and {authors}: gates that exclude the requester exclude all of you")),
-    ];
-    let inputs = new.data.pointer("/spec/inputs").and_then(Value::as_array).into_iter().flatten();
-    facts.extend(inputs.take(INPUTS.0).map(|input| {
-        let part = |field: &str| match input.get(field) {
-            Some(Value::String(text)) => one_line(text, INPUTS.1),
-            Some(other) => one_line(&other.to_string(), INPUTS.1),
-            None => "its default".to_owned(),
-        };
-        fact(&format!("Input {}", part("name")), part("value"))
-    }));
-    facts
-}
-
 impl Sent {
-    /// Returns the name of what is sent: another user, run or content has another one.
-    fn name(&self, me: &Me, uid: &str) -> Result<String, PageError> {
+    /// Returns the run as it is stored if nothing alters it.
+    fn object(&self) -> &DynamicObject {
+        match self {
+            Self::Patch(_, changed) => changed,
+            Self::New(new) => new,
+        }
+    }
+
+    /// Returns the digest of what is sent: another user, run, name or content has another one.
+    fn digest(&self, me: &Me, uid: &str) -> Result<String, PageError> {
         let what = match self {
-            Self::Patch(_, patch) => patch.clone(),
-            Self::New(new) => new.data.clone(),
+            Self::Patch(patch, _) => patch.clone(),
+            Self::New(new) => json!({"name": new.metadata.name, "run": new.data}),
         };
         let all = json!({"user": me.user, "run": uid, "sent": what});
         let digest = Digest::of(&all).map_err(|error| PageError::Internal(error.to_string()))?;
@@ -340,87 +365,21 @@ impl Sent {
     }
 
     /// Sends it to the API server, or only tries it.
-    async fn send(&self, api: &Api<DynamicObject>, run: &str, dry_run: bool) -> Result<DynamicObject, PageError> {
+    async fn send(&self, api: &Api<DynamicObject>, run: &str, dry_run: bool) -> Result<DynamicObject, kube::Error> {
         let manager = Some(MANAGER.to_owned());
         match self {
-            Self::Patch(_, patch) => {
+            Self::Patch(patch, _) => {
                 let options = PatchParams { dry_run, field_manager: manager, ..PatchParams::default() };
-                Ok(api.patch(run, &options, &Patch::Merge(patch)).await?)
+                api.patch(run, &options, &Patch::Merge(patch)).await
             }
             Self::New(new) => {
                 let options = PostParams { dry_run, field_manager: manager };
-                Ok(api.create(&options, new).await?)
+                api.create(&options, new).await
             }
-        }
-    }
-
-    /// Whether the API server stored what was sent.
-    fn is_stored(&self, stored: &DynamicObject) -> bool {
-        match self {
-            Self::Patch(change, _) => change.is_done(stored),
-            Self::New(new) => new.data.get("spec") == stored.data.get("spec"),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use signoff_review::sample;
-
-    use super::*;
-
-    fn run(spec: &Value, phase: &str) -> DynamicObject {
-        let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": "refund", "namespace": "finance", "uid": "u"}, "spec": spec, "status": {"phase": phase}});
-        serde_json::from_value(object).unwrap()
-    }
-
-    fn words(offers: &Offers) -> Vec<&'static str> {
-        offers.verbs.iter().map(|verb| verb.word()).collect()
-    }
-
-    #[test]
-    fn a_verb_is_offered_where_it_has_an_effect_and_its_reader_may() {
-        let of = |rights: RunRights, spec: Value, phase: &str| {
-            let mut spec = spec;
-            spec["requestedBy"] = json!("dana");
-            let workflow: Workflow = serde_json::from_value(serde_json::to_value(run(&spec, phase)).unwrap()).unwrap();
-            words(&rights.offers(&workflow))
-        };
-        let all = RunRights { patch: true, create: true };
-        assert_eq!(of(all, json!({}), "Waiting"), ["Suspend", "Cancel"]);
-        assert_eq!(of(all, json!({"suspend": true}), "Suspended"), ["Resume", "Cancel"]);
-        assert_eq!(of(all, json!({"cancel": true}), "Waiting"), [""; 0]);
-        assert_eq!(of(all, json!({}), "Failed"), ["Rerun"]);
-        assert_eq!(of(RunRights { patch: true, create: false }, json!({}), "Failed"), [""; 0]);
-        assert_eq!(of(RunRights::default(), json!({}), "Waiting"), [""; 0]);
-    }
-
-    #[test]
-    fn a_patch_names_the_run_and_a_change_without_effect_is_refused() {
-        let me = sample::me("dana", &[]);
-        let cancel = PageVerb::Change(RunChange::Cancel);
-        let sent = propose(cancel, &run(&json!({}), "Waiting"), &me).unwrap();
-        let Sent::Patch(_, patch) = &sent else { unreachable!("a cancellation is a patch") };
-        assert_eq!(*patch, json!({"metadata": {"uid": "u"}, "spec": {"cancel": true}}));
-        assert!(propose(cancel, &run(&json!({}), "Failed"), &me).is_err());
-        assert!(propose(cancel, &run(&json!({"cancel": true}), "Waiting"), &me).is_err());
-        let other = sent.name(&sample::me("eve", &[]), "u").unwrap();
-        assert_ne!(sent.name(&me, "u").unwrap(), other, "a confirmation is of one user");
-    }
-
-    #[test]
-    fn a_repetition_says_who_wrote_it_and_names_what_it_repeats() {
-        let old = run(
-            &json!({"requestedBy": "dana", "rerunOf": {"name": "r", "uid": "v", "requesters": ["erin"]},
-                "inputs": [{"name": "words", "value": "<b>\u{202e}"}]}),
-            "Failed",
-        );
-        let sent = propose(PageVerb::Rerun, &old, &sample::me("bob", &[])).unwrap();
-        let facts: Vec<_> = facts(&sent, &old).into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
-        assert!(facts.iter().any(|one| one.contains("written by erin, dana")), "{facts:?}");
-        assert!(facts.contains(&"Repeats (rerunOf): refund, uid u".to_owned()), "{facts:?}");
-        assert!(facts.contains(&"Input words: <b>⟨U+202E⟩".to_owned()), "{facts:?}");
-    }
-}
+#[path = "change_tests.rs"]
+mod tests;

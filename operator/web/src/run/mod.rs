@@ -9,6 +9,7 @@
 
 mod address;
 mod change;
+mod confirm_change;
 mod decided;
 mod events;
 mod graph;

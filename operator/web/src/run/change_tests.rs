@@ -1,0 +1,206 @@
+//! Changes of a run over an API server of the test: tried, confirmed, sent once, and refused if something alters them.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use http::{Method, header::CACHE_CONTROL};
+use kube::client::Body;
+use signoff_review::sample;
+
+use super::*;
+use crate::session::fake::{World, location, text};
+
+fn run(spec: &Value, phase: &str) -> DynamicObject {
+    let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "refund", "namespace": "finance", "uid": "u"}, "spec": spec, "status": {"phase": phase}});
+    serde_json::from_value(object).unwrap()
+}
+
+/// A run of erin, with one step.
+fn refund(phase: &str) -> DynamicObject {
+    let pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/pay"}});
+    run(&json!({"requestedBy": "erin", "steps": [pay]}), phase)
+}
+
+/// A webhook: it alters the runs that are created or changed.
+type Alters = fn(&mut Value);
+
+/// The runs of an API server, by name, and the number of writes that were not only tried.
+struct RunServer {
+    runs: BTreeMap<String, Value>,
+    writes: usize,
+}
+
+impl RunServer {
+    fn answer(&mut self, request: &http::request::Parts, sent: Value, alters: Alters) -> (u16, Value) {
+        let name = request.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+        let (name, mut run) = if request.method == Method::POST {
+            let name = sent["metadata"]["name"].as_str().unwrap().to_owned();
+            if self.runs.contains_key(&name) {
+                return failure(409, "AlreadyExists");
+            }
+            (name, sent)
+        } else {
+            let Some(mut run) = self.runs.get(&name).cloned() else { return failure(404, "NotFound") };
+            if request.method == Method::GET {
+                return (200, run);
+            }
+            for (field, value) in sent["spec"].as_object().unwrap() {
+                run["spec"][field.as_str()] = value.clone();
+            }
+            (name, run)
+        };
+        alters(&mut run);
+        if !request.uri.query().unwrap_or_default().contains("dryRun=All") {
+            self.writes += 1;
+            self.runs.insert(name, run.clone());
+        }
+        (200, run)
+    }
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason}),
+    )
+}
+
+/// An API server with one run.
+fn api_server(run: &DynamicObject, alters: Alters) -> (Client, Arc<Mutex<RunServer>>) {
+    let runs = BTreeMap::from([("refund".to_owned(), serde_json::to_value(run).unwrap())]);
+    let stored = Arc::new(Mutex::new(RunServer { runs, writes: 0 }));
+    let shared = Arc::clone(&stored);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let (head, body) = request.into_parts();
+            let sent = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
+            let (code, answer) = shared.lock().unwrap().answer(&head, sent, alters);
+            let body = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    (signoff_cluster::connect_service(service, "default"), stored)
+}
+
+/// Sends the form of one of the two posts, as dana.
+async fn posts(client: &Client, verb: &str, name: &str, confirmed: &str) -> Result<Response, PageError> {
+    let [verb, uid, name, confirmed] = [verb, "u", name, confirmed].map(str::to_owned);
+    let caller = Caller { client: client.clone(), ..crate::approval::tests::caller("dana") };
+    let at = ("finance".to_owned(), "refund".to_owned());
+    change(State(World::new(&[]).state), caller, Path(at), Form(ChangeForm { verb, uid, name, confirmed })).await
+}
+
+/// Returns the value of a hidden field.
+fn field(page: &str, name: &str) -> String {
+    let begin = format!("name=\"{name}\" value=\"");
+    page.split_once(&begin).unwrap().1.split('"').next().unwrap().to_owned()
+}
+
+fn words(offers: &Offers) -> Vec<&'static str> {
+    offers.verbs.iter().map(|verb| verb.word()).collect()
+}
+
+#[test]
+fn a_verb_is_offered_where_it_has_an_effect_and_its_reader_may() {
+    let of = |rights: RunRights, spec: Value, phase: &str| {
+        let mut spec = spec;
+        spec["requestedBy"] = json!("dana");
+        let workflow: Workflow = serde_json::from_value(serde_json::to_value(run(&spec, phase)).unwrap()).unwrap();
+        words(&rights.offers(&workflow))
+    };
+    let all = RunRights { patch: true, create: true };
+    assert_eq!(of(all, json!({}), "Waiting"), ["Suspend", "Cancel"]);
+    assert_eq!(of(all, json!({"suspend": true}), "Suspended"), ["Resume", "Cancel"]);
+    assert_eq!(of(all, json!({"cancel": true}), "Waiting"), [""; 0]);
+    assert_eq!(of(all, json!({}), "Failed"), ["Rerun"]);
+    assert_eq!(of(RunRights { patch: true, create: false }, json!({}), "Failed"), [""; 0]);
+    assert_eq!(of(RunRights::default(), json!({}), "Waiting"), [""; 0]);
+}
+
+#[test]
+fn a_patch_names_the_run_and_a_change_without_effect_is_refused() {
+    let me = sample::me("dana", &[]);
+    let cancel = PageVerb::Change(RunChange::Cancel);
+    let sent = propose(cancel, &run(&json!({}), "Waiting"), &me, "").unwrap();
+    let Sent::Patch(patch, changed) = &sent else { unreachable!("a cancellation is a patch") };
+    assert_eq!(*patch, json!({"metadata": {"uid": "u"}, "spec": {"cancel": true}}));
+    assert_eq!(changed.data["spec"], json!({"cancel": true}));
+    assert!(propose(cancel, &run(&json!({}), "Failed"), &me, "").is_err());
+    assert!(propose(cancel, &run(&json!({"cancel": true}), "Waiting"), &me, "").is_err());
+    let other = sent.digest(&sample::me("eve", &[]), "u").unwrap();
+    assert_ne!(sent.digest(&me, "u").unwrap(), other, "a confirmation is of one user");
+}
+
+#[test]
+fn the_name_of_a_new_run_is_confirmed_with_it() {
+    let (me, old) = (sample::me("dana", &[]), refund("Failed"));
+    let of = |name: &str| propose(PageVerb::Rerun, &old, &me, name);
+    let digest = |name: &str| of(name).unwrap().digest(&me, "u").unwrap();
+    assert_eq!(digest("refund-01234567"), digest("refund-01234567"));
+    assert_ne!(digest("refund-01234567"), digest("refund-01234568"));
+    assert_ne!(digest(""), digest(""), "each confirmation has a name of its own");
+    assert!(of("other-01234567").is_err() && of("refund").is_err(), "a name that no confirmation has");
+}
+
+#[tokio::test]
+async fn one_confirmation_creates_one_run() {
+    let (client, stored) = api_server(&refund("Failed"), |_| {});
+    let first = posts(&client, "Rerun", "", "").await.unwrap();
+    assert_eq!(first.headers()[CACHE_CONTROL], page::KEPT, "Back shows it again");
+    let first = text(first).await;
+    assert_eq!(stored.lock().unwrap().writes, 0, "it was only tried");
+    let (name, confirmed) = (field(&first, "name"), field(&first, "confirmed"));
+    let created = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
+    assert_eq!(location(&created), format!("/n/finance/w/{name}"));
+    // Since then it was suspended, as runs can be.
+    stored.lock().unwrap().runs.get_mut(&name).unwrap()["spec"]["suspend"] = json!(true);
+    let again = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
+    assert_eq!(again.headers()[CACHE_CONTROL], page::KEPT);
+    let again = text(again).await;
+    assert!(again.contains("It was created already"), "{again}");
+    assert!(again.contains(&format!("<a href=\"/n/finance/w/{name}\">{name}</a>")), "{again}");
+    assert_eq!(stored.lock().unwrap().writes, 1, "one run");
+    stored.lock().unwrap().runs.get_mut(&name).unwrap()["spec"]["steps"] = json!([]);
+    let other = posts(&client, "Rerun", &name, &confirmed).await.unwrap_err();
+    assert!(other.to_string().contains("another run has the name"), "{other}");
+    assert_eq!(stored.lock().unwrap().writes, 1);
+}
+
+#[tokio::test]
+async fn a_change_that_something_alters_is_refused_before_its_confirmation() {
+    let steal = |run: &mut Value| {
+        run["spec"]["steps"].as_array_mut().unwrap().push(json!({"name": "steal", "set": {"value": "x"}}));
+    };
+    let (client, stored) = api_server(&refund("Failed"), steal);
+    let why = posts(&client, "Rerun", "", "").await.unwrap_err();
+    assert!(why.to_string().contains("would change spec.steps"), "{why}");
+    assert_eq!(why.status(), StatusCode::FORBIDDEN);
+    assert_eq!(stored.lock().unwrap().writes, 0);
+    let (client, stored) = api_server(&refund("Waiting"), |run| run["spec"]["ttlAfterFinished"] = json!("1s"));
+    let why = posts(&client, "Suspend", "", "").await.unwrap_err();
+    assert!(why.to_string().contains("would change spec.ttlAfterFinished"), "{why}");
+    assert_eq!(stored.lock().unwrap().writes, 0);
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_meanwhile_is_not_changed() {
+    let (client, stored) = api_server(&refund("Succeeded"), |_| {});
+    for verb in ["Suspend", "Resume", "Cancel"] {
+        let why = posts(&client, verb, "", "").await.unwrap_err();
+        assert_eq!(why.to_string(), "nothing was sent: run refund has ended meanwhile (Succeeded)");
+        assert_eq!(why.status(), StatusCode::CONFLICT);
+    }
+    assert_eq!(stored.lock().unwrap().writes, 0);
+    let (client, _) = api_server(&refund("Waiting"), |_| {});
+    let first = posts(&client, "Cancel", "", "").await.unwrap();
+    assert_eq!(first.headers()[CACHE_CONTROL], page::KEPT);
+    let why = posts(&client, "Rerun", "", "").await.unwrap_err();
+    assert!(why.to_string().contains("the run has not ended"), "{why}");
+}
