@@ -30,7 +30,7 @@ async fn the_confirmation_comes_into_the_bar_and_its_back_brings_the_form_back()
     }
     assert!(page.url().await.unwrap().ends_with(&path(&asked)), "nothing was loaded");
     page.accessible().await.unwrap();
-    page.click(role("link", "Back")).await.unwrap();
+    page.click(role("button", "Back")).await.unwrap();
     page.wait(css("#reason")).await.unwrap();
     assert_eq!(page.value(css("#reason")).await.unwrap(), "as agreed");
     assert_eq!(runs.decision(&asked, "alice").await, json!(null));

@@ -297,7 +297,8 @@ async fn retry_tries_the_step_again() {
     let case = Case::new("retry").await;
     for (hand, name) in BOTH {
         let (alice, asked) = case.asks(name, fails(), hand).await;
-        alice.presses("Retry").await;
+        alice.presses("Retry (run the step again)").await;
+        alice.page.wait(text("run the step again").inside(css(".confirm"))).await.unwrap();
         alice.confirms("Retry", &asked.spec.request.gate.path, &asked).await;
         case.stored(&asked, json!({"verdict": "Retry"})).await;
         let again = case.runs.asked_again(name, &asked).await;

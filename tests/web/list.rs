@@ -174,6 +174,7 @@ async fn keys_move_and_open_a_confirmation_and_send_nothing() {
     for (key, verdict) in [("a", "Approve"), ("r", "Reject")] {
         page.press("u").await.unwrap();
         page.press("j").await.unwrap();
+        shown(&page, "second").await;
         page.press("k").await.unwrap();
         shown(&page, "first").await;
         page.press(key).await.unwrap();

@@ -202,8 +202,9 @@ async fn without_scripts_people_sign_in_read_decide_and_look_back() {
         page.screenshot(&format!("plain-request-{way}")).await.unwrap();
         page.click(role("button", "See the difference")).await.unwrap();
         page.wait(role("heading", "Modify: review?")).await.unwrap();
-        page.click(role("link", "Back")).await.unwrap();
-        page.wait_url(&path(&asked)).await.unwrap();
+        page.click(role("button", "Back")).await.unwrap();
+        page.wait(css("details[open] #modify-response")).await.unwrap();
+        assert_eq!(page.value(css("#modify-response")).await.unwrap(), "another draft");
     }
     let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
     page.goto(&harness.at(&path(&asked))).await.unwrap();

@@ -10,6 +10,7 @@ mod crowd;
 mod deciding;
 mod drafts;
 mod followed;
+mod forms;
 mod harness;
 mod inbox;
 mod instruments;

@@ -35,6 +35,9 @@
     news.replaceChildren(line);
   }
 
+  // The answer to a form of a request stands at an address that is only for forms.
+  function here() { return location.pathname.replace(/\/decide$/, "") + location.search; }
+
   // One after the other: a change that comes while a part is fetched has it fetched once more, into what is there then.
   let renewing = Promise.resolve();
   const next = new Map();
@@ -42,13 +45,22 @@
     if (next.has(selector)) return next.get(selector);
     const fetched = () => {
       next.delete(selector);
-      const at = document.querySelector(selector)?.closest("[data-at]")?.dataset.at ?? location.pathname + location.search;
+      const part = document.querySelector(selector);
+      if (!part) return null;
+      const at = part.closest("[data-shown]")?.dataset.shown || here();
       return htmx.ajax("GET", at, { target: selector, select: selector, swap: "outerHTML" });
     };
     renewing = renewing.then(fetched).then(() => times(document), () => {});
     next.set(selector, renewing);
     return renewing;
   }
+
+  // A part that the answer lacks stays as it is.
+  document.addEventListener("htmx:before:swap", (event) => {
+    if (event.detail.tasks.some((task) => task.fragment.firstElementChild)) return;
+    event.preventDefault();
+    tell("This page has changed.", "Reload", again);
+  });
 
   const TRIES = 10;
   let source = null;
@@ -87,7 +99,20 @@
         }
         const more = said.waiting - shown;
         const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
-        tell(what, "Show", () => renew("#list").then(() => { live(); mark(); document.getElementById("list")?.focus(); }));
+        tell(what, "Show", () => {
+          const chosen = [...document.querySelectorAll("#list [name=a]:checked")].map((box) => box.value);
+          renew("#list").then(() => {
+            for (const box of document.querySelectorAll("#list [name=a]")) {
+              if (!chosen.includes(box.value)) continue;
+              box.checked = true;
+              box.closest("details")?.setAttribute("open", "");
+            }
+            live();
+            split();
+            mark();
+            document.getElementById("list")?.focus();
+          });
+        });
       });
       // The parts that change under no finger are renewed at once; a form is never touched.
       own.addEventListener("changed", () => {
@@ -124,7 +149,7 @@
   // A request that changed under an open form is to be read again.
   function compare() {
     const state = document.querySelector("[data-digest]");
-    const form = document.querySelector("form[data-draft] input[name=digest]");
+    const form = document.querySelector("form[data-draft] [name=digest], .confirm [name=digest]");
     if (state && form && state.dataset.digest !== form.value) {
       tell("This request has changed: read it again before you decide.", "Read it", again);
     }
@@ -192,17 +217,22 @@
       restored = true;
     }
     if (!restored) return;
-    const note = document.createElement("p");
-    note.className = "note";
-    note.setAttribute("role", "status");
-    note.append("Your draft of this decision is back. Nothing was sent. ");
+    const note = say(form, "status", "Your draft of this decision is back. Nothing was sent. ");
     const drop = document.createElement("button");
     drop.type = "button";
     drop.className = "quiet";
     drop.textContent = "Discard the draft";
     drop.addEventListener("click", () => { localStorage.removeItem(key(form)); form.reset(); note.remove(); });
     note.append(drop);
+  }
+  // A line above the fields of a form.
+  function say(form, role, text) {
+    const note = document.createElement("p");
+    note.className = "note";
+    note.setAttribute("role", role);
+    note.append(text);
     form.prepend(note);
+    return note;
   }
   function drafts() {
     try {
@@ -227,16 +257,24 @@
   }
 
   // The answer to the first of the two posts comes into the page: the confirmation in the place of the bar, or what is wrong at its
-  // field. Every other answer is a page, as without scripts.
+  // field. Every other answer is a page, as without scripts. From the post until Back, what it was made of does not change.
   async function asks(form, button) {
     const fields = new URLSearchParams(new FormData(form));
     fields.append(button.name, button.value);
-    const answer = await fetch(form.action, { method: "POST", body: fields }).catch(() => null);
-    const came = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
     const bar = document.getElementById("decide");
-    const confirm = came?.querySelector(".confirm");
+    const held = [bar, document.querySelector("[aria-labelledby=answer]")];
+    const hold = (on) => { for (const part of held) if (part) part.inert = on; };
+    form.querySelector("[role=alert].note")?.remove();
+    hold(true);
+    let came = null;
+    try {
+      const answer = await fetch(form.action, { method: "POST", body: fields });
+      came = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch { /* It is told below: this post records nothing. */ }
     delete form.dataset.sent;
-    if (confirm && bar) {
+    if (!form.isConnected) return;
+    const confirm = came?.querySelector(".confirm");
+    if (confirm) {
       const title = document.title;
       document.title = came.title;
       confirm.className = "confirm decision";
@@ -244,14 +282,28 @@
       confirm.querySelector("[data-back]").addEventListener("click", (event) => {
         event.preventDefault();
         confirm.replaceWith(bar);
+        hold(false);
         document.title = title;
         button.focus();
       });
       confirm.querySelector("[autofocus]").focus();
-    } else if (came?.getElementById("problem")) {
-      document.getElementById("content").replaceWith(came.getElementById("content"));
+      return;
+    }
+    hold(false);
+    if (!came) {
+      say(form, "alert", "The connection broke. Nothing was sent: try again.");
+      button.focus();
+    } else if (came.getElementById("problem")) {
+      const content = came.getElementById("content");
+      if (pane?.contains(form)) {
+        content.querySelector("#news")?.remove();
+        pane.replaceChildren(...content.childNodes);
+      } else {
+        document.getElementById("content").replaceWith(content);
+        live();
+      }
       times(document);
-      live();
+      drafts();
       wrong();
     } else {
       delete form.dataset.asks;
@@ -268,14 +320,15 @@
   const current = "#list a.what[aria-current]";
   let follows = null;
   let choice = 0;
-  const opens = () => pane && window.htmx && wide.matches;
+  const opens = () => pane && !pane.hidden && wide.matches;
+  function split() { if (pane && window.htmx) pane.hidden = !pane.dataset.at && !document.querySelector("#list a.what"); }
   function mark() {
     document.querySelector(current)?.removeAttribute("aria-current");
     if (pane?.dataset.at) document.querySelector(`#list a.what[href="${pane.dataset.at}"]`)?.setAttribute("aria-current", "true");
   }
   function again() {
     const link = opens() ? document.querySelector(current) : null;
-    if (link) choose(link); else location.reload();
+    if (link) choose(link); else location.assign(here());
   }
   // Of requests that are chosen one after the other, only the last is shown.
   function choose(link) {
@@ -283,10 +336,19 @@
     const at = link.pathname;
     pane.dataset.at = at;
     mark();
-    const isLast = () => pane.dataset.at === at;
-    renewing = renewing.then(() => isLast() && htmx.ajax("GET", at, { target: "#pane", select: "#content > *", swap: "innerHTML ignoreTitle:true" })).then(() => {
-      if (!isLast()) return;
+    renewing = renewing.then(async () => {
+      if (pane.dataset.at !== at) return;
+      const before = pane.firstElementChild;
       follows?.close();
+      const what = { target: "#pane", select: "#content > :not([data-shell])", swap: "innerHTML ignoreTitle:true" };
+      await htmx.ajax("GET", at, what).catch(() => {});
+      const isShown = pane.firstElementChild !== before;
+      pane.dataset.shown = isShown ? at : "";
+      if (!isShown) {
+        pane.replaceChildren();
+        tell("The request could not be opened.", "Try again", again);
+        return;
+      }
       // News are told in the list.
       const news = pane.querySelector("#news");
       news?.remove();
@@ -295,19 +357,22 @@
       drafts();
       compare();
       if (!news?.dataset.live) return;
-      follows = new EventSource(news.dataset.live);
-      follows.addEventListener("changed", () => {
+      const own = new EventSource(news.dataset.live);
+      follows = own;
+      own.addEventListener("changed", () => {
         for (const part of pane.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
       });
-    }, () => {});
+      own.addEventListener("error", () => {
+        if (own === follows && own.readyState === EventSource.CLOSED) tell("The request is not live any more.", "Read it again", again);
+      });
+    });
     return renewing;
   }
   function panes() {
-    if (!pane || !window.htmx) return;
-    pane.hidden = false;
+    split();
     document.addEventListener("click", (event) => {
       const link = event.target.closest("#list a.what");
-      if (!link || !wide.matches || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      if (!link || !opens() || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
       choose(link).then(() => pane.focus());
     });
@@ -331,7 +396,7 @@
     const help = () => dialog.showModal();
     button.addEventListener("click", help);
 
-    const chosen = () => (document.activeElement.matches("#list a.what") ? document.activeElement : find(current));
+    const chosen = () => document.activeElement.closest("#list .request")?.querySelector("a.what") ?? find(current);
     function move(by) {
       const stops = [...document.querySelectorAll("#list a.what, #list .more summary")].filter((stop) => stop.checkVisibility());
       const at = stops.indexOf(document.activeElement);
@@ -344,17 +409,23 @@
     }
     async function decide(verdict) {
       clearTimeout(choice);
-      const link = chosen();
-      if (find("#list") && !link) return;
-      if (link && !opens()) { location.assign(link.href); return; }
-      if (link && pane.dataset.at !== link.pathname) choose(link);
-      await renewing;
+      let root = document;
+      if (find("#list")) {
+        const link = chosen();
+        if (!link) return;
+        if (!opens()) { location.assign(link.href); return; }
+        if (pane.dataset.shown !== link.pathname) choose(link);
+        await renewing;
+        // Only what is shown is decided.
+        if (pane.dataset.shown !== link.pathname || chosen()?.pathname !== link.pathname) return;
+        root = pane;
+      }
       // A confirmation is no first step: there a key presses nothing.
-      const first = find(`form[data-draft]:not(:has([name=confirmed])) button[name=verdict][value=${verdict}]`);
+      const first = root.querySelector(`form[data-draft]:not(:has([name=confirmed])) button[name=verdict][value=${verdict}]`);
       const way = first?.closest("details");
       if (!way) { first?.click(); return; }
       way.open = true;
-      first.form.querySelector("textarea, input:not([type=hidden])")?.focus();
+      way.querySelector("textarea, input:not([type=hidden])")?.focus();
     }
     const acts = {
       j: () => move(1),
@@ -363,7 +434,7 @@
       a: () => decide("Approve"),
       r: () => decide("Reject"),
       m: () => decide("Modify"),
-      x: () => chosen()?.closest("li").querySelector("input")?.click(),
+      x: () => chosen()?.closest("li").querySelector("[name=a]")?.click(),
       u: () => {
         const list = find("#list");
         const last = kept("sessionStorage", "signoff-list") ?? "";
@@ -375,7 +446,8 @@
     document.addEventListener("keydown", (event) => {
       const act = acts[event.key];
       if (!act || !on || dialog.open || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
-      if (event.repeat && !"jk".includes(event.key) || event.target.closest("input, textarea, select, [contenteditable]")) return;
+      const field = event.target.closest("input, textarea, select, [contenteditable]");
+      if (event.repeat && !"jk".includes(event.key) || field && !field.matches("#list [name=a]")) return;
       event.preventDefault();
       act();
     });
@@ -390,6 +462,10 @@
     event.preventDefault();
     asks(form, event.submitter);
   });
+  // What a reader unfolds in the bar stays in view.
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.open && target.matches(".decision details") && target.contains(document.activeElement)) target.scrollIntoView({ block: "nearest" });
+  }, true);
   window.addEventListener("pageshow", (event) => {
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
     // The answer to a form is not asked for again.

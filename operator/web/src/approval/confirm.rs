@@ -12,15 +12,17 @@ use signoff_review::{
     coming,
     entry::Entry,
     flow::Rehearsed,
+    meaning::run_again,
     text::one_line,
 };
 use similar::{ChangeTag, TextDiff};
 
 use super::{
+    forms::decide,
     model,
     read::Read,
     texts::{REVIEWED, Text, subject},
-    typed::{self, Typed},
+    typed::{self, Problems, Typed},
 };
 use crate::{page::Shell, session::Caller};
 
@@ -48,7 +50,11 @@ pub(super) struct Confirm {
     before: Vec<Fact>,
     /// The beginning of the reviewed text, if the decision does not change it.
     subject: Option<Text>,
+    /// What the verdict does here, where its name alone would mislead.
+    meaning: Option<String>,
     comes_to: String,
+    /// The parts of the form that were filled in and are not sent.
+    left_out: Option<String>,
     changes: Vec<Change>,
     reason: Option<String>,
     said: Vec<(String, String)>,
@@ -104,18 +110,29 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
         workflow: request.workflow.name.clone(),
         digest: request.digest.to_string(),
         verdict: verdict.name(),
+        meaning: run_again(request).filter(|_| verdict == Verdict::Retry),
         comes_to: model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run()),
+        left_out: left_out(read, typed, verdict),
         changes,
         reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
         said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),
         class: if verdict.stops() { "danger" } else { "main" },
-        fields: typed.of_decision(),
+        fields: typed.of_form(),
         confirmed: rehearsed.name(),
         differs: typed.get("confirmed").is_some(),
         notice: action::is_question(request).then_some(action::NOTICE),
         namespace,
         name,
     }
+}
+
+/// Returns the sentence about what was filled in and is not sent with this verdict, or `None`.
+fn left_out(read: &Read, typed: &Typed, verdict: Verdict) -> Option<String> {
+    let forms = decide(read.verified().ok()?, read, typed, &Problems::default());
+    let parts = forms.left_out();
+    let (last, others) = parts.split_last()?;
+    let parts = if others.is_empty() { (*last).to_owned() } else { format!("{} and {last}", others.join(", ")) };
+    Some(format!("What you changed under {parts} is not sent with {verdict}."))
 }
 
 fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<Change> {

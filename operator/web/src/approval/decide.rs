@@ -1,4 +1,4 @@
-//! `POST …/decide`: first it is tried and shown again, then it is sent.
+//! `POST …/decide`: first it is tried and shown again, then it is sent, or the form is shown again as it was typed.
 //!
 //! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was confirmed.
 
@@ -13,12 +13,12 @@ use super::{
     confirm::confirm,
     model::{self, ApprovalPage},
     read::Read,
-    send::{NotSent, Sender, answer_problems, propose},
+    send::{NotSent, Sender, answer_problems, propose, shown},
     typed::Typed,
 };
 use crate::{error::PageError, page, session::Caller, state::PageState};
 
-/// Tries a decision and asks for confirmation, or sends a confirmed one.
+/// Tries a decision and asks for confirmation, sends a confirmed one, or goes back to the form.
 ///
 /// # Errors
 /// As every request. A refusal, and what was typed wrong, is shown on the page of the request.
@@ -30,6 +30,10 @@ pub async fn decide(
 ) -> Result<Response, PageError> {
     let typed = Typed(fields);
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
+    if typed.goes_back() {
+        let problems = shown(&read, &typed).err().map(|not_sent| not_sent.problems).unwrap_or_default();
+        return Ok(page::kept(page::html(&ApprovalPage::of(&caller, &read, &typed, &problems))));
+    }
     let sender = Sender { caller: &caller, namespace: &namespace, name: &name };
     let proposed = match propose(&state, &caller, &read, &typed) {
         Ok(proposed) => proposed,

@@ -8,12 +8,12 @@ use signoff_api::{
 };
 use signoff_engine::approval::eligibility::allowed_verdicts;
 use signoff_expr::text::display;
-use signoff_review::{action, reading::Verified, request::answer_rules, text::one_line};
+use signoff_review::{action, meaning::run_again, reading::Verified, request::answer_rules, text::one_line};
 
 use super::{
     model::{comes_to, reviewed},
     read::Read,
-    typed::{self, Parameter, Problems, Typed},
+    typed::{self, Parameter, Problems, Typed, plain_lines},
 };
 
 /// The forms of a decision.
@@ -37,7 +37,7 @@ pub(super) struct Decide {
 /// A verdict with its own button.
 pub(super) struct Plain {
     pub(super) verdict: &'static str,
-    pub(super) label: &'static str,
+    pub(super) label: String,
     pub(super) class: &'static str,
     pub(super) comes_to: String,
     /// Whether the page has a box about it, which says what it comes to.
@@ -56,10 +56,42 @@ impl Decide {
         !self.further.is_empty() || self.defer.is_some() || !self.retry.is_empty() || self.escalate.is_some()
     }
 
-    /// Whether what is under “More” is shown at once: it was sent before, or there is nothing else.
+    /// Whether what is under “More” is shown at once: something is typed there or was sent, or there is nothing else.
     pub(super) fn shows_more(&self) -> bool {
         let is_alone = self.plain.is_empty() && self.respond.is_empty() && self.modify.is_empty();
-        is_alone || matches!(self.form, "defer" | "escalate" | "retry")
+        let is_typed = self.has_guidance() || self.has_targets() || self.retry.iter().any(Editor::is_changed);
+        is_alone || is_typed || matches!(self.form, "defer" | "escalate" | "retry")
+    }
+
+    /// Whether the editor is shown at once: something is changed there, or it was sent.
+    pub(super) fn shows_editor(&self) -> bool {
+        self.form == "modify" || self.modify.iter().any(Editor::is_changed)
+    }
+
+    /// Whether the run goes on with answers and with no approval, so that the questions come first.
+    pub(super) fn is_form(&self) -> bool {
+        !self.respond.is_empty() && self.plain.iter().all(|one| one.verdict != Verdict::Approve.name())
+    }
+
+    /// Returns the parts of the form that were filled in and are not sent with the verdict of its button.
+    pub(super) fn left_out(&self) -> Vec<&'static str> {
+        let parts = [
+            ("modify", "Change…", self.modify.iter().any(Editor::is_changed)),
+            ("respond", "Your answer", self.respond.iter().any(|asked| asked.is_changed)),
+            ("defer", "Guidance", self.has_guidance()),
+            ("retry", "Retry a part", self.retry.iter().any(Editor::is_changed)),
+            ("escalate", "Ask further people", self.has_targets()),
+        ];
+        let is_left_out = |(form, _, is_filled): &(&str, &str, bool)| *is_filled && *form != self.form;
+        parts.into_iter().filter(is_left_out).map(|(_, part, _)| part).collect()
+    }
+
+    fn has_guidance(&self) -> bool {
+        self.defer.as_ref().is_some_and(|guidance| !guidance.value.trim().is_empty())
+    }
+
+    fn has_targets(&self) -> bool {
+        self.escalate.iter().flat_map(|escalate| &escalate.targets).any(|(.., is_chosen)| *is_chosen)
     }
 }
 
@@ -81,6 +113,8 @@ pub(super) struct Asked {
     pub(super) is_multiple: bool,
     pub(super) rules: String,
     pub(super) is_required: bool,
+    /// Whether the answer is another than the one that the question suggests.
+    pub(super) is_changed: bool,
     pub(super) field: Field,
 }
 
@@ -97,6 +131,12 @@ pub(super) struct Editor {
     pub(super) parameter: Parameter,
     pub(super) field: Field,
     pub(super) rows: usize,
+}
+
+impl Editor {
+    fn is_changed(&self) -> bool {
+        self.parameter.is_changed(&self.field.value)
+    }
 }
 
 /// Who can be asked further.
@@ -140,13 +180,14 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     let has_level = level < request.timeout.escalation.len();
     let boxes = boxes(allowed);
     let button = |(verdict, label, class): (Verdict, &'static str, &'static str)| {
-        let has_box = boxes.contains(&verdict);
-        Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class, has_box }
+        let again = run_again(request).filter(|_| verdict == Verdict::Retry);
+        let label = again.map_or_else(|| label.to_owned(), |again| format!("{label} ({again})"));
+        Plain { verdict: verdict.name(), comes_to: foreseen(verdict), label, class, has_box: boxes.contains(&verdict) }
     };
     let buttons = |all: &[(Verdict, &'static str, &'static str)]| -> Vec<Plain> {
         all.iter().filter(|(verdict, ..)| takes(*verdict)).copied().map(button).collect()
     };
-    let is_chosen = |at: usize| form == "escalate" && typed.all("to").any(|chosen| chosen == at.to_string());
+    let is_chosen = |at: usize| typed.all("to").any(|chosen| chosen == at.to_string());
     let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
     // Whoever is asked already cannot be asked further.
     let further = |(_, one): &(usize, &Subject)| !approval.approvers().contains(one);
@@ -178,9 +219,10 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
     let count = request.form.as_ref().map_or(0, |form| form.questions.len());
     let one = |(at, question): (usize, &Question)| {
         let (option_field, text_field) = (typed::option_field(question), typed::text_field(question));
-        let was_sent = typed.get("verdict") == Some("Respond");
         let default = question.default.clone().unwrap_or_default();
         let by_default = question.option_named(&default).map(|option| option.id.clone());
+        // One form has the fields of all verdicts: whichever button sent it, an option that is missing was not chosen.
+        let was_sent = typed.verdict().is_some();
         let is_chosen = |id: &str| match was_sent {
             true => typed.all(&option_field).any(|chosen| chosen == id),
             false => by_default.as_deref() == Some(id),
@@ -191,7 +233,10 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
             is_chosen: is_chosen(&option.id),
             id: option.id.clone(),
         });
-        let text = if by_default.is_some() { String::new() } else { default.clone() };
+        let text = if by_default.is_some() { String::new() } else { plain_lines(&default) };
+        let value = typed.text(&text_field).unwrap_or_else(|| text.clone());
+        let is_other = |id: &String| is_chosen(id) != (by_default.as_ref() == Some(id));
+        let is_changed = value != text || question.options.iter().any(|option| is_other(&option.id));
         Asked {
             id: match count {
                 // The ids of an agent's questions are made by the operator, and mean nothing to people.
@@ -206,7 +251,8 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
             is_multiple: question.multiple == Some(true),
             rules: answer_rules(request, question).join("; "),
             is_required: !question.may_be_left_out(),
-            field: Field { value: typed.text(&text_field).unwrap_or(text), problem: problems.at(&text_field).cloned() },
+            is_changed,
+            field: Field { value, problem: problems.at(&text_field).cloned() },
             option_field,
             text_field,
         }

@@ -51,4 +51,6 @@ pub async fn page(
 }
 
 #[cfg(test)]
+mod form_tests;
+#[cfg(test)]
 pub(crate) mod tests;

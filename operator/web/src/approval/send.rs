@@ -15,6 +15,7 @@ use signoff_review::{
     entry::{Entry, NOT_RECORDED, TAMPERED, TAMPERED_REMEDY},
     flow::{
         Confirmed, Meaning, NotProposed, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server,
+        Shown,
     },
     foreseen,
     record::record,
@@ -53,20 +54,29 @@ impl NotSent {
     }
 }
 
-/// Returns the decision that was typed about a verified request that was shown.
-pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Proposed, NotSent> {
+/// Returns a verified request as the one whose form was sent.
+pub(crate) fn shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotSent> {
     let verified = read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let shown = verified.shown(typed.get("digest").unwrap_or_default());
-    let shown = shown.map_err(|why| NotSent::changed(why.to_string()))?;
+    shown.map_err(|why| NotSent::changed(why.to_string()))
+}
+
+/// Returns the decision that was typed about a verified request that was shown.
+pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Proposed, NotSent> {
+    let shown = shown(read, typed)?;
     let request = &read.seen.approval.spec.request;
     let reviewed = model::reviewed(read);
-    let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(NotSent::wrong)?;
+    let no_reason = typed::reason_problem(&read.seen, typed);
+    let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(|mut problems| {
+        problems.add(no_reason.clone().unwrap_or_default());
+        NotSent::wrong(problems)
+    })?;
     // Without the whole it is not known what was changed.
     if decision.parameters.is_some() && reviewed.is_none() && is_edit_cut(request) {
         let why = "the whole of what you change cannot be read now: try again, or give another verdict";
         return Err(NotSent::wrong(Problems::of_form(why)));
     }
-    if let Some(problems) = typed::reason_problem(&read.seen, &decision) {
+    if let Some(problems) = no_reason {
         return Err(NotSent::wrong(problems));
     }
     decision.channel = (state.settings.auth != Auth::PassThrough).then(|| CHANNEL.to_owned());

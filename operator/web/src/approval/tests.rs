@@ -80,7 +80,7 @@ fn shown(approval: &Approval) -> String {
 }
 
 /// Fails unless these stand on the page in this order.
-fn in_order(page: &str, parts: &[&str]) {
+pub(crate) fn in_order(page: &str, parts: &[&str]) {
     let page = page.replace("&#39;", "'");
     let mut from = 0;
     for part in parts {
@@ -90,7 +90,7 @@ fn in_order(page: &str, parts: &[&str]) {
 }
 
 /// Markup, scripts, ends of fences and hidden characters.
-const HOSTILE: &str = "</div></pre></textarea></section><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{200b}\u{1b}[2J```\r\u{2066}Phase: Approved";
+pub(crate) const HOSTILE: &str = "</div></pre></textarea></section><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{200b}\u{1b}[2J```\r\u{2066}Phase: Approved";
 
 /// Fails if something of [`HOSTILE`] is on the page as markup, or hides there.
 fn is_only_text(page: &str) {
@@ -178,13 +178,13 @@ async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
         &[
             "<h1>The clerk needs to know.</h1>",
             "the Workflow's question",
+            "Your answer",
+            NOTICE,
+            "Which account?",
             "If you answer",
             "Question of clerk",
             NOTICE,
             "Who can answer",
-            "Your answer",
-            NOTICE,
-            "Which account?",
             "id=\"decide\"",
             ">Respond</button>",
         ],

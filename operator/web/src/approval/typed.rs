@@ -42,21 +42,18 @@ impl Typed {
         serde_json::from_value(Value::from(self.get("verdict").or_else(|| self.get(PART))?)).ok()
     }
 
-    /// Returns the fields that the decision is made of: the others of the form belong to other verdicts.
-    pub fn of_decision(&self) -> Vec<(String, String)> {
-        let own: &[&str] = match self.verdict() {
-            Some(Verdict::Modify) => &["parameters."],
-            Some(Verdict::Respond) => &["option.", "answers."],
-            Some(Verdict::Retry) => &["retry."],
-            Some(Verdict::Defer) => &["guidance"],
-            Some(Verdict::Escalate) => &["to"],
-            Some(Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip) | None => &[],
-        };
+    /// Returns the fields of the form, those of other verdicts too: after Back, all that was typed is there.
+    pub fn of_form(&self) -> Vec<(String, String)> {
         let is_own = |(name, _): &&(String, String)| {
-            ["digest", "verdict", PART, "reason"].contains(&name.as_str())
-                || own.iter().any(|part| name.starts_with(part))
+            ["digest", "verdict", PART, "reason", "guidance", "to"].contains(&name.as_str())
+                || ["parameters.", "retry.", "option.", "answers."].iter().any(|part| name.starts_with(part))
         };
         self.0.iter().filter(is_own).cloned().collect()
+    }
+
+    /// Whether nothing is sent, and the form is shown again as it was typed.
+    pub fn goes_back(&self) -> bool {
+        self.get("back").is_some()
     }
 }
 
@@ -147,6 +144,12 @@ impl Parameter {
         if self.example.is_some() { String::new() } else { self.written() }
     }
 
+    /// Whether a text in the editor is another than the one with which it begins.
+    pub fn is_changed(&self, text: &str) -> bool {
+        let is_empty = self.example.is_some() && text.trim().is_empty();
+        !is_empty && text != self.text()
+    }
+
     fn written(&self) -> String {
         match &self.before {
             Value::String(text) => plain_lines(text),
@@ -231,15 +234,15 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
 }
 
 /// Returns the problem of a reason that is required and missing.
-pub fn reason_problem(seen: &signoff_review::seen::Seen, decision: &Decision) -> Option<Problems> {
-    refusal::is_reason_missing(&seen.approval, decision.reason.as_deref()).then(|| {
+pub fn reason_problem(seen: &signoff_review::seen::Seen, typed: &Typed) -> Option<Problems> {
+    refusal::is_reason_missing(&seen.approval, typed.text("reason").as_deref()).then(|| {
         let why = "this gate requires a reason with at least one letter or digit".to_owned();
         Problems(BTreeMap::from([("reason".to_owned(), why)]))
     })
 }
 
-/// A text as a browser would send it back, with the line ends of everybody else.
-fn plain_lines(text: &str) -> String {
+/// Returns a text as a browser would send it back, with the line ends of everybody else.
+pub fn plain_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 

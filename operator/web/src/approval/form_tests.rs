@@ -1,0 +1,179 @@
+//! The one form of all verdicts: what is not sent with the pressed button, the way back, its order, and its errors.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use askama::Template;
+use serde_json::json;
+use signoff_api::Approval;
+use signoff_review::{action::NOTICE, foreseen, sample};
+
+use super::{
+    tests::{HOSTILE, caller, in_order, read_of, with},
+    *,
+};
+use crate::{history::tests::server, session::fake::World};
+
+/// Returns the fields of the form of a request, as a browser sends them.
+fn typed(approval: &Approval, fields: &[(&str, &str)]) -> Typed {
+    let digest = ("digest", approval.spec.request.digest.as_str());
+    let all = std::iter::once(&digest).chain(fields);
+    Typed(all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+}
+
+/// Returns the page of a request, with what was typed before.
+fn form(approval: &Approval, fields: &[(&str, &str)]) -> String {
+    let (caller, typed) = (caller("alice@example.com"), typed(approval, fields));
+    ApprovalPage::of(&caller, &read_of(approval), &typed, &Problems::default()).render().unwrap()
+}
+
+/// Returns the confirmation of what was typed.
+async fn confirmation(approval: &Approval, fields: &[(&str, &str)]) -> String {
+    let (read, world, typed) = (read_of(approval), World::new(&[]), typed(approval, fields));
+    let alice = caller("alice@example.com");
+    let proposed = send::propose(&world.state, &alice, &read, &typed).ok().unwrap();
+    let stored = serde_json::to_value(foreseen::with(approval, proposed.entry())).unwrap();
+    let alice = Caller { client: server(move |_| (200, stored.clone())).0, ..alice };
+    let sender = send::Sender { caller: &alice, namespace: "finance", name: "refund-4711-review" };
+    let rehearsed = sender.rehearse(&world.state, &read, proposed).await.unwrap().ok().unwrap();
+    confirm::confirm(&alice, &read, &rehearsed, &typed).render().unwrap()
+}
+
+/// Returns a request that takes all verdicts with fields of their own.
+fn all_fields() -> Approval {
+    let questions = json!([
+        {"id": "size", "options": [{"id": "small"}, {"id": "large"}], "default": "small"},
+        {"id": "note", "required": false},
+    ]);
+    let fields = json!({
+        "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate"],
+        "form": {"questions": questions}, "escalateTo": [{"kind": "User", "name": "bob@example.com"}],
+    });
+    with(sample::approval(), &fields)
+}
+
+#[tokio::test]
+async fn what_was_typed_for_another_verdict_is_named_in_the_confirmation() {
+    let approval = all_fields();
+    let letter = approval.spec.request.reviews.as_ref().unwrap().response.clone();
+    let (same, other) = (letter.replace('\n', "\r\n"), format!("{letter} and more"));
+    let untouched =
+        [("option.size", "small"), ("answers.note", ""), ("guidance", ""), ("parameters.response", same.as_str())];
+    for (verdict, own) in [("Approve", None), ("Modify", Some(("parameters.response", other.as_str())))] {
+        let fields: Vec<_> = [("verdict", verdict)].into_iter().chain(untouched).chain(own).collect();
+        let page = confirmation(&approval, &fields).await;
+        assert!(!page.contains("is not sent with"), "{verdict}: {page}");
+    }
+    for (field, part) in [
+        (("parameters.response", other.as_str()), "Change…"),
+        (("option.size", "large"), "Your answer"),
+        (("answers.note", "at the door"), "Your answer"),
+        (("guidance", "shorter"), "Guidance"),
+        (("to", "0"), "Ask further people"),
+    ] {
+        let rest = untouched.into_iter().filter(|(name, _)| *name != field.0);
+        let fields: Vec<_> = [("verdict", "Approve"), field].into_iter().chain(rest).collect();
+        let page = confirmation(&approval, &fields).await;
+        let told = format!("What you changed under {part} is not sent with Approve.");
+        in_order(&page, &["role=\"alert\"", &told, "Effect"]);
+        in_order(&page, &[&format!("<textarea name=\"{}\" hidden>\n{}<", field.0, field.1), "name=\"back\""]);
+    }
+    let several = [
+        ("verdict", "Reject"),
+        ("parameters.response", other.as_str()),
+        ("option.size", "small"),
+        ("guidance", "shorter"),
+        ("to", "0"),
+    ];
+    let said = "What you changed under Change…, Guidance and Ask further people is not sent with Reject.";
+    in_order(&confirmation(&approval, &several).await, &[said]);
+}
+
+#[tokio::test]
+async fn back_shows_all_that_was_typed_whatever_the_verdict() {
+    let approval = all_fields();
+    let page = form(
+        &approval,
+        &[
+            ("verdict", "Approve"),
+            ("back", "yes"),
+            ("reason", "as agreed"),
+            ("parameters.response", "Dear all"),
+            ("option.size", "large"),
+            ("answers.note", "at the door"),
+            ("guidance", "shorter"),
+            ("to", "0"),
+        ],
+    );
+    in_order(
+        &page,
+        &[
+            "value=\"large\" checked",
+            "\nat the door</textarea>",
+            "\nas agreed</textarea>",
+            "<details class=\"way\" open>",
+            "\nDear all</textarea>",
+            "<details class=\"way more\" open>",
+            "\nshorter</textarea>",
+            "name=\"to\" value=\"0\" checked",
+        ],
+    );
+    assert!(!page.contains("value=\"small\" checked"), "{page}");
+    let untouched = form(&approval, &[]);
+    in_order(&untouched, &["value=\"small\" checked", "<details class=\"way\">", "<details class=\"way more\">"]);
+}
+
+#[tokio::test]
+async fn what_goes_back_is_text_and_strange_fields_are_dropped() {
+    let fields = [("verdict", "Approve"), ("parameters.response", HOSTILE), (HOSTILE, "x"), ("planted", "planted")];
+    let page = confirmation(&sample::approval(), &fields).await;
+    in_order(&page, &["is not sent with Approve", "&#60;script&#62;"]);
+    for markup in ["<script>alert", "<img src=x", "</div></pre>", "planted"] {
+        assert!(!page.contains(markup), "{markup}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn the_questions_come_first_where_the_run_goes_on_with_the_answer() {
+    let words = ["<h1>", "Your answer", NOTICE, "Which account?", "If you answer", "Who can answer", "id=\"decide\""];
+    in_order(&form(&sample::question(), &[]), &words);
+    // Where it can be approved, what is approved comes first.
+    let words = ["<h1>", "If you approve", "Who must agree", "Your answer", "id=\"decide\"", "Respond</button>"];
+    in_order(&form(&all_fields(), &[]), &words);
+}
+
+#[tokio::test]
+async fn the_message_of_an_author_is_text_at_its_answer() {
+    let (world, caller) = (World::new(&[]), caller("alice@example.com"));
+    let questions = json!([{"id": "ticket", "pattern": "CHG-[0-9]+", "errorMessage": HOSTILE}]);
+    let asked = with(sample::approval(), &json!({"form": {"questions": questions}, "allowedVerdicts": ["Respond"]}));
+    let (read, typed) = (read_of(&asked), typed(&asked, &[("verdict", "Respond"), ("answers.ticket", "CH-1")]));
+    let problems = send::answer_problems(&world.state, &caller, &read, &typed).await;
+    let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
+    let at = "aria-invalid=\"true\">\nCH-1</textarea>";
+    in_order(&page, &["aria-describedby=\"wrong-1\"", at, "id=\"wrong-1\"", "&#60;script&#62;alert(1)", "⟨U+202E⟩"]);
+    assert!(!page.contains("<script>alert") && !page.contains('\u{202e}'), "{page}");
+}
+
+#[tokio::test]
+async fn a_reason_that_is_missing_is_told_with_every_other_error() {
+    let (world, caller) = (World::new(&[]), caller("alice@example.com"));
+    let call = with(sample::call(), &json!({"requireReason": true}));
+    let typed = typed(&call, &[("verdict", "Modify"), ("parameters.arguments", "{amount"), ("reason", "...")]);
+    let problems = send::propose(&world.state, &caller, &read_of(&call), &typed).err().unwrap().problems;
+    assert!(problems.at("parameters.arguments").is_some_and(|why| why.contains("not JSON")), "{problems:?}");
+    assert!(problems.at("reason").is_some_and(|why| why.contains("requires a reason")), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_retry_after_a_failure_says_what_runs_again() {
+    let gate = json!({"name": "help", "type": "errorEscalation", "path": "pay/.error", "visit": 1});
+    let verdicts = json!(["Retry", "Skip", "Reject"]);
+    let fields = json!({"gate": gate, "sends": {"text": sample::SENT}, "allowedVerdicts": verdicts});
+    let failed = with(sample::approval(), &fields);
+    let again = "run the step again: POST https://bank.example/refunds";
+    in_order(&form(&failed, &[]), &["value=\"Retry\"", &format!(">Retry ({again})</button>")]);
+    let page = confirmation(&failed, &[("verdict", "Retry")]).await;
+    in_order(&page, &[&format!("<dt>Meaning</dt><dd>{again}</dd>"), "Effect"]);
+    let other = with(sample::approval(), &json!({"allowedVerdicts": ["Approve", "Retry"]}));
+    in_order(&form(&other, &[]), &[">Retry</button>"]);
+    assert!(!confirmation(&other, &[("verdict", "Retry")]).await.contains("<dt>Meaning</dt>"));
+}
