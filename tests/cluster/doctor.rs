@@ -140,6 +140,10 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
     let nothing = place.approve("admin", &["doctor", "nothing"]).await;
     assert_eq!(nothing.code, 3, "{nothing:?}");
     assert!(nothing.stderr.contains("nothing: no Workflow and no Approval of the namespace"), "{nothing:?}");
+    let no_run = place.approve("admin", &["doctor", &format!("wf/{right}")]).await;
+    assert_eq!(no_run.code, 3, "{no_run:?}");
+    let hint = format!("; an Approval has this name: kubectl approve doctor {right} -n {namespace}");
+    assert!(no_run.stderr.contains(&hint), "{no_run:?}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ pub mod difference;
 pub mod editor;
 pub mod encoding;
 pub mod facts;
+pub mod help;
 pub mod sanitize;
 pub mod status;
 pub mod style;

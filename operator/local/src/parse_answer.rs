@@ -2,7 +2,7 @@
 //!
 //! It must not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
 
-use signoff_api::{ApprovalRequest, Decision, Verdict, gate::Question, verdict::Word};
+use signoff_api::{ApprovalRequest, Decision, Verdict, verdict::Word};
 use signoff_expr::{nearest, text::display};
 
 /// The shortest word that is taken for a misspelt one where any word may be an answer, in characters.
@@ -77,7 +77,7 @@ fn asks_for_a_verdict(request: &ApprovalRequest) -> bool {
     let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
     let is_plain = match questions {
         [] => true,
-        [only] => *only == Question { id: Question::PLAIN.to_owned(), ..Question::default() },
+        [only] => only.is_plain(),
         _ => false,
     };
     is_plain && [Verdict::Approve, Verdict::Retry].iter().any(|verdict| request.allowed_verdicts.contains(verdict))

@@ -88,23 +88,29 @@ pub fn brief(request: &ApprovalRequest, most: usize) -> Option<String> {
     let shown = request.reviews.as_ref().map(|review| review.response.as_str()).unwrap_or_default();
     let json: String = shown.lines().skip_while(|line| line.starts_with("# ")).collect();
     let arguments: String = match serde_json::from_str::<Value>(&json) {
-        Ok(Value::Object(fields)) => {
-            fields.iter().map(|(name, value)| format!(" {name}={}", brief_value(value))).collect()
-        }
-        _ => format!(" {}", arguments_line(shown, most)),
+        Ok(Value::Object(fields)) => fields
+            .iter()
+            .map(|(name, value)| format!(" {}={}", word(name, LONGEST_BRIEF), brief_value(value)))
+            .collect(),
+        _ => format!(" {}", word(&arguments_line(shown, most), most)),
     };
     Some(one_line(&format!("{tool}{arguments}"), most))
 }
 
 /// Returns a value of an argument as a short word.
 fn brief_value(value: &Value) -> String {
-    let is_plain =
-        |text: &&String| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "=\"".contains(c));
-    let text = match value {
-        Value::String(text) => Some(text).filter(is_plain).cloned().unwrap_or_else(|| value.to_string()),
-        other => other.to_string(),
-    };
-    one_line(&text, LONGEST_BRIEF)
+    match value {
+        Value::String(text) => word(text, LONGEST_BRIEF),
+        other => one_line(&other.to_string(), LONGEST_BRIEF),
+    }
+}
+
+/// Returns a text of a model as a short word: in quotes unless it is one, so that it cannot pass for another argument,
+/// nor for the end of the arguments.
+pub(crate) fn word(text: &str, most: usize) -> String {
+    let is_plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "=\":·".contains(c));
+    let word = if is_plain { text.to_owned() } else { Value::from(text).to_string() };
+    one_line(&word, most)
 }
 
 /// Returns the facts that stand before the arguments: the tool and its target.

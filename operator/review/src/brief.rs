@@ -4,9 +4,12 @@ use serde_json::{Map, Value};
 use signoff_api::ApprovalRequest;
 
 use crate::{
-    action::{arguments_line, call},
+    action::{arguments_line, call, word},
     text::one_line,
 };
+
+/// The longest name of an argument, in characters.
+const LONGEST_NAME: usize = 24;
 
 /// Returns the arguments of a call in a few words, such as `37 EUR · invoice 501`, at most `most` characters long;
 /// `None` if the request is about no call.
@@ -22,21 +25,26 @@ pub fn arguments(request: &ApprovalRequest, most: usize) -> Option<String> {
 
 fn in_words(fields: &Map<String, Value>) -> String {
     let currency = fields.get("currency").and_then(Value::as_str).filter(|_| fields.contains_key("amount"));
-    let word = |(name, value): (&String, &Value)| match (name.as_str(), currency) {
+    let argument = |(name, value): (&String, &Value)| match (name.as_str(), currency) {
         ("currency", Some(_)) => None,
-        ("amount", Some(currency)) => Some(format!("{} {currency}", short(value))),
-        (name, _) => Some(format!("{name} {}", short(value))),
+        ("amount", Some(currency)) => Some(format!("{} {}", short(value), unseparated(currency))),
+        (name, _) => Some(format!("{} {}", word(name, LONGEST_NAME), short(value))),
     };
-    fields.iter().filter_map(word).collect::<Vec<_>>().join(" · ")
+    fields.iter().filter_map(argument).collect::<Vec<_>>().join(" · ")
 }
 
 fn short(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => unseparated(text),
         Value::Array(items) => format!("[{}]", items.len()),
         Value::Object(fields) => format!("{{{}}}", fields.len()),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
+}
+
+/// Returns a text of a model, in quotes where it could pass for another argument.
+fn unseparated(text: &str) -> String {
+    if text.contains(['·', '"']) { Value::from(text).to_string() } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -58,6 +66,8 @@ mod tests {
         assert_eq!(said(r#"{"currency":"EUR","to":["a","b"],"with":{"x":1}}"#), "currency EUR · to [2] · with {1}");
         assert_eq!(said("{\"note\":\"two\\nlines\\u202e\"}"), "note two lines⟨U+202E⟩");
         assert_eq!(said(r#"["a"]"#), r#"["a"]"#);
+        assert_eq!(said(r#"{"amount 1 · to":2,"note":"x · amount 1"}"#), r#""amount 1 · to" 2 · note "x · amount 1""#);
+        assert_eq!(said(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"1 "EUR · to me""#);
         assert_eq!(said("# cut\n{\"amount\":"), "{\"amount\":");
         assert_eq!(said(&format!("{{\"x\":\"{}\"}}", "y".repeat(99))).chars().count(), 40);
     }

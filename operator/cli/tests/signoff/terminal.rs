@@ -28,6 +28,12 @@ const REFUND: &str = include_str!("../../../../examples/tools/refund.yaml");
 /// An agent that asks a person by which way it shall answer a customer.
 const ASK: &str = include_str!("../../../../examples/tools/ask-human.yaml");
 
+/// Confirms the answers to a form.
+fn confirms(person: &mut PtySession) {
+    person.exp_string("Send Respond with these answers? [y/N] ").unwrap();
+    person.send_line("y").unwrap();
+}
+
 /// The rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
@@ -122,7 +128,13 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     person.send_line("7").unwrap();
     person.exp_string("a number from 1 to 3").unwrap();
     person.exp_string("> ").unwrap();
+    person.send_line("1").unwrap();
+    person.exp_string("answer: Lisbon\r\n").unwrap();
+    person.exp_string("Send Respond with these answers? [y/N] ").unwrap();
+    person.send_line("").unwrap();
+    person.exp_string("> ").unwrap();
     person.send_line("2").unwrap();
+    confirms(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: Porto"), "{rest}");
     assert_eq!(code, 0);
@@ -153,6 +165,7 @@ fn a_question_of_an_agent_is_shown_with_its_options_and_the_answer_goes_to_the_a
     person.exp_string("enter a number from 1 to 4").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("1").unwrap();
+    confirms(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("I write a mail."), "{rest}");
     assert_eq!(code, 0);
@@ -174,8 +187,12 @@ fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers
     let shown = person.exp_string("(ctrl-D leaves it for later)").unwrap();
     let (first, second) = (shown.find("  | How shall I tell ACME?"), shown.find("  | When?"));
     assert!(first.is_some() && second > first, "{shown}");
-    person.exp_string("> ").unwrap();
+    // The form is open at once; its first question has its options.
+    let form = person.exp_string("> ").unwrap();
+    assert!(form.contains("By mail") && form.contains("By phone"), "{form}");
     person.send_line("skip").unwrap();
+    person.exp_string("Skip instead of an answer: go on without an answer? [y/N] ").unwrap();
+    person.send_line("y").unwrap();
     let (rest, code) = end(person);
     assert!(rest.contains("I wait."), "{rest}");
     assert_eq!(code, 0);
@@ -189,9 +206,11 @@ fn what_does_not_count_is_said_and_asked_again_at_once() {
     let mut person = at_terminal(&home, &["run", "number.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_line("many").unwrap();
+    confirms(&mut person);
     person.exp_string("digits please").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("42").unwrap();
+    confirms(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: 42"), "{rest}");
     assert_eq!(code, 0);
@@ -374,8 +393,6 @@ fn ctrl_d_in_a_form_sends_nothing_of_it() {
     let form = "form: {questions: [{id: one, required: false}, {id: two, required: false}]}\n      allowedVerdicts: [Respond, Approve]";
     home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
     let mut person = at_terminal(&home, &["run", "form.yaml"], None);
-    person.exp_string("> ").unwrap();
-    person.send_line("respond").unwrap();
     person.exp_string("(empty leaves it out) > ").unwrap();
     person.send_line("first").unwrap();
     person.exp_string("(empty leaves it out) > ").unwrap();
@@ -383,6 +400,64 @@ fn ctrl_d_in_a_form_sends_nothing_of_it() {
     let (rest, code) = end(person);
     assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");
     home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+}
+
+/// A form of two questions that are texts.
+fn two_questions(home: &Home) {
+    let questions = "form: {questions: [{id: one, question: 'Is it urgent?'}, {id: two, required: false}]}";
+    let form = &format!("{questions}\n      allowUnanswered: true\n      allowedVerdicts: [Respond, Approve, Reject]");
+    home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
+}
+
+#[test]
+fn a_word_for_a_verdict_in_a_form_is_asked_about_and_never_an_answer() {
+    let home = Home::new();
+    two_questions(&home);
+    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    for (word, verdict) in [("yes", "Approve"), ("REJECT", "Reject")] {
+        person.exp_string("(it is required) > ").unwrap();
+        person.send_line(word).unwrap();
+        person.exp_string(&format!("{verdict} instead of an answer: ")).unwrap();
+        person.exp_string("[y/N] ").unwrap();
+        person.send_line("").unwrap();
+        person.exp_string("Nothing was decided.").unwrap();
+    }
+    person.exp_string("(it is required) > ").unwrap();
+    person.send_line("very").unwrap();
+    person.exp_string("(empty leaves it out) > ").unwrap();
+    person.send_line("reject").unwrap();
+    person.exp_string("reject it, and end the run? [y/N] ").unwrap();
+    person.send_line("y").unwrap();
+    person.exp_string("Why?").unwrap();
+    person.send_line("too late").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("too late"), "{rest}");
+    assert_eq!(code, 17);
+}
+
+#[test]
+fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
+    let home = Home::new();
+    two_questions(&home);
+    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    for (confirmed, first) in [("n", "no hurry"), ("y", "reject")] {
+        person.exp_string("(it is required) > ").unwrap();
+        if first == "reject" {
+            // After this word it is an answer.
+            person.send_line("respond").unwrap();
+            person.exp_string("Every line is an answer now").unwrap();
+            person.exp_string("(it is required) > ").unwrap();
+        }
+        person.send_line(first).unwrap();
+        person.exp_string("(empty leaves it out) > ").unwrap();
+        person.send_line("").unwrap();
+        person.exp_string(&format!("one:\r\n  | {first}\r\ntwo: left out")).unwrap();
+        person.exp_string("Send Respond with these answers? [y/N] ").unwrap();
+        person.send_line(confirmed).unwrap();
+    }
+    let (rest, code) = end(person);
+    assert!(rest.contains("reject"), "{rest}");
+    assert_eq!(code, 0);
 }
 
 #[test]

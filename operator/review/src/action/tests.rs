@@ -122,8 +122,11 @@ fn two_calls_of_one_tool_differ_in_a_list_by_their_arguments() {
     assert_eq!(words, r#"refund to=ACME why="as agreed" list=[1,2]"#);
     assert_eq!(brief(&request, r#"{"invoice":501}"#, 10), "refund in…");
     let cut = brief(&request, r#"{"text":"cut\u001b"#, 40);
-    assert!(cut.starts_with("refund {\"text\"") && !cut.contains('\u{1b}'), "{cut}");
+    assert!(cut.starts_with(r#"refund "{\"text\":"#) && !cut.contains('\u{1b}'), "{cut}");
     assert!(!brief(&request, "{\"a\\u001b[2J\\n\":1}", 40).contains(['\u{1b}', '\n']));
+    let forged = brief(&request, r#"{"amount=1 to":5,"invoice: Pay?":501,"":0,"to":"a:b"}"#, 90);
+    assert_eq!(forged, r#"refund "amount=1 to"=5 "invoice: Pay?"=501 ""=0 to="a:b""#);
+    assert_eq!(brief(&request, "x: Pay 1 EUR?", 90), r#"refund "x: Pay 1 EUR?""#);
     request.action = None;
     assert_eq!(super::brief(&request, 40), None);
 }

@@ -34,7 +34,7 @@ const LONGEST: usize = 120;
 pub(super) fn is_for_state(headers: &HeaderMap) -> bool {
     // htmx names its target as `section#state`.
     let target = headers.get("hx-target").and_then(|value| value.to_str().ok());
-    target.is_some_and(|target| target.rsplit('#').next() == Some("state"))
+    target.is_some_and(|target| target.ends_with("#state"))
 }
 
 fn of(approval: &Approval) -> NextRequest {

@@ -69,7 +69,7 @@ async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
 }
 
 async fn all(harness: &Harness, node: &Node, manned: bool) -> Result<()> {
-    show::words("");
+    show::typed_inside(harness);
     let first = asking(harness, node).await?;
     if !exactly(harness, node, &first, manned).await? {
         return Ok(());

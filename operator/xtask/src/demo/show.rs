@@ -81,6 +81,18 @@ pub(super) fn typed(harness: &Harness) {
     say::result(&format!("\nIn another terminal these lines make every command below work:\n{}", exports_of(harness)));
 }
 
+/// Prints the same for a story on a machine of its own, which another terminal enters first.
+pub(super) fn typed_inside(harness: &Harness) {
+    let lines = inside(&exports_of(harness));
+    say::result(&format!("\nIn another terminal, as root, these lines make every command below work:\n{lines}"));
+}
+
+/// Returns the line by which a shell enters the machine of `demo --pods`, before other lines. The machine has a network
+/// and mounts of its own; the story is the newest of the processes that have this command line.
+fn inside(lines: &str) -> String {
+    format!("nsenter --net --mount --pid --target \"$(pgrep --newest --full '^[^ ]*xtask demo --pods')\"\n{lines}")
+}
+
 /// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs, and where.
 pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
@@ -100,7 +112,7 @@ pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
 mod tests {
     use std::path::Path;
 
-    use super::{excerpt, exports, shell};
+    use super::{excerpt, exports, inside, shell};
 
     #[test]
     fn words_that_a_shell_would_change_are_quoted() {
@@ -118,6 +130,14 @@ mod tests {
             lines,
             "export KUBECONFIG='/tmp/a b/config'\nexport PATH=/tmp/bin:'/tmp/k s':$PATH        # kubectl, kubectl-approve\n"
         );
+    }
+
+    #[test]
+    fn another_terminal_enters_the_machine_of_the_pods_first() {
+        let lines = inside(&exports(Path::new("/tmp/config"), &[Path::new("/tmp/bin")]));
+        let (enter, exports) = lines.split_once('\n').unwrap_or_default();
+        assert!(enter.starts_with("nsenter --net --mount --pid --target \"$(pgrep "), "{enter}");
+        assert!(exports.starts_with("export KUBECONFIG=/tmp/config\nexport PATH=/tmp/bin:$PATH"), "{exports}");
     }
 
     #[test]

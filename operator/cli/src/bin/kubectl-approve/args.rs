@@ -10,7 +10,7 @@ mod value;
 pub use decision::{DecisionArgs, Payload};
 pub use help::{command, did_you_mean, mistyped};
 pub use run::{FinalRuns, Reruns, RunVerb, Runs, StatusArgs};
-pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, Wait, default_wait};
+pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, WORKFLOW_KINDS, Wait, default_wait};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::aot::Shell;
@@ -168,6 +168,9 @@ pub struct WebArgs {
 
 /// `list`.
 #[derive(Args, Debug)]
+#[command(mut_arg("web", |web| web.conflicts_with_all([
+    "all", "selector", "output", "no_headers", "show_managed_fields", "watch",
+])))]
 pub struct List {
     /// List the Approvals of all namespaces
     #[arg(short = 'A', long)]
@@ -195,6 +198,7 @@ pub struct List {
 
 /// `show`.
 #[derive(Args, Debug)]
+#[command(mut_arg("web", |web| web.conflicts_with_all(["full", "output", "no_headers", "show_managed_fields"])))]
 pub struct Show {
     /// The name of the Approval
     #[arg(value_parser = name)]

@@ -30,7 +30,7 @@ use crate::{
     dialog, edit,
     encoding::decoded,
     error::Failure,
-    output, payload, refusals,
+    payload, refusals,
     sanitize::{fenced, one_line},
     show, suggest, terminal, wait,
 };
@@ -287,12 +287,14 @@ pub async fn prepare(
     if args.common.dry_run == Some(DryRun::Client) {
         usable(&seen.approval, proposed.entry(), clock::now())?;
         let (type_, patch) = change.parts();
-        terminal::note(&format!(
-            "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
-            one_line(&args.name, 253)
-        ));
-        let line = output::json(&patch)?.trim_end().to_owned();
-        return Ok(Prepared::Sent(Sent::Reported(Report::new("NotSent", line))));
+        let report = decision_report::not_sent(&args, &patch)?;
+        if report.facts.is_none() {
+            terminal::note(&format!(
+                "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
+                one_line(&args.name, 253)
+            ));
+        }
+        return Ok(Prepared::Sent(Sent::Reported(report)));
     }
     let rehearsed = rehearse(session, &args, proposed).await?;
     let voter = me.voter_for(args.common.on_behalf_of.as_deref());

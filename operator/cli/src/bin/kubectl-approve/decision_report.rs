@@ -2,7 +2,7 @@
 //!
 //! It must not say `approved` of a decision that the operator has not counted.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use signoff_api::{Verdict, approval::ApprovalPhase, conditions::GUARDED};
 use signoff_review::{
     entry::Entry,
@@ -15,6 +15,7 @@ use crate::{
     client::Session,
     error::Failure,
     operator_status::operator_state,
+    output,
     sanitize::one_line,
     successor::successor,
     wait::Waited,
@@ -54,15 +55,27 @@ impl Report {
     }
 }
 
-/// Returns the name of a state, for programs.
-fn name(state: &DecisionState) -> &'static str {
+/// Returns the report of a decision that `--dry-run=client` has not sent: its patch, or the facts where programs asked
+/// for them.
+///
+/// # Errors
+/// The patch has no JSON.
+pub fn not_sent(args: &DecisionArgs, patch: &Value) -> Result<Report, Failure> {
+    let report = Report::new("NotSent", "not sent (client dry run)".to_owned()).with_facts(args);
+    Ok(Report { line: output::json(patch)?.trim_end().to_owned(), ..report })
+}
+
+/// Returns the name of the state of a decision, for programs. It says of a closed gate whether it was decided as the
+/// decision says.
+fn name(state: &DecisionState, entry: &Entry) -> &'static str {
     match state {
         DecisionState::Recorded => "Recorded",
         DecisionState::Counted => "Counted",
         DecisionState::Escalated => "Escalated",
         DecisionState::NotEscalated => "NotEscalated",
         DecisionState::Invalid(_) => "Invalid",
-        DecisionState::Closed { .. } => "Decided",
+        DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => "Decided",
+        DecisionState::Closed { .. } => "DecidedOtherwise",
         DecisionState::Deleted => "Deleted",
     }
 }
@@ -91,7 +104,7 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
     };
     let failure = wait.and_then(|_| failure(&waited.state, entry));
     let line = line(&waited.approval, &waited.state, entry, &detail);
-    Report { line, state: name(&waited.state), facts: None, failure }
+    Report { line, state: name(&waited.state, entry), facts: None, failure }
 }
 
 /// Returns the failure that `--wait` ends with, or `None` if the decision has the effect that it asked for.

@@ -88,11 +88,9 @@ async fn main() -> ExitCode {
 fn parsed(words: &[OsString]) -> Arguments {
     let matches = args::command().try_get_matches_from(words);
     let typed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
-    typed.unwrap_or_else(|error| match args::mistyped(words) {
-        Some(problem) if error.kind() == ErrorKind::UnknownArgument => {
-            args::command().error(ErrorKind::InvalidSubcommand, problem).exit()
-        }
-        _ => error.exit(),
+    typed.unwrap_or_else(|error| match args::mistyped(words, &error) {
+        Some(problem) => args::command().error(ErrorKind::InvalidSubcommand, problem).exit(),
+        None => error.exit(),
     })
 }
 
@@ -110,7 +108,13 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         };
     }
     let text = match typed.command {
-        Some(Command::List(options)) if options.web.web.is_some() => web_page::open(&options.web, "/")?,
+        Some(Command::List(options)) if options.web.web.is_some() => {
+            let path = match &options.run {
+                Some(run) => web_page::path(&session, 'w', run)?,
+                None => web_page::inbox(&typed.connection.namespace)?,
+            };
+            web_page::open(&options.web, &path)?
+        }
         Some(Command::Status(args)) if args.web.web.is_some() => {
             web_page::open(&args.web, &web_page::path(&session, 'w', &args.name)?)?
         }

@@ -9,11 +9,11 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use signoff_api::{Approval, Workflow};
+use signoff_api::{Approval, Workflow, names::is_object};
 use signoff_expr::nearest::did_you_mean;
 use signoff_review::seen::{Seen, still_open};
 
-use crate::{client::Session, error::Failure, sanitize::one_line, terminal};
+use crate::{args::WORKFLOW_KINDS, client::Session, error::Failure, sanitize::one_line, terminal};
 
 /// The most open Approvals that a message lists.
 const LISTED: usize = 5;
@@ -171,12 +171,22 @@ fn not_found(namespace: &str, typed: &str, open: &[Seen]) -> Failure {
     let names = nearest(&typed, open);
     let rest = open.len().saturating_sub(names.len());
     let rest = if rest > 0 { format!(" and {rest} more (kubectl approve list --all)") } else { String::new() };
-    let open = if names.is_empty() {
+    let open = if let Some(run) = named_run(&typed) {
+        format!(
+            "{typed} is a run, and not an Approval: kubectl approve list --run {run} -n {namespace} lists its gates"
+        )
+    } else if names.is_empty() {
         format!("no approval is open in namespace {namespace}; name another with -n")
     } else {
         format!("open in namespace {namespace} are: {}{rest}", names.join(", "))
     };
     Failure::NotFound(format!("approvals.signoff.dev \"{typed}\" not found; {open}"))
+}
+
+/// Returns the name of the run that was typed as kubectl prints it, such as `workflow/refund`, or `None`.
+fn named_run(typed: &str) -> Option<&str> {
+    let (kind, name) = typed.split_once('/')?;
+    (WORKFLOW_KINDS.contains(&kind) && is_object(name)).then_some(name)
 }
 
 fn ambiguous(typed: &str, found: &[&Approval]) -> Failure {
@@ -299,6 +309,19 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with(" and 3 more (kubectl approve list --all)"), "{text}");
+    }
+
+    #[test]
+    fn a_run_in_the_place_of_an_approval_is_told_what_lists_its_gates() {
+        for typed in ["wf/refund-2", "workflow.signoff.dev/refund-2"] {
+            let text = not_found("finance", typed, &open()).to_string();
+            let remedy =
+                format!("{typed} is a run, and not an Approval: kubectl approve list --run refund-2 -n finance");
+            assert!(text.contains(&remedy), "{text}");
+        }
+        for other in ["refund/wf", "wf/a/b", "wf/x;y", "wf"] {
+            assert!(!not_found("finance", other, &open()).to_string().contains("is a run"), "{other}");
+        }
     }
 
     #[test]

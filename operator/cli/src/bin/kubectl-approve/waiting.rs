@@ -27,6 +27,7 @@ use crate::{
     clock::{self, distance},
     deciders::{Deciders, Right},
     error::Failure,
+    names,
     operator_status::OperatorState,
     rbac::Rbac,
     sanitize::{one_line, quoted},
@@ -110,17 +111,33 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
     let (Named::Workflow(name) | Named::Either(name)) = named else {
         return Err(Failure::NotFound(missing.unwrap_or_default()));
     };
-    let found = workflows(session).get(name).await.map_err(|error| match session.explain(error) {
-        Failure::NotFound(_) if missing.is_some() => Failure::NotFound(format!(
-            "{}: no Workflow and no Approval of the namespace {} has this name; kubectl get workflows,approvals -n {1}",
-            one_line(name, 253),
-            one_line(&session.namespace, 63)
-        )),
-        other => other,
-    })?;
+    let found = match workflows(session).get(name).await.map_err(|error| session.explain(error)) {
+        Ok(found) => found,
+        Err(Failure::NotFound(_)) if missing.is_some() => {
+            return Err(Failure::NotFound(format!(
+                "{}: no Workflow and no Approval of the namespace {} has this name; kubectl get workflows,approvals -n {1}",
+                one_line(name, 253),
+                one_line(&session.namespace, 63)
+            )));
+        }
+        Err(Failure::NotFound(why)) => return Err(Failure::NotFound(why + &meant(session, name).await)),
+        Err(other) => return Err(other),
+    };
     let (open, _) = session.list(false, &still_open()).await?;
     let of_run = |seen: &Seen| seen.approval.spec.request.workflow.name == *name;
     Ok((vec![run(found)], open.into_iter().filter(of_run).collect()))
+}
+
+/// Returns the end of a message about a name that no Workflow has: the command about the Approval that has it, or the
+/// run that was perhaps meant.
+async fn meant(session: &Session, name: &str) -> String {
+    match session.approval(name).await {
+        Ok(_) => {
+            let command = session.call.kubectl(Some(&session.namespace), &["approve", "doctor", name]);
+            format!("; an Approval has this name: {command}")
+        }
+        Err(_) => names::nearest_run(session, name).await,
+    }
 }
 
 async fn everything(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {

@@ -1,9 +1,6 @@
 //! `--web`: the address of a page of the inbox, which is printed, and opened where there is a browser.
 
-use std::{
-    ffi::OsString,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use signoff_api::names;
 
@@ -30,6 +27,19 @@ pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure
     }
 }
 
+/// Returns the path of the inbox: of the namespace that was named, if one was.
+///
+/// # Errors
+/// Several namespaces: a page shows one of them, or all.
+pub fn inbox(named: &[String]) -> Result<String, Failure> {
+    match named {
+        [] => Ok("/".to_owned()),
+        [namespace] if names::is_object(namespace) => Ok(format!("/?namespace={namespace}")),
+        [wrong] => Err(Failure::Usage(format!("{} is not a name", one_line(wrong, 253)))),
+        _ => Err(Failure::Usage("--web shows one namespace, or all: write one -n, or none".to_owned())),
+    }
+}
+
 /// Opens a page in the browser on a terminal, and returns its address as a line.
 ///
 /// # Errors
@@ -37,11 +47,10 @@ pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure
 pub fn open(args: &WebArgs, path: &str) -> Result<String, Failure> {
     let given = args.web.clone().filter(|given| !given.is_empty());
     let address = address(given.or_else(|| std::env::var(VARIABLE).ok()), path)?;
-    if let Some(browser) = browser().filter(|_| terminal::is_shown()) {
-        let mut command = Command::new(browser);
-        command.arg(&address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Without a browser the address is enough.
-        let _ = command.spawn();
+    if terminal::is_shown()
+        && let Err(why) = launch(&browser(), &address)
+    {
+        terminal::note(&format!("No browser was opened: {why}. The address of the page:"));
     }
     Ok(address + "\n")
 }
@@ -50,20 +59,42 @@ fn address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
     let inbox = inbox.filter(|inbox| !inbox.is_empty()).ok_or_else(|| {
         Failure::Usage(format!("the address of the inbox is not known: write --web=URL, or set {VARIABLE}"))
     })?;
-    let is_web = inbox.starts_with("https://") || inbox.starts_with("http://");
-    if !is_web || hides(&inbox) || inbox.contains(|c: char| c.is_whitespace() || "?#".contains(c)) {
+    let (scheme, rest) = inbox.split_once("://").unwrap_or(("", inbox.as_str()));
+    let authority = rest.split('/').next().unwrap_or_default();
+    if authority.contains('@') {
+        // The address is not repeated: it can have a password.
+        return Err(Failure::Usage(format!(
+            "the address of the inbox has a user or a password: write --web=https://HOST, or set {VARIABLE} to that"
+        )));
+    }
+    let has_host = matches!(scheme, "https" | "http") && !authority.is_empty() && !authority.starts_with(':');
+    if !has_host || hides(&inbox) || inbox.contains(|c: char| c.is_whitespace() || "?#\\".contains(c)) {
         let why = format!("{} is not the address of an inbox; write --web=https://HOST", one_line(&inbox, 253));
         return Err(Failure::Usage(why));
     }
     Ok(format!("{}{path}", inbox.trim_end_matches('/')))
 }
 
-/// Returns the program that opens addresses, or `None` where there is no screen.
-fn browser() -> Option<OsString> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let screen = || set("DISPLAY").or_else(|| set("WAYLAND_DISPLAY"));
-    let usual = || if cfg!(target_os = "macos") { Some("open".into()) } else { screen().map(|_| "xdg-open".into()) };
-    set("BROWSER").or_else(usual)
+/// Starts a browser, by a program with its arguments, and does not wait for its end.
+///
+/// # Errors
+/// Why it cannot be started, without a full stop.
+fn launch(words: &str, address: &str) -> Result<(), String> {
+    let mut words = words.split_whitespace();
+    let program = words.next().ok_or("BROWSER is not set, and there is no screen")?;
+    let mut command = Command::new(program);
+    command.args(words).arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map(drop).map_err(|error| format!("{}: {error}", one_line(program, 253)))
+}
+
+/// Returns the program that opens addresses, with its arguments; empty where there is no screen.
+fn browser() -> String {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let usual = || match cfg!(target_os = "macos") {
+        true => Some("open".to_owned()),
+        false => set("DISPLAY").or_else(|| set("WAYLAND_DISPLAY")).map(|_| "xdg-open".to_owned()),
+    };
+    set("BROWSER").or_else(usual).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -76,14 +107,47 @@ mod tests {
         let of = |inbox: &str| address(Some(inbox.to_owned()), "/n/finance/a/refund-1");
         assert_eq!(of("https://signoff.example.com/").unwrap(), "https://signoff.example.com/n/finance/a/refund-1");
         assert_eq!(of("http://localhost:8081").unwrap(), "http://localhost:8081/n/finance/a/refund-1");
-        for wrong in ["signoff.example.com", "file:///etc/passwd", "https://a b", "https://a/?x=", "https://a\u{202e}"]
-        {
+        assert_eq!(of("http://[::1]:8081").unwrap(), "http://[::1]:8081/n/finance/a/refund-1");
+        for wrong in [
+            "signoff.example.com",
+            "file:///etc/passwd",
+            "https://a b",
+            "https://a/?x=",
+            "https://a\u{202e}",
+            "https://",
+            "https:///n",
+            "http://:8081",
+            "https://a\\b",
+        ] {
             let why = of(wrong).unwrap_err().to_string();
             assert!(why.contains("is not the address of an inbox; write --web=https://HOST"), "{why}");
+        }
+        for secret in ["https://alice:hunter2@a.example", "hunter2@a.example/", "http://@a"] {
+            let why = of(secret).unwrap_err();
+            let said = why.to_string();
+            assert!(said.contains("has a user or a password: write --web=https://HOST"), "{said}");
+            assert!(!said.contains("hunter2") && why.code() == 2, "{said}");
         }
         for nothing in [None, Some(String::new())] {
             let why = address(nothing, "/").unwrap_err();
             assert_eq!((why.code(), why.to_string().contains("write --web=URL, or set SIGNOFF_WEB")), (2, true));
         }
+    }
+
+    #[test]
+    fn the_inbox_is_that_of_the_named_namespace() {
+        let of = |named: &[&str]| inbox(&named.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!((of(&[]).unwrap(), of(&["finance"]).unwrap()), ("/".to_owned(), "/?namespace=finance".to_owned()));
+        assert!(of(&["a&b"]).is_err());
+        assert!(of(&["a", "b"]).unwrap_err().to_string().contains("write one -n, or none"));
+    }
+
+    #[test]
+    fn a_browser_is_a_program_with_arguments_and_one_that_does_not_start_is_named() {
+        let address = "https://signoff.example.com/";
+        assert_eq!(launch("true --new-window", address), Ok(()));
+        let why = launch("/nonexistent/browser --new-window", address).unwrap_err();
+        assert!(why.starts_with("/nonexistent/browser: "), "{why}");
+        assert!(launch(" ", address).unwrap_err().starts_with("BROWSER is not set"));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It must not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
 
+pub mod form;
 pub mod lines;
 pub mod menu;
 pub mod page;

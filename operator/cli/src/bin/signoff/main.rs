@@ -15,10 +15,17 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use signoff_cli::terminal;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use signoff_cli::{
+    help::{Group, grouped},
+    terminal,
+};
 
 use crate::exit::Exit;
+
+/// The groups of the subcommands, in the order of the help.
+static GROUPS: [Group; 3] =
+    [("Write", &["validate", "plan", "explain", "import"]), ("Run", &["run", "sessions"]), ("Tools", &["models"])];
 
 /// Run Workflows on this machine, with the same engine as on a cluster.
 #[derive(Debug, Parser)]
@@ -46,13 +53,19 @@ async fn main() -> ExitCode {
     // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
     // could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match obey(Arguments::parse().command).await {
+    let typed = Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    match obey(typed.command).await {
         Ok(exit) => exit.into(),
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
             Exit::of(&error).into()
         }
     }
+}
+
+/// Returns the command line as users call it: its help lists the subcommands in groups.
+fn command() -> clap::Command {
+    grouped(Arguments::command(), &GROUPS, "signoff COMMAND [OPTIONS]")
 }
 
 /// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
@@ -70,12 +83,31 @@ async fn obey(command: Command) -> anyhow::Result<Exit> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_lists_every_subcommand_once_in_its_group() {
+        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        known.sort();
+        listed.sort_unstable();
+        assert_eq!(listed, known);
+        let help = command().render_help().to_string();
+        let parts = [
+            "Usage: signoff COMMAND [OPTIONS]\n",
+            "Write:\n  validate ",
+            "Run:\n  run ",
+            "Tools:\n  models ",
+            "Options:\n",
+            "Exit codes:\n",
+        ];
+        let starts: Vec<_> = parts.iter().map(|part| help.find(*part)).collect();
+        assert!(starts.iter().all(Option::is_some) && starts.is_sorted(), "{starts:?}: {help}");
+        assert_eq!((help.matches("\n  run ").count(), help.contains("Commands:")), (1, false), "{help}");
     }
 }

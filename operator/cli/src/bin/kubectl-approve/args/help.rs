@@ -2,14 +2,18 @@
 
 use std::ffi::OsString;
 
-use clap::{Command, CommandFactory};
+use clap::{
+    Arg, Command, CommandFactory, Error,
+    error::{ContextKind, ErrorKind},
+};
+use signoff_cli::help::{Group, grouped};
 use signoff_expr::nearest;
 
 use super::Arguments;
 use crate::sanitize::one_line;
 
 /// The groups of the subcommands, in the order of the help.
-static GROUPS: [(&str, &[&str]); 4] = [
+static GROUPS: [Group; 4] = [
     ("Decide", &["approve", "reject", "modify", "respond", "defer", "escalate", "abort", "skip", "retry"]),
     ("Look", &["list", "show", "status", "whoami"]),
     ("Run", &["suspend", "resume", "cancel", "delete", "rerun"]),
@@ -19,20 +23,9 @@ static GROUPS: [(&str, &[&str]); 4] = [
 /// The two ways to call the plugin.
 const USAGE: &str = "kubectl approve [OPTIONS] [NAME]\n       kubectl approve COMMAND [OPTIONS]";
 
-/// Returns the command line as users call it: its help lists the subcommands in groups, and not once more in a list.
+/// Returns the command line as users call it: its help lists the subcommands in groups.
 pub fn command() -> Command {
-    let command = Arguments::command();
-    let header = *command.get_styles().get_header();
-    let line = |name: &&str| {
-        let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
-        format!("  {name:<12}{}\n", about.unwrap_or_default())
-    };
-    let group = |(title, names): &(&str, &[&str])| {
-        format!("{header}{title}:{header:#}\n{}\n", names.iter().map(line).collect::<String>())
-    };
-    let groups: String = GROUPS.iter().map(group).collect();
-    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}");
-    command.help_template(template).override_usage(USAGE).mut_subcommands(|one| one.hide(true))
+    grouped(Arguments::command(), &GROUPS, USAGE)
 }
 
 /// Returns the end of a message about a word that is no name, such as `; did you mean list?`; empty where no subcommand
@@ -41,15 +34,48 @@ pub fn did_you_mean(word: &str) -> String {
     nearest::did_you_mean(word, subcommands().chain(["--help"]))
 }
 
-/// Returns the message about a word in the place of a subcommand that is near one, or `None`.
-pub fn mistyped(words: &[OsString]) -> Option<String> {
-    let typed = words.iter().skip(1).filter_map(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-    let typed: Vec<&str> = typed.collect();
-    if subcommands().any(|name| typed.contains(&name)) {
+/// Returns the message about a word in the place of a subcommand that is near one. Returns `None` where the message of
+/// clap is better: about an argument that is near another one, and where the subcommand is known.
+pub fn mistyped(words: &[OsString], error: &Error) -> Option<String> {
+    let is_near_flag = error.get(ContextKind::SuggestedArg).is_some();
+    if error.kind() != ErrorKind::UnknownArgument || is_near_flag {
         return None;
     }
-    let word = typed.into_iter().find(|word| nearest(word, subcommands()).is_some())?;
+    let word = first_positional(words)?;
+    if subcommands().any(|name| name == word) {
+        return None;
+    }
+    nearest(word, subcommands())?;
     Some(format!("unknown command {}{}", one_line(word, 63), did_you_mean(word)))
+}
+
+/// Returns the first word that is neither an option nor the value of one.
+fn first_positional(words: &[OsString]) -> Option<&str> {
+    let command = Arguments::command();
+    let mut words = words.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            return Some(word);
+        }
+        if has_value_next(&command, word) {
+            words.next();
+        }
+    }
+    None
+}
+
+/// Whether the word after an option is its value: not where the option has it in the same word.
+fn has_value_next(command: &Command, option: &str) -> bool {
+    let takes = |is: &dyn Fn(&Arg) -> bool| {
+        let mut arguments = command.get_arguments();
+        arguments.any(|one| is(one) && one.get_action().takes_values() && !one.is_require_equals_set())
+    };
+    if let Some(long) = option.strip_prefix("--") {
+        return takes(&|one| one.get_long() == Some(long));
+    }
+    let letters: Vec<char> = option.chars().skip(1).collect();
+    let first = letters.iter().position(|letter| takes(&|one| one.get_short() == Some(*letter)));
+    first.is_some_and(|at| at + 1 == letters.len())
 }
 
 fn subcommands() -> impl Iterator<Item = &'static str> {
@@ -84,15 +110,33 @@ mod tests {
         assert_eq!(help.matches("  list ").count(), 1, "{help}");
     }
 
+    /// Returns what is told about a line that clap refuses.
+    fn told(line: &str) -> Option<String> {
+        let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+        let refused = command().try_get_matches_from(&words).err();
+        refused.and_then(|error| mistyped(&words, &error))
+    }
+
     #[test]
     fn a_word_near_a_subcommand_is_told_which() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let told = |line: &str| mistyped(&words(line));
         let list = Some("unknown command lst; did you mean list?".to_owned());
-        assert_eq!((told("kubectl-approve lst -A"), told("kubectl-approve -n finance lst x")), (list.clone(), list));
+        for line in ["lst -A", "-n finance lst x", "-nfinance lst x", "-yn finance lst x", "--wait=5m lst x"] {
+            assert_eq!(told(&format!("kubectl-approve {line}")), list, "{line}");
+        }
         assert_eq!((told("kubectl-approve list lst"), told("kubectl-approve refund-1 x")), (None, None));
         assert_eq!(did_you_mean("aprove"), "; did you mean approve?");
         assert_eq!(did_you_mean("help"), "; did you mean --help?");
         assert_eq!(did_you_mean("refund-4711"), "");
+    }
+
+    #[test]
+    fn a_value_of_an_option_is_no_command_and_a_near_flag_is_told_by_clap() {
+        for line in ["-n lst refund-1 x", "--reason aprove refund-1 x", "refund-1 lst", "--as lst refund-1 x"] {
+            assert_eq!(told(&format!("kubectl-approve {line}")), None, "{line}");
+        }
+        let line = ["kubectl-approve", "lst", "--reasn", "x"];
+        let refused = command().try_get_matches_from(line).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(told(&line.join(" ")), None);
+        assert!(refused.contains("--reason"), "{refused}");
     }
 }

@@ -9,6 +9,7 @@ use crate::output::FactsArgs;
 
 /// `status`.
 #[derive(Args, Debug)]
+#[command(mut_arg("web", |web| web.conflicts_with_all(["watch", "all", "facts"])))]
 pub struct StatusArgs {
     /// The Workflow
     #[arg(value_name = "WORKFLOW", value_parser = workflow)]

@@ -93,6 +93,29 @@ fn facts_are_printed_for_programs_and_pages_are_opened() {
 }
 
 #[test]
+fn no_option_is_dropped_beside_a_page() {
+    for line in [
+        "list --web --all",
+        "list -l a=b --web",
+        "list --web -o json",
+        "list --web --no-headers",
+        "list -w --web",
+        "show x --web --full",
+        "show --web x -o yaml",
+        "status a --web --watch",
+        "status a --web --all",
+        "status a --web -o json",
+    ] {
+        let refusal = parse(line).unwrap_err();
+        assert_eq!(refusal.kind(), clap::error::ErrorKind::ArgumentConflict, "{line}: {refusal}");
+        assert!(refusal.to_string().contains("--web"), "{line}: {refusal}");
+    }
+    for line in ["list -n finance --web", "list -A --web", "list --run a --web", "show x --web", "status a --web"] {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
 fn decisions_without_a_payload_take_several_names() {
     for verb in ["approve", "reject", "abort", "skip"] {
         let decisions = decisions(&format!("{verb} a approval/b --reason ok c"));

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use signoff_api::Span;
 
+/// The kinds by which kubectl names a Workflow.
+pub const WORKFLOW_KINDS: [&str; 5] = ["workflow", "workflows", "wf", "workflow.signoff.dev", "workflows.signoff.dev"];
+
 /// The name of an object whose kind may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
@@ -44,9 +47,7 @@ pub fn name(typed: &str) -> Result<String, String> {
 /// A Workflow's or an Approval's name, also as `-o name` and kubectl write it.
 pub fn named(typed: &str) -> Result<Named, String> {
     match typed.split_once('/') {
-        Some(("workflow" | "workflows" | "wf" | "workflow.signoff.dev" | "workflows.signoff.dev", name))
-            if !name.is_empty() =>
-        {
+        Some((kind, name)) if WORKFLOW_KINDS.contains(&kind) && !name.is_empty() => {
             Ok(Named::Workflow(name.to_owned()))
         }
         Some(_) => name(typed).map(Named::Approval),
@@ -57,11 +58,10 @@ pub fn named(typed: &str) -> Result<Named, String> {
 
 /// A Workflow's name, also as `-o name` and kubectl write it.
 pub fn workflow(typed: &str) -> Result<String, String> {
-    const KINDS: [&str; 5] = ["workflow", "workflows", "wf", "workflow.signoff.dev", "workflows.signoff.dev"];
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
         None => Ok(typed.to_owned()),
-        Some((kind, name)) if KINDS.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
+        Some((kind, name)) if WORKFLOW_KINDS.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
         Some((kind, _)) => Err(format!("{kind} is not workflow: write NAME or workflow/NAME")),
     }
 }

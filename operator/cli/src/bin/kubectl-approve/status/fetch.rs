@@ -68,9 +68,21 @@ pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Se
 /// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not the
 /// usual one.
 async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
+    serde_json::from_slice(&segment(session, run, digest, other).await.ok()?).ok()
+}
+
+/// Returns the verified bytes of a segment. `other`: the name of the Blob if it is not the usual one.
+///
+/// # Errors
+/// As every request; and a Blob of another run or with another digest.
+pub async fn segment(
+    session: &Session,
+    run: &WorkflowRef,
+    digest: &Digest,
+    other: Option<&str>,
+) -> Result<Vec<u8>, Failure> {
     let usual = names::blob(&run.name, &run.uid, digest);
     let name = other.filter(|other| names::is_blob(&usual, other)).unwrap_or(&usual);
-    let blob = session.blob(name).await.ok()?;
-    let bytes = whole::verified(blob, run, digest, "a part of the journal").ok()?;
-    serde_json::from_slice(&bytes).ok()
+    let blob = session.blob(name).await?;
+    whole::verified(blob, run, digest, "a part of the journal").map_err(|why| Failure::Other(why.to_string()))
 }

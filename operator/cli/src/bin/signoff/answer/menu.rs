@@ -22,6 +22,8 @@ pub struct Menu<'r> {
     /// The only question, where Respond is allowed and there is only one.
     question: Option<&'r Question>,
     verdicts: Vec<Verdict>,
+    /// Whether it belongs to a form of several questions, in which a verdict is a word and never a number.
+    is_form: bool,
 }
 
 /// The choice of the user.
@@ -49,7 +51,12 @@ impl<'r> Menu<'r> {
         // Options are listed themselves: where nothing else is an answer, Respond adds nothing.
         let listed = |verdict: &Verdict| *verdict != Verdict::Respond || question.is_none_or(Question::takes_text);
         let verdicts = request.allowed_verdicts.iter().copied().filter(listed).collect();
-        Self { request: Some(request), question, verdicts }
+        Self { request: Some(request), question, verdicts, is_form: false }
+    }
+
+    /// The menu of a form of several questions, while `question` is asked: a word for a verdict is never an answer.
+    pub fn of_form(request: &'r ApprovalRequest, question: Option<&'r Question>) -> Self {
+        Self { request: Some(request), question, verdicts: request.allowed_verdicts.clone(), is_form: true }
     }
 
     /// Whether a line that is nothing else is an answer.
@@ -57,9 +64,19 @@ impl<'r> Menu<'r> {
         self.question.is_some_and(Question::takes_text)
     }
 
-    /// The menu of one of several questions.
+    /// The menu of one of several questions, to which every line is an answer.
     pub fn of_question(question: &'r Question) -> Self {
-        Self { request: None, question: Some(question), verdicts: Vec::new() }
+        Self { request: None, question: Some(question), verdicts: Vec::new(), is_form: true }
+    }
+
+    /// Whether a number can stand for a verdict.
+    fn is_numbered(&self) -> bool {
+        !self.is_form && !self.takes_text()
+    }
+
+    /// Returns the question whether a verdict is meant where its word could be an answer.
+    pub fn asks(&self, verdict: Verdict) -> String {
+        format!("{verdict} instead of an answer: {}? [y/N] ", self.meaning(verdict))
     }
 
     fn options(&self) -> usize {
@@ -78,7 +95,7 @@ impl<'r> Menu<'r> {
             lines.push('\n');
         }
         for (place, verdict) in self.verdicts.iter().enumerate() {
-            let number = if self.takes_text() { String::new() } else { (self.options() + place + 1).to_string() };
+            let number = if self.is_numbered() { (self.options() + place + 1).to_string() } else { String::new() };
             lines += &format!("  {number:>2}  {:<12}{}\n", verdict.name().to_lowercase(), self.meaning(*verdict));
         }
         lines
@@ -114,6 +131,7 @@ impl<'r> Menu<'r> {
             Verdict::Reject => "reject it; the run goes on",
             Verdict::Modify if is_call => "change the arguments in your editor; the gates of the new call ask",
             Verdict::Modify => "go on with what you make of it, in your editor",
+            Verdict::Respond if self.is_form => "take every line as an answer, also one of these words",
             Verdict::Respond if is_call => "do not run it; your answer is its result",
             Verdict::Respond => "go on, with your answer in several lines",
             Verdict::Defer if is_call => "do not run it; the agent gets your guidance",
@@ -149,7 +167,7 @@ impl<'r> Menu<'r> {
             return Picked::Options(options);
         }
         if let Ok(place) = typed.parse::<usize>()
-            && !self.takes_text()
+            && self.is_numbered()
             && let Some(verdict) = place.checked_sub(self.options() + 1).and_then(|place| self.verdicts.get(place))
         {
             return Picked::Verdict(*verdict);
@@ -168,7 +186,8 @@ impl<'r> Menu<'r> {
                 let names = options.flat_map(|option| [option.id.as_str(), option.label()]);
                 let known = names.chain(self.verdicts.iter().flat_map(|verdict| verdict.words()).copied());
                 let hint = one_line(&did_you_mean(typed, known), 300);
-                Picked::Unknown(format!("enter a number from 1 to {}{hint}", self.options() + self.verdicts.len()))
+                let verdicts = if self.is_numbered() { self.verdicts.len() } else { 0 };
+                Picked::Unknown(format!("enter a number from 1 to {}{hint}", self.options() + verdicts))
             }
         }
     }
@@ -254,6 +273,47 @@ mod tests {
         assert_eq!(menu.shown().lines().count(), 4);
         let several = request(&[Respond], json!({"id": "answer", "options": options, "multiple": true}));
         assert_eq!(Menu::of(&several).pick("2, lis"), Picked::Options(vec!["opo".into(), "lis".into()]));
+    }
+
+    #[test]
+    fn in_a_form_a_word_for_an_allowed_verdict_is_never_an_answer() {
+        use Verdict::{Abort, Approve, Reject, Respond, Skip};
+        let text = json!({"id": "why"});
+        let request = request(&[Approve, Reject, Respond, Skip, Abort], text);
+        let question = &request.form.as_ref().unwrap().questions[0];
+        let menu = Menu::of_form(&request, Some(question));
+        for verdict in [Approve, Reject, Skip, Abort] {
+            for word in verdict.words().iter().copied().chain([verdict.name()]) {
+                for typed in [word.to_owned(), word.to_uppercase(), format!("  {word}\t")] {
+                    assert_eq!(menu.pick(&typed), Picked::Verdict(verdict), "{typed}");
+                }
+            }
+        }
+        assert_eq!(menu.pick("RESPOND"), Picked::Verdict(Respond));
+        assert_eq!(menu.pick("reject it later"), Picked::Text("reject it later".into()));
+        assert!(matches!(menu.pick("rejcet"), Picked::Unknown(_)), "it is asked again");
+        assert!(matches!(menu.pick("always"), Picked::Unknown(_)), "a word of trust");
+        assert_eq!(menu.pick("2"), Picked::Text("2".into()), "no number is a verdict");
+        let every = Menu::of_question(question);
+        assert_eq!(every.pick("reject"), Picked::Text("reject".into()), "after respond");
+    }
+
+    #[test]
+    fn in_a_form_options_are_numbered_and_verdicts_are_words() {
+        use Verdict::{Approve, Reject, Respond};
+        let request =
+            request(&[Respond, Approve, Reject], json!({"id": "sure", "options": [{"id": "yes"}, {"id": "later"}]}));
+        let question = &request.form.as_ref().unwrap().questions[0];
+        let menu = Menu::of_form(&request, Some(question));
+        assert_eq!(menu.pick("yes"), Picked::Options(vec!["yes".into()]), "an option of the author comes first");
+        assert_eq!((menu.pick("approve"), menu.pick("no")), (Picked::Verdict(Approve), Picked::Verdict(Reject)));
+        assert_eq!(menu.pick("3"), Picked::Unknown("enter a number from 1 to 2".into()));
+        assert_eq!(
+            Menu::of_form(&request, None).shown(),
+            "      respond     take every line as an answer, also one of these words\n      \
+             approve     go on with exactly this\n      reject      reject it, and end the run\n"
+        );
+        assert_eq!(menu.asks(Reject), "Reject instead of an answer: reject it, and end the run? [y/N] ");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It must not decide whether a decision counts. Everything is written to standard error: standard output is for the
 //! result of the run.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
@@ -22,6 +22,7 @@ use signoff_review::{
 use tokio::sync::Mutex;
 
 use super::{
+    form::{FormAnswers, answered, is_form, questions},
     lines::Lines,
     menu::{Menu, Picked},
     object,
@@ -41,6 +42,16 @@ pub struct Person {
     editing: Editing,
     /// The parameters that were sent last, as they were edited, and the Approval that they are for.
     sent: Option<(Option<String>, String)>,
+}
+
+/// The meaning of a line that was typed at a question of a form.
+enum Answered {
+    /// An answer.
+    With(Answer),
+    /// The question is left out.
+    LeftOut,
+    /// A verdict, instead of all answers.
+    Verdict(Verdict),
 }
 
 /// The reason why no decision was made.
@@ -80,13 +91,16 @@ impl Person {
 
     async fn ask(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
         let request = asked.request();
-        let menu = Menu::of(request);
         match &asked.refused {
             None => {
                 terminal::note(&page(asked, clock::now()));
             }
             Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
         }
+        if is_form(request) && questions(request).len() > 1 {
+            return self.form(asked).await;
+        }
+        let menu = Menu::of(request);
         terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));
         loop {
             let line = self.line("> ").await?;
@@ -98,9 +112,16 @@ impl Person {
                     terminal::note(&why);
                     None
                 }
-                Picked::Options(options) => Some(respond(request, Answer { options, text: None })),
-                Picked::Text(text) => Some(respond(request, Answer { options: Vec::new(), text: Some(text) })),
-                Picked::Verdict(verdict) => self.more(asked, verdict).await?,
+                Picked::Options(options) => self.confirmed(request, respond(request, chosen(options))).await?,
+                Picked::Text(text) => self.confirmed(request, respond(request, written(text))).await?,
+                Picked::Verdict(verdict) => {
+                    // At a form the word can be meant as the answer.
+                    let is_unclear = is_form(request) && menu.takes_text();
+                    if is_unclear && !self.is_meant(&menu, verdict).await? {
+                        continue;
+                    }
+                    self.more(asked, verdict).await?
+                }
             };
             if let Some(decision) = decision {
                 return self.with_reason(request, decision).await;
@@ -108,11 +129,61 @@ impl Person {
         }
     }
 
+    /// Asks the questions of a form, which opens at once, until all answers or another verdict are confirmed.
+    async fn form(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
+        let request = asked.request();
+        let verdicts = Menu::of_form(request, None).shown();
+        loop {
+            terminal::note(&format!(
+                "The questions follow, and nothing is sent before you confirm it. One of these words, typed alone, is no answer:\n\
+                 {verdicts}(ctrl-D leaves it for later)"
+            ));
+            let decision = match self.answers(request).await? {
+                Ok(answers) => {
+                    let decision = Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) };
+                    self.confirmed(request, decision).await?
+                }
+                Err(verdict) => self.more(asked, verdict).await?,
+            };
+            if let Some(decision) = decision {
+                return self.with_reason(request, decision).await;
+            }
+        }
+    }
+
+    /// Shows the answers to a form, and returns the decision if the user confirms it. Without a form nothing is asked.
+    async fn confirmed(&mut self, request: &ApprovalRequest, decision: Decision) -> Result<Option<Decision>, Stop> {
+        if is_form(request)
+            && let Some(answers) = &decision.answers
+        {
+            terminal::note(&format!("Your answers:\n{}", answered(request, answers)));
+            return Ok(self.agrees("Send Respond with these answers? [y/N] ").await?.then_some(decision));
+        }
+        Ok(Some(decision))
+    }
+
+    /// Asks whether a word is meant as a verdict where it could be an answer. Respond only takes answers, so nothing is
+    /// asked about it.
+    async fn is_meant(&mut self, menu: &Menu<'_>, verdict: Verdict) -> Result<bool, Stop> {
+        if verdict == Verdict::Respond || self.agrees(&menu.asks(verdict)).await? {
+            return Ok(true);
+        }
+        terminal::note("Nothing was decided. To answer with this word, enter `respond` first.");
+        Ok(false)
+    }
+
+    async fn agrees(&mut self, asks: &str) -> Result<bool, Stop> {
+        Ok(self.line(asks).await?.trim().to_lowercase().starts_with('y'))
+    }
+
     /// Asks for the payload of a verdict. Returns `None` where the user took the verdict back.
     async fn more(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
-            Verdict::Respond => decision.answers = Some(self.answers(asked.request()).await?),
+            Verdict::Respond => {
+                let text = self.text("Your answer").await?;
+                return self.confirmed(asked.request(), respond(asked.request(), written(text))).await;
+            }
             Verdict::Defer => {
                 let guidance = self.text("What to do differently").await?;
                 if guidance.is_empty() {
@@ -129,37 +200,54 @@ impl Person {
         Ok(Some(decision))
     }
 
-    /// The answers to all questions, one after the other.
-    async fn answers(&mut self, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Stop> {
-        let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
-        if let [only] = questions {
-            let text = self.text("Your answer").await?;
-            return Ok(BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })]));
-        }
-        let mut answers = BTreeMap::new();
-        for question in questions {
-            if let Some(answer) = self.answer(question).await? {
-                answers.insert(question.id.clone(), answer);
+    /// Returns the answers to all questions, asked one after the other, or the verdict that was chosen instead.
+    async fn answers(&mut self, request: &ApprovalRequest) -> Result<Result<FormAnswers, Verdict>, Stop> {
+        let mut answers = FormAnswers::new();
+        let mut takes_words = false;
+        for question in questions(request) {
+            match self.answer(request, question, &mut takes_words).await? {
+                Answered::With(answer) => {
+                    answers.insert(question.id.clone(), answer);
+                }
+                Answered::LeftOut => {}
+                Answered::Verdict(verdict) => return Ok(Err(verdict)),
             }
         }
-        Ok(answers)
+        Ok(Ok(answers))
     }
 
-    /// The answer to one of several questions; none where it is left out.
-    async fn answer(&mut self, question: &Question) -> Result<Option<Answer>, Stop> {
+    /// Asks one of several questions. `takes_words`: whether words for verdicts are answers, as they are after
+    /// `respond`.
+    async fn answer(
+        &mut self,
+        request: &ApprovalRequest,
+        question: &Question,
+        takes_words: &mut bool,
+    ) -> Result<Answered, Stop> {
         let asks = question.question.as_deref().unwrap_or(&question.id);
         terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
-        let menu = Menu::of_question(question);
-        terminal::note(menu.shown().trim_end());
+        let every = Menu::of_question(question);
+        let with_verdicts = Menu::of_form(request, Some(question));
+        terminal::note(every.shown().trim_end());
         loop {
             let left_out = if question.may_be_left_out() { "empty leaves it out" } else { "it is required" };
             let line = self.line(&format!("({left_out}) > ")).await?;
+            let menu = if *takes_words { &every } else { &with_verdicts };
             match menu.pick(&line) {
-                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(None),
+                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(Answered::LeftOut),
                 _ if line.trim().is_empty() => {}
-                Picked::Options(options) => return Ok(Some(Answer { options, text: None })),
-                Picked::Text(text) => return Ok(Some(Answer { options: Vec::new(), text: Some(text) })),
-                Picked::Verdict(_) | Picked::Unknown(_) => terminal::note("enter one of the options"),
+                Picked::Options(options) => return Ok(Answered::With(chosen(options))),
+                Picked::Text(text) => return Ok(Answered::With(written(text))),
+                Picked::Verdict(Verdict::Respond) => {
+                    *takes_words = true;
+                    terminal::note("Every line is an answer now, also a word for a verdict.");
+                }
+                Picked::Verdict(verdict) => {
+                    if self.is_meant(menu, verdict).await? {
+                        return Ok(Answered::Verdict(verdict));
+                    }
+                }
+                Picked::Unknown(why) => terminal::note(&why),
             }
         }
     }
@@ -197,7 +285,7 @@ impl Person {
                     let parameters = narrowed(asked.request(), &before, parameters);
                     let difference = difference::lines(&without_comments(&before), &without_comments(&edited));
                     terminal::note(&format!("Your change:\n{}", fenced(&difference, difference.len())));
-                    if self.line("Send Modify with this change? [y/N] ").await?.trim().to_lowercase().starts_with('y') {
+                    if self.agrees("Send Modify with this change? [y/N] ").await? {
                         self.sent = Some((name, edited));
                         return Ok(Some(parameters));
                     }
@@ -258,10 +346,17 @@ fn without_comments(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
+fn chosen(options: Vec<String>) -> Answer {
+    Answer { options, text: None }
+}
+
+fn written(text: String) -> Answer {
+    Answer { options: Vec::new(), text: Some(text) }
+}
+
 fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
-    let question = request.form.iter().flat_map(|form| &form.questions).next();
-    let id = question.map_or(Question::PLAIN, |question| &question.id).to_owned();
-    Decision { answers: Some(BTreeMap::from([(id, answer)])), ..Decision::new(Verdict::Respond) }
+    let id = questions(request).first().map_or(Question::PLAIN, |question| &question.id).to_owned();
+    Decision { answers: Some(FormAnswers::from([(id, answer)])), ..Decision::new(Verdict::Respond) }
 }
 
 /// What Modify begins with: the reviewed response, as YAML with a word on what is expected. None where only a part of
