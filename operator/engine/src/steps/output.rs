@@ -61,6 +61,18 @@ pub(super) enum AnswerResult {
     Rejected(StepError),
 }
 
+impl AnswerResult {
+    /// Returns the result with its error as recorded: an earlier version of the operator may have worded it otherwise,
+    /// and inputs that were sent since contain those words.
+    fn with_error(self, recorded: Option<StepError>) -> Self {
+        match (self, recorded) {
+            (Self::Refused(_), Some(error)) => Self::Refused(error),
+            (Self::Rejected(_), Some(error)) => Self::Rejected(error),
+            (settled, _) => settled,
+        }
+    }
+}
+
 /// Settles the answer of the attempt at `path` that succeeded last.
 pub(super) async fn process_answer<'a>(
     run: &Run<'a>,
@@ -88,21 +100,25 @@ pub(super) async fn process_answer<'a>(
         // The record of the attempt says all there is to say.
         AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(settled),
     };
-    record(run, invocation, &opening).await;
-    Ok(settled)
+    let recorded = record(run, invocation, &opening).await;
+    Ok(settled.with_error(recorded.error))
 }
 
-/// Records the end of a step whose agent called tools: the record of the step itself is that of its first turn.
-pub(super) async fn record_end<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, turn: &Turn, end: Start) {
-    if turn.number > 1 {
-        record(run, invocation, &end).await;
-    }
+/// Records the end of a step whose agent called tools, because the record of the step itself is that of its first turn.
+/// Returns the recorded error.
+pub(super) async fn record_end<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    turn: &Turn,
+    end: Start,
+) -> Option<StepError> {
+    if turn.number > 1 { record(run, invocation, &end).await.error } else { None }
 }
 
-async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &Start) {
+async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &Start) -> StepRecord {
     let (path, _) = run.visit(&RecordPath::new(&invocation.base).answer());
     let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-    run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await;
+    run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await
 }
 
 /// Reads the answer that was settled last once more, as a part of its evaluation.

@@ -248,8 +248,13 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
     }
 
     /// Ends the step otherwise than with the answer of an attempt, and records `end` where an agent called tools.
+    /// A failure has the words of its record.
     async fn end(&self, end: Start, result: StepResult) -> StepState<'a> {
-        output::record_end(self.run, &self.invocation, &self.turn, end).await;
+        let recorded = output::record_end(self.run, &self.invocation, &self.turn, end).await;
+        let result = match (result, recorded) {
+            (StepResult::Failed(_), Some(error)) => StepResult::Failed(error.message),
+            (result, _) => result,
+        };
         StepState::Ended(Performed::Ended(result))
     }
 }

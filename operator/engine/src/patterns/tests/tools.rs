@@ -11,6 +11,7 @@ mod gate_types;
 mod meanwhile;
 mod merge;
 mod no_room;
+mod old_words;
 mod replayed;
 mod servers;
 mod stored;

@@ -9,16 +9,16 @@ use serde_json::json;
 use signoff_api::{
     FailureClass, RecordPath,
     approval::SiblingCall,
-    journal::StepRecord,
+    journal::{StepError, StepRecord},
     turn::{OpaqueParts, RequestedArguments, RequestedCall, TurnCalls},
 };
 use signoff_expr::text;
 
 use super::{
     ask::ask_people,
-    limits::{beyond_limits, limits},
+    limits::{BeyondLimits, beyond_limits, limits},
     ongoing_call::{OngoingCall, PerformCall},
-    refusal::refuse_call,
+    refusal::{check_of, refuse_call},
     site::{Answered, TurnSite, cut, cut_at},
 };
 use crate::{
@@ -38,6 +38,8 @@ use crate::{
 const RESULTS: usize = 128 * 1024;
 /// The bytes of all arguments of a turn that the model is told again; with more, long ones are left out.
 const ARGUMENTS: usize = 64 * 1024;
+/// The end of the record of a call beyond a limit, after the number of calls after it.
+const MORE_CALLS: &str = " more calls after it are not made)";
 /// The default `limits.turns` of an agent.
 const TURNS: i32 = 20;
 
@@ -251,6 +253,19 @@ async fn answer_all<'a>(
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
+/// Returns why a call is beyond a limit, in the words of the record where that has the same reason.
+fn recorded_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, beyond: BeyondLimits) -> String {
+    let check = check_of(&RecordPath::new(&site.path).call_at(beyond.first));
+    let recorded = run.state.borrow().journal.get(&check, 1).and_then(|record| record.error.clone());
+    match recorded.filter(|error| error.is(FailureClass::Limit) && beyond.why == beyond.why_first) {
+        Some(StepError { message, .. }) => {
+            let why = message.strip_suffix(MORE_CALLS).and_then(|rest| rest.rsplit_once(" ("));
+            why.map_or_else(|| message.clone(), |(why, _)| why.to_owned())
+        }
+        None => beyond.why,
+    }
+}
+
 /// Answers one call.
 async fn answer<'a>(
     run: &Run<'a>,
@@ -260,17 +275,16 @@ async fn answer<'a>(
     call: &Call,
 ) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
-    if let Some((is_first, why)) = beyond_limits(site, at) {
-        // One record says so for all calls of the turn that are beyond.
-        if is_first {
-            // It stands for all calls of the turn that are beyond. The model is told of each one.
-            let told = match site.count.saturating_sub(at + 1) {
-                0 => why.clone(),
-                more => format!("{why} ({more} more calls after it are not made)"),
+    if let Some(beyond) = beyond_limits(site, at) {
+        // One record stands for all calls of the turn that are beyond. The model is told of each one.
+        if beyond.first == at {
+            let recorded = match site.count.saturating_sub(at + 1) {
+                0 => beyond.why.clone(),
+                more => format!("{} ({more}{MORE_CALLS}", beyond.why),
             };
-            refuse_call(run, site, at, FailureClass::Limit, &told).await;
+            refuse_call(run, site, at, FailureClass::Limit, &recorded).await;
         }
-        return error(why);
+        return error(recorded_limit(run, site, beyond));
     }
     let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
     let Some(name) = own.iter().find(|name| names::wire(name) == call.tool) else {

@@ -8,8 +8,18 @@ use crate::{plan::Action, replay::run::Run, tools::MOST_CALLS};
 /// The default `limits.calls` of an agent.
 const CALLS: i32 = 100;
 
-/// Returns why a call is beyond the limits of its turn or of an agent, and whether it is the first of its turn.
-pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<(bool, String)> {
+/// A call that is beyond the limits of its turn or of an agent.
+pub(super) struct BeyondLimits {
+    /// The reason.
+    pub(super) why: String,
+    /// The place of the first call of the turn that is beyond.
+    pub(super) first: usize,
+    /// The reason of that call.
+    pub(super) why_first: String,
+}
+
+/// Returns why a call is beyond the limits of its turn or of an agent, or `None`.
+pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<BeyondLimits> {
     let why = |at: usize| {
         if at >= MOST_CALLS {
             return Some(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));
@@ -22,8 +32,9 @@ pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<(bool,
         let limit = reached_limit(site, at)?;
         Some(format!("the limit of {limit} calls is reached: answer with what you have"))
     };
-    let is_first = at.checked_sub(1).is_none_or(|before| why(before).is_none());
-    why(at).map(|why| (is_first, why))
+    let own = why(at)?;
+    let (first, why_first) = (0..at).find_map(|at| Some((at, why(at)?))).unwrap_or_else(|| (at, own.clone()));
+    Some(BeyondLimits { why: own, first, why_first })
 }
 
 /// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.

@@ -151,8 +151,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
             return Err(self.refuse(check, FailureClass::Arguments, &why).await);
         }
         if let Some(why) = refused_before(self.run, self.turn.seen, &self.tool.name, &self.arguments) {
-            refuse(self.run, self.turn, check, FailureClass::Refused, &why).await;
-            return Err(CallEnd::result(why));
+            return Err(CallEnd::result(refuse(self.run, self.turn, check, FailureClass::Refused, &why).await));
         }
         Ok(())
     }

@@ -126,7 +126,7 @@ pub(super) async fn escalate<'a>(
     }
     let result = |text: String| Ok(Some(Answered::Result(text)));
     let Some((_, gate)) = &tool.step.escalation else {
-        refuse(run, turn, check, FailureClass::Refused, &refused).await;
+        let refused = refuse(run, turn, check, FailureClass::Refused, &refused).await;
         return result(format!("Refused: {refused}; do not call it again"));
     };
     let facts = tool.facts();
