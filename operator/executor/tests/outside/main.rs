@@ -8,5 +8,6 @@ mod addresses;
 mod dialects;
 mod http;
 mod models;
+mod refused_keys;
 mod server;
 mod tools;

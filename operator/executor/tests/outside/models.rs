@@ -136,7 +136,7 @@ async fn a_failing_status_keeps_its_class_and_the_wish_to_wait() {
     let auth =
         failed("401 Unauthorized", "", &json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string())
             .await;
-    assert_eq!(auth.class, ErrorClass::Auth);
+    assert_eq!(auth.class, ErrorClass::Auth(401));
     assert!(auth.message.ends_with("Incorrect API key: [redacted]"), "{auth}");
 
     let down = failed("500 Internal Server Error", "", "<html>\nACME oops").await;

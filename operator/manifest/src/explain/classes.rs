@@ -15,7 +15,7 @@ fn meaning(class: FailureClass) -> &'static str {
         FailureClass::Arguments => {
             "A call was refused, because its arguments are not JSON or do not fit the schema of the tool. The agent was told why."
         }
-        FailureClass::Auth => "The server refused the credentials (401 or 403): check the Secret that the step names.",
+        FailureClass::Auth => "The server refused the credentials (401 or 403): check the key that was sent.",
         FailureClass::Cancelled => "The run ended while the call was in flight.",
         FailureClass::Condition => {
             "A `skipIf`, or the condition of an edge, cannot be evaluated, so nothing of the step runs, and no `retry` covers it. The message names the condition: ask with `has(…)` for a field that can be missing. At an errorEscalation gate people can skip the step or end the run, but not run it."

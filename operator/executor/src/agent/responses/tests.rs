@@ -5,50 +5,37 @@
 //! requests 29947 and 30532 (2025-12).
 #![allow(clippy::unwrap_used)]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use signoff_api::{
-    turn::{OpaquePart, OpaqueParts, RequestedArguments, TurnCalls},
-    workflow::Provider,
-};
+use signoff_api::turn::{OpaquePart, OpaqueParts, TurnCalls};
 use signoff_engine::transition::{Message, Role, ToolCall, ToolOffer};
 
 use super::{
     super::{
         TurnRequest,
-        collected::Collected,
-        dialect::LeftOut,
-        documents::Documents,
-        protocol::{Protocol as _, Unreadable},
+        protocol::{Protocol as _, Unreadable, Written},
+        tested::{self, arguments_of},
     },
     MAX_ITEMS, MAX_OPAQUE, Responses,
 };
-use crate::{http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
 
 const MODEL: &str = "gpt-5.5";
 
 fn turn(messages: Vec<Message>) -> TurnRequest {
     let parameters = json!({"type": "object"});
-    TurnRequest {
-        provider: Provider { name: "openai".into(), ..Provider::default() },
-        namespace: "finance".into(),
-        model: MODEL.into(),
-        system: Some("Be kind.".into()),
-        messages,
-        tools: vec![ToolOffer { name: "pay".into(), description: "Pay.".into(), parameters }],
-        max_tokens: Some(500),
-        temperature: Some(0.5),
-        timeout: Duration::from_secs(1),
-        key: Some(SecretText::from(" sk-1\n")),
-    }
+    let tools = vec![ToolOffer { name: "pay".into(), description: "Pay.".into(), parameters }];
+    TurnRequest { tools, ..tested::turn("openai", MODEL, messages) }
+}
+
+fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
+    tested::written(&Responses, turn, left_out)
 }
 
 /// Returns the body of a turn, and the fields that can be left out.
 fn body(turn: &TurnRequest, left_out: &[&str]) -> (Value, Vec<String>) {
-    let left_out: LeftOut = left_out.iter().map(|name| (*name).to_owned()).collect();
-    let written = Responses.write(turn, &left_out).unwrap();
-    (serde_json::from_str(&written.body).unwrap(), written.optional)
+    let written = written(turn, left_out);
+    (tested::body(&written), written.optional)
 }
 
 fn user(text: &str) -> Value {
@@ -115,17 +102,9 @@ fn stream(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("x"))).collect()
 }
 
-fn collected(answer: &[u8]) -> Result<Collected, Unreadable> {
-    let mut documents = Documents::new(&UnboundedRoom, Responses.reading(), Responses.has_lines(), 8 << 20);
-    match documents.add(answer) {
-        Ok(()) => documents.end(),
-        Err(_) => Err(documents.failure().unwrap()),
-    }
-}
-
 /// Returns an answer as JSON, to be compared.
 fn read(answer: impl AsRef<[u8]>) -> Result<Value, Unreadable> {
-    let collected = collected(answer.as_ref())?;
+    let collected = tested::collected(&Responses, answer.as_ref())?;
     let (text, finish) = (collected.text.clone(), format!("{:?}", collected.finish));
     let usage = collected.usage.map(|of| [of.input_tokens, of.output_tokens, of.cached_tokens, of.reasoning_tokens]);
     let (calls, dropped, opaque) = collected.into_parts();
@@ -145,17 +124,13 @@ fn finish(answer: &Value) -> String {
 
 /// Returns the input of the turn after an answer: the items of the answer alone.
 fn second_turn(answer: &Value, model: &str, left_out: &[&str]) -> (Value, Vec<String>) {
-    let collected = collected(answer.to_string().as_bytes()).unwrap();
+    let collected = tested::collected(&Responses, answer.to_string().as_bytes()).unwrap();
     let text = collected.text.clone();
     let (calls, dropped, parts) = collected.into_parts();
     let recorded = TurnCalls::recorded(text.clone(), calls, false, dropped);
-    let calls = recorded.calls.into_iter().map(|call| ToolCall {
-        id: call.id,
-        tool: call.tool,
-        arguments: match call.arguments {
-            RequestedArguments::Text(text) => text,
-            RequestedArguments::TooLong(_) => String::new(),
-        },
+    let calls = recorded.calls.into_iter().map(|call| {
+        let arguments = arguments_of(&call);
+        ToolCall { id: call.id, tool: call.tool, arguments }
     });
     let opaque = OpaqueParts { provider: "openai".into(), model: MODEL.into(), parts: parts.unwrap() };
     let message =
@@ -177,15 +152,15 @@ fn a_turn_is_written_as_items() {
         Message::result("call_b", "refused"),
         Message::text(Role::User, "And now?"),
     ]);
-    let written = Responses.write(&asked, &LeftOut::new()).unwrap();
+    let written = written(&asked, &[]);
     assert_eq!(written.path, "/responses");
-    assert_eq!(written.headers, [("authorization".to_owned(), "Bearer sk-1".to_owned())]);
+    assert_eq!(written.headers, [("authorization".to_owned(), "Bearer a-key".to_owned())]);
     assert_eq!(written.optional, ["max_output_tokens", "temperature", "store", "include", "stream", "strict"]);
     assert_eq!(
-        serde_json::from_str::<Value>(&written.body).unwrap(),
+        tested::body(&written),
         json!({
             "model": MODEL,
-            "instructions": "Be kind.",
+            "instructions": "Be brief.",
             "input": [
                 user("Pay."),
                 {"type": "message", "role": "assistant", "content": "I pay."},
@@ -211,10 +186,10 @@ fn fields_that_a_server_refuses_are_left_out() {
     let names = ["max_output_tokens", "temperature", "store", "include", "stream", "strict"];
     let (body, optional) = body(&asked, &names);
     let tool = json!({"type": "function", "name": "pay", "description": "Pay.", "parameters": {"type": "object"}});
-    assert_eq!(body, json!({"model": MODEL, "instructions": "Be kind.", "input": [user("Pay.")], "tools": [tool]}));
+    assert_eq!(body, json!({"model": MODEL, "instructions": "Be brief.", "input": [user("Pay.")], "tools": [tool]}));
     assert!(optional.is_empty());
     let bare = TurnRequest { system: None, tools: vec![], max_tokens: None, temperature: None, key: None, ..asked };
-    let written = Responses.write(&bare, &LeftOut::new()).unwrap();
+    let written = written(&bare, &[]);
     assert_eq!(written.optional, ["store", "include", "stream"]);
     assert!(written.headers.is_empty() && !written.body.contains("tools") && !written.body.contains("instructions"));
 }
