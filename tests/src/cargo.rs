@@ -1,12 +1,14 @@
 //! Runs cargo and other programs in the repository's root, and asks cargo about the workspace.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use crate::say;
@@ -35,12 +37,12 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(prepare(command).status().with_context(|| format!("running {command:?}"))?.success())
 }
 
-/// The time without a line after which a command hangs: no test takes half of it.
+/// The time without a line after which a command is killed: no test takes half of it.
 const SILENCE: Duration = Duration::from_mins(10);
 
-/// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output, of which
-/// the lines that `is_shown` picks go to the terminal as they come, and whether it succeeded. A command that prints nothing
-/// for ten minutes is ended, and has failed.
+/// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output and
+/// whether it succeeded. Lines for which `is_shown` is true are printed as they come. A command that prints nothing for
+/// ten minutes has failed: it is killed with the processes that it started, which are in its process group.
 pub fn tee(command: &mut Command, is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
     tee_until_silent(command, SILENCE, is_shown)
 }
@@ -50,10 +52,11 @@ fn tee_until_silent(
     silence: Duration,
     mut is_shown: impl FnMut(&str) -> bool,
 ) -> Result<(String, bool)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
+    let command = command.stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let output = child.stdout.take().context("its output is not a pipe")?;
     let (sender, lines) = mpsc::channel();
-    // It is not joined: a child of a command that was ended may hold the pipe open.
+    // It is not joined: a process that left the group may hold the pipe open.
     std::thread::spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| sender.send(line).ok()));
     let mut text = String::new();
     loop {
@@ -62,7 +65,7 @@ fn tee_until_silent(
             Err(RecvTimeoutError::Disconnected) => return Ok((text, child.wait()?.success())),
             Err(RecvTimeoutError::Timeout) => {
                 say::result(&format!("ended: nothing was printed for {silence:?}"));
-                child.kill()?;
+                kill_process_group(Pid::from_child(&child), Signal::KILL)?;
                 child.wait()?;
                 return Ok((text, false));
             }
@@ -77,8 +80,8 @@ fn tee_until_silent(
     }
 }
 
-/// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. What it
-/// reads, if that is a pipe, stays open until then: a machine ends with it.
+/// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. A
+/// pipe as its standard input stays open until then: a machine ends with it.
 pub fn becomes(command: &mut Command) -> Result<ExitCode> {
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let held = child.stdin.take();
@@ -112,7 +115,7 @@ fn prepare(command: &mut Command) -> &mut Command {
 
 /// Lets a command run in the root of the repository, as every command here.
 pub fn surround(command: &mut Command) -> &mut Command {
-    // No test and no tool must reach a cluster that the user did not name. A build for debugging keeps every value of a large
+    // Tests and tools reach no cluster that the user did not name. A build for debugging keeps every value of a large
     // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
     command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216")
 }
@@ -198,5 +201,22 @@ mod tests {
         let falls_silent = shell("echo one; exec sleep 60", Duration::from_millis(500));
         assert_eq!(falls_silent, ("one\n".to_owned(), false));
         assert_eq!(shell("echo one; echo two", Duration::from_secs(60)), ("one\ntwo\n".to_owned(), true));
+    }
+
+    #[test]
+    fn the_processes_that_a_silent_command_started_are_ended_too() {
+        // The last of them still holds standard output when the command itself has ended.
+        for script in ["sleep 60 & echo one; wait", "sleep 60 & echo one"] {
+            let (errors, writer) = std::io::pipe().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stderr(writer);
+            let ended = tee_until_silent(&mut command, Duration::from_millis(500), |_| false).unwrap();
+            assert_eq!(ended, ("one\n".to_owned(), false));
+            // The pipe ends once no process holds it.
+            drop(command);
+            let (sender, all_ended) = mpsc::channel();
+            std::thread::spawn(move || sender.send(std::io::read_to_string(errors).unwrap()));
+            assert_eq!(all_ended.recv_timeout(Duration::from_secs(30)), Ok(String::new()), "{script}");
+        }
     }
 }
