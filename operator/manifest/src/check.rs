@@ -50,7 +50,8 @@ pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
     check_with(text, settings, |_| None)
 }
 
-/// Checks every object of a text as [`check`] does, and one of another format by `other`, which returns `None` for the rest.
+/// Checks every object of a text as [`check`] does, and one of another format by `other`, which returns `None` for the
+/// rest.
 #[must_use]
 pub fn check_with(text: &str, settings: &Settings, other: impl Fn(&Node) -> Option<Checked>) -> Vec<Checked> {
     let object = |node: &Node| other(node).unwrap_or_else(|| document(text, node, settings));
@@ -141,8 +142,8 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     Checked { title, workflow, is_named, problems: problems.found }
 }
 
-/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one thing,
-/// and such a provider has no kind.
+/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one
+/// thing, and such a provider has no kind.
 fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
     let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
     let is_about_one = |words: &str| problem.message.contains(words);
@@ -246,7 +247,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
 fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
     match problem.reason {
         "WrongForm" | "Duplicate" | "OutOfBounds" => error.field == problem.field,
-        // A rule stands at the object, or at the item of a list; the plan's complaint at the very field, or at the list.
+        // A rule stands at the object or the item of a list, and the problem of the plan at the field or the list.
         "RuleBroken" => {
             let below = error.field.strip_prefix(&problem.field).and_then(|rest| rest.strip_prefix('.'));
             error.field == problem.field

@@ -374,14 +374,19 @@ async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on()
     }
 }
 
-#[tokio::test]
-async fn a_long_text_is_cut_and_has_a_page_of_its_own() {
+/// Returns an Approval that reviews a text of 75 lines.
+fn with_long_text() -> Approval {
     let mut approval = sample::approval();
     let long = (1..=75).map(|at| format!("line {at}\n")).collect::<String>();
     let review = approval.spec.request.reviews.as_mut().unwrap();
     (review.digest, review.response) = (Digest::of_bytes(long.as_bytes()), long);
     sample::seal(&mut approval);
-    let page = shown(&approval);
+    approval
+}
+
+#[tokio::test]
+async fn a_long_text_is_cut_and_has_a_page_of_its_own() {
+    let page = shown(&with_long_text());
     in_order(
         &page,
         &["75 lines, 591 bytes, whole", "<i>line 60\n</i>", "/text/reviewed\"", "All of it, with 15 more lines"],
@@ -422,16 +427,12 @@ async fn every_wrong_answer_is_told_at_once() {
 
 #[tokio::test]
 async fn a_confirmation_has_the_question_the_call_and_the_beginning_of_the_text() {
-    let mut approval = sample::approval();
-    let long = (1..=75).map(|at| format!("line {at}\n")).collect::<String>();
-    let review = approval.spec.request.reviews.as_mut().unwrap();
-    (review.digest, review.response) = (Digest::of_bytes(long.as_bytes()), long);
-    sample::seal(&mut approval);
-    let name = approval.metadata.name.clone().unwrap();
+    let long = with_long_text();
+    let name = long.metadata.name.clone().unwrap();
     let own_page =
         format!("and 55 more: <a href=\"/n/finance/a/{name}/text/reviewed\" target=\"_blank\" rel=\"noopener\">");
     for (approval, parts) in [
-        (approval, ["Send this letter to ACME?", "Effect", "<i>line 20\n</i>", &own_page]),
+        (long, ["Send this letter to ACME?", "Effect", "<i>line 20\n</i>", &own_page]),
         (
             sample::call(),
             ["May the refund be sent?", "POST https://bank.example/refunds", "Effect", "&#34;amount&#34;: 420"],
