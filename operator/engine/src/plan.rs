@@ -6,6 +6,7 @@
 mod after_reject;
 mod gate;
 mod gates;
+mod gates_ahead;
 mod inputs;
 mod numbers;
 mod outputs;
@@ -49,6 +50,7 @@ use step::PlanContext;
 use validated_answers::ValidatedAnswers;
 
 pub(crate) use after_reject::AGENT as TOLD_AGENT;
+pub use gates_ahead::{GateAhead, GatePlace, StepGates};
 pub(crate) use outputs::{PlannedArtifact, safe_path};
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,

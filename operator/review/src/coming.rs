@@ -2,16 +2,23 @@
 //!
 //! Pure. Templates stand as their author wrote them: their values are known only when a step begins.
 
+mod gate_lines;
+mod question;
+
+use std::{sync::Arc, time::Duration};
+
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Moment, Outcome, RecordPath, Verdict, Workflow, WorkflowSpec,
-    gate::{GateType, Subject},
+    gate::GateType,
     journal::StepKind,
-    policy::{AddedStep, GuardedKind, Position},
-    step::{OnError, Step},
-    workflow::{Gate, SpecGateType},
+    pattern::{Edge, OrchestratorWorkers},
+    step::Step,
 };
-use signoff_engine::plan::spec_digest;
+use signoff_engine::{
+    Plan, Settings,
+    plan::{GateAhead, GatePlace, spec_digest},
+};
 
 use crate::{
     action::{call, is_at_tool, is_question, line},
@@ -21,6 +28,9 @@ use crate::{
     seen::RunNow,
     text::one_line,
 };
+pub use question::label_of_question;
+
+use gate_lines::{BEFORE_RELEASE, ENDS, StepState, around, asks, failure, has_certain, released};
 
 /// The most lines about what follows.
 const MOST: usize = 6;
@@ -28,7 +38,7 @@ const MOST: usize = 6;
 const TARGET: usize = 300;
 /// The line about steps that the definition does not name.
 const OPEN: &str = "the steps after it are chosen while the run goes on";
-const ENDS: &str = "then the run ends";
+const ASKS_AGAIN: &str = "this gate asks again";
 
 /// Returns the run that asks, if its definition is the one that the request was made from.
 pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r Workflow> {
@@ -38,11 +48,10 @@ pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r 
     (is_asking && is_same).then_some(workflow)
 }
 
-/// Returns what follows a verdict that decides the gate, in lines. `workflow`: the [`definition`], if it was read.
-pub fn lines(request: &ApprovalRequest, workflow: Option<&Workflow>, verdict: Verdict) -> Vec<String> {
+/// Returns what follows a verdict that decides the gate, in lines. `run`: that of the [`definition`], if it was read.
+pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: Verdict) -> Vec<String> {
     let told = || vec![sequel(request, verdict)];
-    let Some(workflow) = workflow else { return told() };
-    let run = Run::new(workflow);
+    let Some(run) = run else { return told() };
     match verdict {
         Verdict::Reject if !request.after_reject.is_empty() => {
             let named = |name: &String| run.spec.steps.iter().find(|step| step.name == *name);
@@ -51,53 +60,19 @@ pub fn lines(request: &ApprovalRequest, workflow: Option<&Workflow>, verdict: Ve
         Verdict::Reject | Verdict::Abort | Verdict::Escalate | Verdict::Defer => told(),
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => {
             if request.action.is_some() || is_at_tool(request) {
-                return at_tool(request, verdict);
+                return run.at_tool(request, verdict);
             }
             run.onward(request, verdict)
         }
     }
 }
 
-/// Returns the label of the question of a request: its source, and whether values of the run are in it.
-/// `workflow`: the [`definition`], if it was read.
-pub fn label_of_question(request: &ApprovalRequest, workflow: Option<&Workflow>) -> &'static str {
-    match workflow.and_then(|workflow| has_values(request, workflow)) {
-        Some(false) => "the Workflow's question",
-        Some(true) => "the Workflow's question, with values of the run filled in",
-        None => "the Workflow's question; values of the run may be filled in",
-    }
-}
-
-/// Returns whether the question of a request has values of the run in it, or `None` where one of its templates is
-/// not known.
-fn has_values(request: &ApprovalRequest, workflow: &Workflow) -> Option<bool> {
-    let run = Run::new(workflow);
-    let has = |template: &&str| template.contains("{{") || template.contains("{%");
-    let own = run.prompts(request, &request.gate.name);
-    if !own.is_empty() && own.iter().all(has) {
-        return Some(true);
-    }
-    // The question of a call has the prompts of all gates that ask about it.
-    let gates = request.action.iter().flat_map(|action| &action.gates);
-    let mut all = gates.map(|gate| run.prompts(request, &gate.name)).chain([own]);
-    all.all(|templates| !templates.is_empty() && !templates.iter().any(has)).then_some(false)
-}
-
-/// Returns the inputs of a run with their values, each in a line.
-pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
-    let shown =
-        |value: &Value| value.as_str().map_or_else(|| one_line(&value.to_string(), most), |text| one_line(text, most));
-    let given = workflow.spec.inputs.iter().filter_map(|input| {
-        let value = input.value.as_ref().or(input.default.as_ref())?;
-        Some((one_line(&input.name, 63), shown(&value.0)))
-    });
-    given.collect()
-}
-
-/// Returns the steps of a run in the order of its spec, each in a line. Gates that policies add are not known before
-/// the run begins.
+/// Returns the steps of a run that has not begun, in the order of its spec, each in a line. Gates that policies add are
+/// not known before it begins.
 pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
-    let run = Run::new(workflow);
+    let Some(run) = PlannedRun::planned(workflow) else {
+        return vec!["the steps cannot be told here: read the spec".to_owned()];
+    };
     let line = |step: &Step| match &step.branch {
         Some(branch) => format!("branch {}: {}", one_line(branch, 63), run.line(step)),
         None if run.spec.runs_as_tool(step) => format!("as a tool: {}", run.line(step)),
@@ -112,10 +87,15 @@ pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
     lines
 }
 
-/// Whether the steps of a run tell all that follows a verdict: no gate of a type, of a preset or of a policy may ask.
-#[must_use]
-pub fn is_told_by_steps(workflow: &Workflow) -> bool {
-    workflow.spec.gates.is_empty() && workflow.status.iter().all(|status| status.added_steps.is_empty())
+/// Returns the inputs of a run with their values, each in a line.
+pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
+    let shown =
+        |value: &Value| value.as_str().map_or_else(|| one_line(&value.to_string(), most), |text| one_line(text, most));
+    let given = workflow.spec.inputs.iter().filter_map(|input| {
+        let value = input.value.as_ref().or(input.default.as_ref())?;
+        Some((one_line(&input.name, 63), shown(&value.0)))
+    });
+    given.collect()
 }
 
 /// Returns the decisions of a run on other Approvals than this one, the newest first, each in a line.
@@ -137,109 +117,149 @@ pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) ->
         .collect()
 }
 
-/// Returns the lines after a verdict on a call or a question of an agent, which chooses its next action itself.
-fn at_tool(request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
-    let target = line(request).filter(|_| call(request).is_some() && verdict == Verdict::Approve);
-    let first = match target {
-        Some(target) => format!("{}: {target}", sequel(request, verdict)),
-        None if is_question(request) && verdict == Verdict::Respond => "the agent is told your answer".to_owned(),
-        None => sequel(request, verdict),
+/// Returns the step that a path names, without the parts and visits of the path.
+fn step_at<'w>(spec: &'w WorkflowSpec, path: &str) -> Option<&'w Step> {
+    let names: Vec<&str> =
+        RecordPath::new(path).segments().filter(|part| !part.is_part()).map(|part| part.name()).collect();
+    let is_it = |step: &&Step| match names.as_slice() {
+        [name] => step.branch.is_none() && step.name == *name,
+        [branch, name] => step.branch.as_deref() == Some(*branch) && step.name == *name,
+        _ => false,
     };
-    vec![first, "the agent chooses what it does next; its further calls meet the gates of this run".to_owned()]
+    spec.steps.iter().find(is_it)
 }
 
-/// The definition of a run, with the gates that policies add.
-struct Run<'w> {
+/// A run as its definition has it, and as the engine plans it: the plan says which gates ask.
+pub struct PlannedRun<'w> {
     spec: &'w WorkflowSpec,
-    added: &'w [AddedStep],
+    plan: Plan,
 }
 
-impl<'w> Run<'w> {
-    fn new(workflow: &'w Workflow) -> Self {
-        let added = workflow.status.as_ref().map(|status| status.added_steps.as_slice());
-        Self { spec: &workflow.spec, added: added.unwrap_or_default() }
+impl<'w> PlannedRun<'w> {
+    /// Returns the run, or `None` where it was not accepted, or this version does not plan it.
+    #[must_use]
+    pub fn of(workflow: &'w Workflow) -> Option<Self> {
+        workflow.status.as_ref()?.spec_digest.as_ref()?;
+        Self::planned(workflow)
     }
 
-    /// Returns the templates of the questions of all gates with this name.
-    fn prompts(&self, request: &ApprovalRequest, name: &str) -> Vec<&'w str> {
-        let own = self.step(&request.gate.path).filter(|_| name == request.gate.name);
-        let own = own.and_then(|step| step.hitl.as_ref());
-        // The gates of a preset are `<name>.<gate>`.
-        let preset = name.split_once('.').map(|(preset, _)| preset);
-        let is_it = |gate: &&Gate| gate.name == name || gate.preset.is_some() && preset == Some(gate.name.as_str());
-        // `release-pay` is the gate that the `release` of a policy puts before the step `pay`.
-        let is_added = |one: &&AddedStep| {
-            let rest = name.strip_prefix(one.step.name.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || one.step.before.is_some() && rest.starts_with('-'))
-        };
-        let of_spec = self.spec.gates.iter().filter(is_it).map(|gate| &gate.hitl);
-        let of_policies = self.added.iter().filter(is_added).map(|one| &one.step.hitl);
-        own.into_iter().chain(of_spec).chain(of_policies).map(|hitl| hitl.prompt.as_str()).collect()
+    fn planned(workflow: &'w Workflow) -> Option<Self> {
+        // The limits of the administrator are applied when a run is accepted.
+        let settings = Settings { max_gate_timeout: Duration::MAX, ..Settings::default() };
+        let plan = Plan::of(workflow, &settings, &Arc::default()).ok()?;
+        Some(Self { spec: &workflow.spec, plan })
     }
 
-    /// Returns the step that a path names, without the parts and visits of the path.
-    fn step(&self, path: &str) -> Option<&'w Step> {
-        let names: Vec<&str> =
-            RecordPath::new(path).segments().filter(|part| !part.is_part()).map(|part| part.name()).collect();
-        let is_it = |step: &&Step| match names.as_slice() {
-            [name] => step.branch.is_none() && step.name == *name,
-            [branch, name] => step.branch.as_deref() == Some(*branch) && step.name == *name,
-            _ => false,
+    /// Returns the lines after a verdict on a call or a question of an agent, which chooses its next action itself.
+    fn at_tool(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
+        let target = line(request).filter(|_| call(request).is_some() && verdict == Verdict::Approve);
+        let first = match target {
+            Some(target) => format!("{}: {target}", sequel(request, verdict)),
+            None if is_question(request) && verdict == Verdict::Respond => "the agent is told your answer".to_owned(),
+            None => sequel(request, verdict),
         };
-        self.spec.steps.iter().find(is_it)
+        let gates = match (self.plan.place_of_gate(&request.gate.path), verdict) {
+            (Some(GatePlace::Step { then, .. }), Verdict::Approve | Verdict::Respond) => then,
+            (Some(GatePlace::Step { after_change, .. }), Verdict::Modify) => after_change,
+            (None, Verdict::Approve) => {
+                let gates = call(request).and_then(|call| self.plan.gates_of_tool(&call.tool));
+                gates.map(|gates| gates.before).unwrap_or_default()
+            }
+            (_, _) => Vec::new(),
+        };
+        let about = gates.iter().map(|gate| format!("{} about the same call", asks(gate)));
+        let last = "the agent chooses what it does next; its further calls meet the gates of this run".to_owned();
+        std::iter::once(first).chain(about).chain([last]).collect()
     }
 
     /// Returns the lines after a verdict with which the run goes on.
     fn onward(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
         let gate = &request.gate;
-        let step = self.step(&gate.path);
-        let repeats = |step: &Step| vec![format!("the step runs again: {}", self.line(step))];
-        let is_again = matches!(verdict, Verdict::Retry | Verdict::Modify);
-        match (gate.type_, step) {
-            (GateType::StepStart, Some(step)) if verdict != Verdict::Skip => {
-                let first = format!("this runs now: {}", self.line(step));
-                std::iter::once(first).chain(self.after(step, request)).collect()
+        let step = step_at(self.spec, &gate.path);
+        let is_retry = verdict == Verdict::Retry;
+        match (self.plan.place_of_gate(&gate.path), step) {
+            (Some(GatePlace::End(_)), _) if is_retry && gate.type_ == GateType::FinalResponse => {
+                vec![format!("the result is written again, and {ASKS_AGAIN}")]
             }
-            (GateType::ErrorEscalation, Some(step)) if is_again => repeats(step),
-            (GateType::OutputValidation, Some(step)) if verdict == Verdict::Retry => repeats(step),
-            (GateType::FinalResponse, _) => {
-                std::iter::once("the result is published".to_owned()).chain(self.end(true)).collect()
+            (Some(_), _) if is_retry => vec![ASKS_AGAIN.to_owned()],
+            (Some(GatePlace::Start(then)), _) => {
+                let next = if has_certain(&then) { Vec::new() } else { self.start() };
+                then.iter().map(asks).chain(next).collect()
             }
-            (_, _) if verdict == Verdict::Retry => vec!["this gate asks again".to_owned()],
-            (_, Some(step)) => self.after(step, request),
-            (_, None) => self.after_named(request, verdict).unwrap_or_else(|| vec![OPEN.to_owned()]),
+            (Some(GatePlace::Step { path, .. }), _) if verdict == Verdict::Skip => {
+                step_at(self.spec, path).map_or_else(open, |step| self.after(step, request))
+            }
+            (Some(GatePlace::Step { path, agent, then, after_change }), _) => {
+                let is_changed = verdict == Verdict::Modify;
+                let (gates, about) =
+                    if is_changed { (after_change, "the changed call") } else { (then, "the same call") };
+                self.before_step((step_at(self.spec, path), agent), &gates, about, request)
+            }
+            (Some(GatePlace::End(then)), _) => released(&then, gate.type_, verdict),
+            (None, Some(step)) => match (gate.type_, verdict) {
+                (GateType::ErrorEscalation, Verdict::Modify) => self.repeats(step, StepState::Changed),
+                (GateType::ErrorEscalation, Verdict::Retry | Verdict::Respond) => self.repeats(step, StepState::Again),
+                (GateType::OutputValidation, Verdict::Retry) => self.repeats(step, StepState::Again),
+                (_, Verdict::Retry) => vec![ASKS_AGAIN.to_owned()],
+                (_, _) => self.after(step, request),
+            },
+            (None, None) => self.after_gate_of_pattern(request, verdict).unwrap_or_else(open),
         }
     }
 
-    /// Returns the lines after a gate that is no step of the spec: of a policy, or one that the pattern names.
-    fn after_named(&self, request: &ApprovalRequest, verdict: Verdict) -> Option<Vec<String>> {
-        let gate = &request.gate;
-        let is_before = |step: &&Step| {
-            let named = |one: &AddedStep| format!("{}-{}", one.step.name, step.name) == gate.name;
-            self.added.iter().any(|one| one.step.before.is_some() && named(one))
+    fn repeats(&self, step: &Step, state: StepState) -> Vec<String> {
+        vec![format!("the step runs again: {}", self.line_in(step, state))]
+    }
+
+    /// Returns the lines after a gate before a step: the gates that ask about the same, and the step.
+    fn before_step(
+        &self,
+        (step, agent): (Option<&'w Step>, Option<&str>),
+        gates: &[GateAhead<'_>],
+        about: &str,
+        request: &ApprovalRequest,
+    ) -> Vec<String> {
+        let now = if gates.is_empty() { "this runs now" } else { "then this runs" };
+        let what = match (step, agent) {
+            (Some(step), _) => self.line_in(step, StepState::Begins),
+            (None, Some(agent)) => format!("agent {}", one_line(agent, 63)),
+            (None, None) => "an agent, which writes the result again".to_owned(),
         };
-        if let Some(step) = self.spec.steps.iter().find(is_before) {
-            return Some(std::iter::once(self.line(step)).chain(self.after(step, request)).collect());
-        }
-        let mut here = self.added.iter().skip_while(|one| one.step.at.is_none() || one.step.name != gate.name);
-        if let Some(position) = here.next().and_then(|one| one.step.at) {
-            let next = here.find(|one| one.step.at == Some(position)).map(|next| vec![added_line(next)]);
-            return Some(next.unwrap_or_else(|| match position {
-                Position::Start => self.start(),
-                Position::End => vec![ENDS.to_owned()],
-            }));
-        }
+        let waits = has_certain(gates) || step.is_some_and(|step| self.asks_about_answer(step));
+        let next = match step {
+            Some(step) if !waits => self.after(step, request),
+            None if !waits => open(),
+            Some(_) | None => Vec::new(),
+        };
+        let asked = gates.iter().map(|gate| format!("{} about {about}", asks(gate)));
+        asked.chain([format!("{now}: {what}")]).chain(next).collect()
+    }
+
+    /// Returns the lines after a gate that the pattern has between the turns of its agents.
+    fn after_gate_of_pattern(&self, request: &ApprovalRequest, verdict: Verdict) -> Option<Vec<String>> {
         let pattern = self.spec.pattern.as_ref()?;
-        let is_it = |name: Option<&String>| name == Some(&gate.name);
-        let is_plan = gate.type_ == GateType::PlanApproval;
-        if let Some(routing) = &pattern.routing {
-            let is_review = is_plan || is_it(routing.router.review.as_ref());
-            return is_review.then(|| vec!["the steps of the chosen route run".to_owned()]);
+        let place = RecordPath::new(&request.gate.path).place();
+        let plans_again = matches!(verdict, Verdict::Respond | Verdict::Retry);
+        let again = |agent: &str, path: &str, does: &str| {
+            let before = self.before_turn(path);
+            vec![format!("agent {} {does} again, and {ASKS_AGAIN}{before}", one_line(agent, 63))]
+        };
+        if let (Some(routing), ".review") = (&pattern.routing, &*place) {
+            if plans_again {
+                return Some(again(&routing.router.agent, ".router", "chooses"));
+            }
+            let chosen = request.reviews.as_ref().map(|review| review.response.as_str());
+            let chosen = chosen.filter(|_| verdict == Verdict::Approve);
+            let is_chosen = |step: &&Step| chosen.is_some() && step.branch.as_deref() == chosen;
+            let steps: Vec<&Step> = self.ordered().into_iter().filter(is_chosen).collect();
+            let next = if steps.is_empty() { Vec::new() } else { self.chain(&steps, None) };
+            return Some(std::iter::once("the steps of the chosen route run".to_owned()).chain(next).collect());
         }
-        if let Some(drafts) = pattern.evaluator_optimizer.as_ref().filter(|one| is_it(one.review_gate.as_ref())) {
-            let next = match verdict {
-                Verdict::Approve => "this draft is the result".to_owned(),
-                Verdict::Modify => return Some(vec!["your draft is scored next".to_owned()]),
+        if let (Some(drafts), ".review") = (&pattern.evaluator_optimizer, &*place) {
+            let scored = self.before_turn(".evaluator");
+            return Some(match verdict {
+                Verdict::Approve => std::iter::once("this draft is the result".to_owned()).chain(self.end()).collect(),
+                Verdict::Modify => vec![format!("your draft is scored next{scored}")],
                 Verdict::Respond
                 | Verdict::Skip
                 | Verdict::Retry
@@ -247,34 +267,54 @@ impl<'w> Run<'w> {
                 | Verdict::Abort
                 | Verdict::Escalate
                 | Verdict::Defer => {
-                    let producer = one_line(&drafts.producer, 63);
-                    return Some(vec![format!("agent {producer} revises the draft, and it is scored again")]);
+                    let (producer, before) = (one_line(&drafts.producer, 63), self.before_turn(".reviser"));
+                    vec![format!("agent {producer} revises the draft, and it is scored again{before}{scored}")]
                 }
-            };
-            return Some(std::iter::once(next).chain(self.end(false)).collect());
+            });
         }
         let workers = pattern.orchestrator_workers.as_ref()?;
-        let joined = || {
-            let named = [&workers.reduce, &workers.writeup].into_iter().flatten();
-            let steps = named.filter_map(|name| self.spec.steps.iter().find(|step| step.name == *name));
-            self.chain(&steps.collect::<Vec<_>>(), None)
-        };
-        if is_it(workers.reduce_review.as_ref()) {
-            return Some(joined());
+        let worker = one_line(&workers.worker.agent, 63);
+        let before = self.before_turn(".worker");
+        match &*place {
+            ".decomposition" if plans_again => {
+                Some(again(&workers.orchestrator.agent, ".orchestrator", "divides the work"))
+            }
+            ".decomposition" => {
+                let first = format!("agent {worker} does each part of the work{before}");
+                let gate = self.plan.gate_at(".reduce-review");
+                let asked = gate.iter().map(|gate| format!("then {} about the parts", asks(gate)));
+                let next = if gate.as_ref().is_some_and(|gate| gate.is_certain) {
+                    Vec::new()
+                } else {
+                    self.chain(&self.joined(workers), None)
+                };
+                Some(std::iter::once(first).chain(asked).chain(next).collect())
+            }
+            ".reduce-review" if verdict == Verdict::Retry => {
+                Some(vec![format!("agent {worker} does parts of the work again, and {ASKS_AGAIN}{before}")])
+            }
+            ".reduce-review" => Some(self.chain(&self.joined(workers), None)),
+            _ => None,
         }
-        let is_review = is_plan || is_it(workers.decomposition_review.as_ref());
-        let first = format!("agent {} does each part of the work", one_line(&workers.worker.agent, 63));
-        is_review.then(|| match &workers.reduce_review {
-            Some(gate) => vec![first, format!("then gate {} asks about the parts", one_line(gate, 63))],
-            None => std::iter::once(first).chain(joined()).collect(),
-        })
+    }
+
+    /// Returns the gates before the turns of an agent of the pattern, as the end of a line.
+    fn before_turn(&self, path: &str) -> String {
+        let gates = self.plan.gates_of_step(path);
+        gates.map(|gates| around(&gates, StepState::Ahead)).unwrap_or_default()
+    }
+
+    /// Returns the steps that join the work of an orchestrator, in their order.
+    fn joined(&self, workers: &OrchestratorWorkers) -> Vec<&'w Step> {
+        let named = [&workers.reduce, &workers.writeup].into_iter().flatten();
+        named.filter_map(|name| self.spec.steps.iter().find(|step| step.name == *name)).collect()
     }
 
     /// Returns the lines about the beginning of the spec.
     fn start(&self) -> Vec<String> {
         match &self.spec.pattern {
             None => self.chain(&self.ordered(), None),
-            Some(_) => vec![OPEN.to_owned()],
+            Some(_) => open(),
         }
     }
 
@@ -296,11 +336,11 @@ impl<'w> Run<'w> {
         if let Some(parallel) = &pattern.parallel {
             let reduce = parallel.reduce.as_ref().and_then(|name| self.spec.steps.iter().find(|one| one.name == *name));
             if step.branch.is_none() {
-                return self.end(false);
+                return self.end();
             }
             let rest = rest_of(of_branch());
-            let mut lines = self.until_gate(&rest, Some(request));
-            if lines.len() < MOST && rest.iter().all(|one| one.hitl.is_none()) {
+            let (mut lines, waits) = self.until_gate(&rest, Some(request));
+            if lines.len() < MOST && !waits {
                 lines.push("then the run waits until all branches have ended".to_owned());
                 lines.extend(self.chain(reduce.as_slice(), Some(request)));
             }
@@ -310,10 +350,14 @@ impl<'w> Run<'w> {
             let waits = self.ordered().into_iter().filter(|one| one.depends_on.contains(&step.name));
             let lines: Vec<_> = waits.map(|one| self.waiting(one, step)).collect();
             let last = || vec!["no other step waits for it; the run ends when its other steps have ended".to_owned()];
-            return if lines.is_empty() { last() } else { shortened(lines) };
+            let lines = if lines.is_empty() { last() } else { shortened(lines) };
+            return lines.into_iter().chain(self.gates_at_end()).collect();
         }
         if let Some(graph) = &pattern.graph {
             return self.edges(&graph.edges, step);
+        }
+        if let Some(workers) = &pattern.orchestrator_workers {
+            return self.chain(&rest_of(self.joined(workers)), Some(request));
         }
         self.chain(&rest_of(self.ordered()), Some(request))
     }
@@ -330,7 +374,7 @@ impl<'w> Run<'w> {
     }
 
     /// Returns a line for each edge that can be followed.
-    fn edges(&self, edges: &[signoff_api::pattern::Edge], step: &Step) -> Vec<String> {
+    fn edges(&self, edges: &[Edge], step: &Step) -> Vec<String> {
         let to = |name: &str| match self.spec.steps.iter().find(|one| one.name == name) {
             Some(step) => self.line(step),
             None => format!("step {}", one_line(name, 63)),
@@ -348,49 +392,79 @@ impl<'w> Run<'w> {
                 let when = if choice.when == "else" { "otherwise ".to_owned() } else { condition(&choice.when) };
                 lines.push(format!("{when}{}", to(&choice.to)));
             }
+            if is_certain {
+                break;
+            }
         }
         if lines.is_empty() {
-            return self.end(false);
+            return self.end();
         }
         let last = if is_certain { "after that the edges of its graph decide" } else { "otherwise the run ends" };
         let mut lines = shortened(lines);
         lines.push(last.to_owned());
+        lines.extend(self.gates_at_end());
         lines
     }
 
-    /// Returns the lines of steps one after the other, up to the next gate, or to the end of the run.
+    /// Returns the lines of steps one after the other, up to the next gate that is certain, or to the end of the run.
     fn chain(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
-        let mut lines = self.until_gate(steps, request);
-        if lines.len() <= MOST && steps.iter().all(|step| step.hitl.is_none()) {
-            lines.extend(self.end(false));
+        let (mut lines, waits) = self.until_gate(steps, request);
+        if lines.len() <= MOST && !waits {
+            lines.extend(self.end());
         }
         lines
     }
 
-    /// Returns the lines of steps up to the next gate, and none after it.
-    fn until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
-        let is_before = steps.iter().position(|step| step.hitl.is_some()).map_or(steps.len(), |at| at + 1);
-        let lines = steps.iter().take(is_before).map(|step| self.line(step) + body(step, request));
-        shortened(lines.collect())
+    /// Returns the lines of steps up to the next gate that is certain, and whether there is one: what follows it is
+    /// asked about there.
+    fn until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> (Vec<String>, bool) {
+        let gate = steps.iter().position(|step| self.waits_at(step));
+        let count = gate.map_or(steps.len(), |at| at + 1);
+        let lines = steps.iter().take(count.min(MOST)).map(|step| self.line(step) + body(step, request));
+        (lines.chain(and_more(count)).collect(), gate.is_some())
     }
 
-    /// Returns the lines about the end of the run. `is_published`: whether the gates about the result were asked.
-    fn end(&self, is_published: bool) -> Vec<String> {
-        let finals = self.spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::FinalResponse));
-        let finals = finals.filter(|_| !is_published);
-        let mut lines: Vec<_> = finals.map(|gate| format!("{} before the result is published", asks(gate))).collect();
-        lines.extend(self.added.iter().filter(|one| one.step.at == Some(Position::End)).map(added_line));
-        lines.push(ENDS.to_owned());
-        lines
+    /// Whether the run certainly asks people when it comes to a step.
+    fn waits_at(&self, step: &Step) -> bool {
+        let path = path_of(step);
+        if step.hitl.is_some() {
+            return self.plan.gate_at(&path).is_some_and(|gate| gate.is_certain);
+        }
+        let gates = self.plan.gates_of_step(&path);
+        gates.is_some_and(|gates| has_certain(&gates.before) || gates.output.is_some_and(|gate| gate.is_certain))
     }
 
-    /// Returns the line of a step: what it calls or whom it asks, and what a failure of it comes to.
+    /// Whether people are asked about every answer of a step.
+    fn asks_about_answer(&self, step: &Step) -> bool {
+        let gates = self.plan.gates_of_step(&path_of(step));
+        gates.and_then(|gates| gates.output).is_some_and(|gate| gate.is_certain)
+    }
+
+    /// Returns the lines about the gates before the outputs are released.
+    fn gates_at_end(&self) -> impl Iterator<Item = String> {
+        self.plan.gates_at_end().into_iter().map(|gate| asks(&gate) + BEFORE_RELEASE)
+    }
+
+    /// Returns the lines about the end of the run.
+    fn end(&self) -> Vec<String> {
+        self.gates_at_end().chain([ENDS.to_owned()]).collect()
+    }
+
+    /// Returns the line of a step that the run has not reached.
     fn line(&self, step: &Step) -> String {
-        let name = one_line(&step.name, 63);
-        let unless = if step.skip_if.is_some() { ", unless its condition leaves it out" } else { "" };
+        self.line_in(step, StepState::Ahead)
+    }
+
+    /// Returns the line of a step: what it calls or whom it asks, the gates around it, and what a failure comes to.
+    fn line_in(&self, step: &Step, state: StepState) -> String {
+        let (name, path) = (one_line(&step.name, 63), path_of(step));
         if let Some(hitl) = &step.hitl {
-            return format!("gate {name} {}{unless}", asked(&hitl.approvers));
+            let gate = self.plan.gate_at(&path);
+            let unknown = || format!("gate {name} may ask {}", subjects(&hitl.approvers));
+            return gate.map_or_else(unknown, |gate| asks(&gate));
         }
+        let is_settled = step.skip_if.is_none() || state != StepState::Ahead;
+        let unless = if is_settled { "" } else { ", unless its condition leaves it out" };
         let what = if let Some(http) = &step.http {
             format!("{} {}", http.method.unwrap_or_default().name(), filled(&http.url))
         } else if let Some(pod) = &step.pod {
@@ -400,52 +474,36 @@ impl<'w> Run<'w> {
         } else {
             "a text of the run".to_owned()
         };
-        let before = self.gates_before(step).into_iter().map(|gate| format!("; before it {gate}"));
-        format!("step {name}: {what}{unless}{}{}", before.collect::<String>(), self.failure(step))
+        let gates = self.plan.gates_of_step(&path);
+        let asked = gates.as_ref().map(|gates| around(gates, state)).unwrap_or_default();
+        format!("step {name}: {what}{unless}{asked}{}", failure(step, gates.and_then(|gates| gates.failure)))
     }
+}
 
-    /// Returns the gates that ask before a step starts.
-    fn gates_before(&self, step: &Step) -> Vec<String> {
-        let own = self.spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
-        let own = own.filter(|gate| !gate.steps.is_empty() && is_about(gate, step));
-        let own = own.map(|gate| match gate.condition {
-            Some(_) => format!("{}, if its condition says so", asks(gate)),
-            None => asks(gate),
-        });
-        let is_kind = |kind: &GuardedKind| match kind {
-            GuardedKind::Agent => step.agent.is_some(),
-            GuardedKind::Pod => step.pod.is_some(),
-            GuardedKind::Http => step.http.is_some(),
-            GuardedKind::Egress => step.http.is_some() || step.agent.is_some(),
-            GuardedKind::Tool => false,
-        };
-        let is_before = |one: &&AddedStep| one.step.before.as_ref().is_some_and(|all| all.kinds.iter().any(is_kind));
-        own.chain(self.added.iter().filter(is_before).map(added_line)).collect()
-    }
+fn open() -> Vec<String> {
+    vec![OPEN.to_owned()]
+}
 
-    fn failure(&self, step: &Step) -> String {
-        match step.on_error {
-            Some(OnError::Continue) => "; if it fails the run goes on".to_owned(),
-            Some(OnError::Escalate) => {
-                let mut gates = self.spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::ErrorEscalation));
-                let found = gates.find(|gate| gate.steps.is_empty() || is_about(gate, step));
-                let who = found.map_or_else(|| "a gate asks".to_owned(), |gate| are_asked(&gate.hitl.approvers));
-                format!("; if it fails {who}")
-            }
-            Some(OnError::Fail) | None if step.set.is_some() => String::new(),
-            Some(OnError::Fail) | None => "; if it fails the run fails".to_owned(),
-        }
+/// Returns the path of a step in the plan.
+fn path_of(step: &Step) -> String {
+    match &step.branch {
+        Some(branch) => format!("{branch}/{}", step.name),
+        None => step.name.clone(),
     }
 }
 
 /// Returns the first lines of many, and how many are left out.
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
-    let more = lines.len().saturating_sub(MOST);
-    if more > 0 {
-        lines.truncate(MOST);
-        lines.push(format!("and {more} more"));
-    }
+    let more = and_more(lines.len());
+    lines.truncate(MOST);
+    lines.extend(more);
     lines
+}
+
+/// Returns the line that says how many of so many lines are left out, if any are.
+fn and_more(count: usize) -> Option<String> {
+    let more = count.saturating_sub(MOST);
+    (more > 0).then(|| format!("and {more} more"))
 }
 
 fn condition(when: &str) -> String {
@@ -455,7 +513,10 @@ fn condition(when: &str) -> String {
 /// Returns the end of the line of an http step whose body is the text that the gate reviews.
 fn body(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
     let template = step.http.as_ref().and_then(|http| http.body.as_ref());
-    let review = request.and_then(|request| request.reviews.as_ref());
+    // Before a step, and about its failure, people see what is sent.
+    let is_response =
+        |request: &&ApprovalRequest| matches!(request.gate.type_, GateType::Step | GateType::OutputValidation);
+    let review = request.filter(is_response).and_then(|request| request.reviews.as_ref());
     let Some((template, review)) = template.zip(review) else { return "" };
     let bare: String = template.split_whitespace().collect();
     let own = format!("{{{{steps.{}.response}}}}", RecordPath::new(&review.path).last().name());
@@ -467,30 +528,9 @@ fn filled(template: &str) -> String {
     format!("{}{values}", one_line(template, TARGET))
 }
 
-fn is_about(gate: &Gate, step: &Step) -> bool {
-    let in_branch = step.branch.as_ref().map(|branch| format!("{branch}/{}", step.name));
-    gate.steps.iter().any(|name| *name == step.name || Some(name) == in_branch.as_ref())
-}
-
-fn asks(gate: &Gate) -> String {
-    format!("gate {} {}", one_line(&gate.name, 63), asked(&gate.hitl.approvers))
-}
-
-fn added_line(added: &AddedStep) -> String {
-    let (name, approvers) = (one_line(&added.step.name, 63), asked(&added.step.hitl.approvers));
-    format!("gate {name} of {} {approvers}", one_line(&added.source, 253))
-}
-
-fn asked(approvers: &[Subject]) -> String {
-    format!("asks {}", subjects(approvers))
-}
-
-/// Returns the approvers of a gate as a clause: `group ops is asked`.
-pub fn are_asked(approvers: &[Subject]) -> String {
-    let verb = if approvers.len() == 1 { "is" } else { "are" };
-    format!("{} {verb} asked", subjects(approvers))
-}
-
+#[cfg(test)]
+#[path = "coming/replay_tests.rs"]
+mod replay_tests;
 #[cfg(test)]
 #[path = "coming/tests.rs"]
 mod tests;

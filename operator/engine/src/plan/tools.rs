@@ -153,6 +153,12 @@ pub(crate) struct PlannedTools {
 }
 
 impl PlannedTools {
+    /// Whether a gate can ask about a call or a question of an agent, or about the step of a tool.
+    pub(super) fn can_ask(&self) -> bool {
+        let has_gate = |tool: &PlannedTool| tool.step.with_its_gates().nth(1).is_some();
+        self.question.is_some() || !self.gates.is_empty() || self.tools.values().any(has_gate)
+    }
+
     /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a
     /// policy can ask about it.
     pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {

@@ -6,23 +6,30 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use signoff_api::Approval;
 
-use super::*;
+use super::{question::has_values, *};
 use crate::sample;
 
 /// A run with this definition, and the request of one of its gates.
 fn asked(spec: Value, path: &str) -> (Approval, RunNow) {
-    asked_with(spec, json!({}), path)
+    asked_with(spec, json!([]), path)
 }
 
-fn asked_with(mut spec: Value, status: Value, path: &str) -> (Approval, RunNow) {
+fn asked_with(mut spec: Value, added: Value, path: &str) -> (Approval, RunNow) {
     spec["requestedBy"] = json!("dana@example.com");
+    spec["inputs"] = json!([{"name": "a", "value": "x"}]);
+    spec["providers"] = json!([{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}]);
+    let agents = ["writer", "critic", "lead", "clerk"].map(|name| json!({"name": name, "system": "be brief"}));
+    spec["agents"] = json!(agents);
     let mut approval = sample::approval();
     let uid = approval.spec.request.workflow.uid.clone();
     let workflow = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-        "metadata": {"name": "refund-4711", "namespace": "finance", "uid": uid}, "spec": spec, "status": status});
-    let workflow: Workflow = serde_json::from_value(workflow).unwrap();
+        "metadata": {"name": "refund-4711", "namespace": "finance", "uid": uid}, "spec": spec,
+        "status": {"addedSteps": added}});
+    let mut workflow: Workflow = serde_json::from_value(workflow).unwrap();
+    let digest = spec_digest(&workflow.spec).unwrap();
+    workflow.status.as_mut().unwrap().spec_digest = Some(digest.clone());
     let request = &mut approval.spec.request;
-    request.spec_digest = spec_digest(&workflow.spec).unwrap();
+    request.spec_digest = digest;
     request.gate.path = path.to_owned();
     request.gate.name = RecordPath::new(path).last().name().to_owned();
     sample::seal(&mut approval);
@@ -31,7 +38,14 @@ fn asked_with(mut spec: Value, status: Value, path: &str) -> (Approval, RunNow) 
 
 fn after((approval, run): &(Approval, RunNow), verdict: Verdict) -> Vec<String> {
     let request = &approval.spec.request;
-    lines(request, definition(request, run), verdict)
+    let planned = definition(request, run).and_then(PlannedRun::of);
+    lines(request, planned.as_ref(), verdict)
+}
+
+/// Sets the type of the gate of a request.
+fn of_type(type_: GateType, mut run: (Approval, RunNow)) -> (Approval, RunNow) {
+    run.0.spec.request.gate.type_ = type_;
+    run
 }
 
 fn gate(name: &str, fields: &Value) -> Value {
@@ -43,6 +57,11 @@ fn gate(name: &str, fields: &Value) -> Value {
 
 fn post(name: &str) -> Value {
     json!({"name": name, "http": {"method": "POST", "url": format!("http://{name}.svc/run"), "body": "{{ steps.draft.response }}"}})
+}
+
+/// A call whose body names no step.
+fn plain(name: &str) -> Value {
+    json!({"name": name, "http": {"method": "POST", "url": format!("http://{name}.svc/run")}})
 }
 
 fn text(name: &str) -> Value {
@@ -97,24 +116,28 @@ fn branches_end_together_and_a_route_alone() {
         of("left", gate("review", &json!({}))),
         of("left", text("more")),
         of("right", text("other")),
-        post("merge")
+        plain("merge")
     ]);
     let spec = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps});
     let lines = [
         "step more: a text of the run",
         "then the run waits until all branches have ended",
-        "step merge: POST http://merge.svc/run; if it fails the run fails; its body is the text below",
+        "step merge: POST http://merge.svc/run; if it fails the run fails",
         ENDS,
     ];
     assert_eq!(after(&asked(spec, "left/review"), Verdict::Approve), lines);
 
     let steps = json!([of("left", gate("review", &json!({}))), of("left", text("more")), of("right", text("other"))]);
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
-    let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps});
+    let route = gate("route", &json!({}));
+    let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [route]});
     assert_eq!(after(&asked(spec.clone(), "left/review"), Verdict::Approve), ["step more: a text of the run", ENDS]);
-    let mut run = asked(spec, ".router/.review");
-    run.0.spec.request.gate.name = "route".to_owned();
+    let mut run = of_type(GateType::PlanApproval, asked(spec, ".review"));
     assert_eq!(after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
+    assert_eq!(after(&run, Verdict::Retry), ["agent clerk chooses again, and this gate asks again"]);
+    run.0.spec.request.reviews.as_mut().unwrap().response = "left".to_owned();
+    let lines = ["the steps of the chosen route run", "gate review asks alice, group ops"];
+    assert_eq!(after(&run, Verdict::Approve), lines);
 }
 
 #[test]
@@ -136,17 +159,18 @@ fn a_dag_says_what_waits_for_the_gate_and_for_what_else() {
 
 #[test]
 fn a_graph_says_each_edge_with_its_condition() {
-    let edge =
-        json!({"from": "review", "choose": [{"when": "inputs.a > 1", "to": "apply"}, {"when": "else", "to": "draft"}]});
+    let edge = json!({"from": "review", "choose": [{"when": "inputs.a == 'x'", "to": "apply"},
+            {"when": "else", "to": "draft"}]});
     let steps = json!([text("draft"), gate("review", &json!({})), post("apply")]);
-    let spec = json!({"pattern": {"graph": {"edges": [edge]}}, "steps": steps});
+    let begin = json!({"from": "draft", "to": "review"});
+    let spec = json!({"pattern": {"graph": {"edges": [begin, edge]}}, "steps": steps});
     let lines = [
-        "if inputs.a > 1: step apply: POST http://apply.svc/run; if it fails the run fails",
+        "if inputs.a == 'x': step apply: POST http://apply.svc/run; if it fails the run fails",
         "otherwise step draft: a text of the run",
         "after that the edges of its graph decide",
     ];
     assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
-    let steps = json!([text("draft"), gate("review", &json!({}))]);
+    let steps = json!([gate("review", &json!({}))]);
     let spec = json!({"pattern": {"graph": {"edges": []}}, "steps": steps});
     assert_eq!(after(&asked(spec, "review"), Verdict::Approve), [ENDS]);
 }
@@ -154,20 +178,25 @@ fn a_graph_says_each_edge_with_its_condition() {
 #[test]
 fn the_gates_that_a_loop_and_an_orchestrator_name_say_what_their_agents_do() {
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
-    let run = asked(json!({"pattern": {"evaluatorOptimizer": drafts}}), "look");
+    let gates = json!([gate("look", &json!({}))]);
+    let run = asked(json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": gates}), ".review");
     assert_eq!(after(&run, Verdict::Approve), ["this draft is the result", ENDS]);
     assert_eq!(after(&run, Verdict::Modify), ["your draft is scored next"]);
+    assert_eq!(after(&run, Verdict::Retry), ["agent writer revises the draft, and it is scored again"]);
     let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
         "reduceReview": "look", "reduce": "merge"});
-    let spec = json!({"pattern": {"orchestratorWorkers": parts}, "steps": [text("merge")]});
-    let lines = ["agent clerk does each part of the work", "then gate look asks about the parts"];
-    assert_eq!(after(&asked(spec.clone(), "parts"), Verdict::Approve), lines);
-    assert_eq!(after(&asked(spec, "look"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
+    let gates = json!([gate("parts", &json!({})), gate("look", &json!({}))]);
+    let spec = json!({"pattern": {"orchestratorWorkers": parts}, "steps": [text("merge")], "gates": gates});
+    let lines = ["agent clerk does each part of the work", "then gate look asks alice, group ops about the parts"];
+    assert_eq!(after(&asked(spec.clone(), ".decomposition"), Verdict::Approve), lines);
+    let again = ["agent lead divides the work again, and this gate asks again"];
+    assert_eq!(after(&asked(spec.clone(), ".decomposition"), Verdict::Retry), again);
+    assert_eq!(after(&asked(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
 }
 
 #[test]
 fn a_call_says_its_target_and_leaves_what_follows_to_the_agent() {
-    let (mut approval, run) = asked(json!({"steps": []}), "review");
+    let (mut approval, run) = asked(json!({"steps": [text("draft")]}), "review");
     let digest = approval.spec.request.spec_digest.clone();
     let chooses = "the agent chooses what it does next; its further calls meet the gates of this run";
     approval.spec.request = sample::call().spec.request;
@@ -208,10 +237,91 @@ fn only_a_question_whose_template_has_values_is_said_to_have_them() {
     assert_eq!(told(&review), Some(true));
 }
 
+#[test]
+fn words_of_others_stay_in_their_line() {
+    let mut apply = plain("apply");
+    apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
+    let lines = after(&asked(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
+    assert!(lines[0].starts_with("step apply: POST http://x/ok"), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
+}
+
+/// A gate of a policy, with its place.
+fn of_policy(name: &str, place: (&str, Value)) -> Value {
+    let mut step = gate(name, &json!({}));
+    step[place.0] = place.1;
+    json!({"source": "ClusterApprovalPolicy prod", "step": step})
+}
+
+/// A run with gates of each kind around one call, and a condition of the one before it where there is one.
+fn guarded(condition: Option<&str>, path: &str) -> (Approval, RunNow) {
+    let mut look = gate("look", &json!({"type": "stepStart", "steps": ["apply"]}));
+    if let Some(condition) = condition {
+        look["condition"] = json!(condition);
+    }
+    let spec = json!({"gates": [look], "steps": [text("draft"), gate("review", &json!({})), post("apply")]});
+    let http = json!({"kinds": ["http"]});
+    let added = [
+        of_policy("intake", ("at", json!("Start"))),
+        of_policy("guard", ("before", http)),
+        of_policy("exit", ("at", json!("End"))),
+    ];
+    asked_with(spec, json!(added), path)
+}
+
+const GUARD: &str = "gate guard-apply of ClusterApprovalPolicy prod asks alice, group ops";
+const EXIT: &str = "gate exit of ClusterApprovalPolicy prod asks alice, group ops before the result is published";
+const CALL: &str = "step apply: POST http://apply.svc/run";
+const FAILS: &str = "; if it fails the run fails";
+
+#[test]
+fn gates_of_types_and_policies_are_told_where_they_ask() {
+    let body = "; its body is the text below";
+    let before = format!("{CALL}; before it gate look asks alice, group ops; before it {GUARD}{FAILS}{body}");
+    assert_eq!(after(&guarded(None, "review"), Verdict::Approve), [before.as_str()]);
+    let before = format!("{CALL}; before it gate look may ask alice, group ops; before it {GUARD}{FAILS}{body}");
+    assert_eq!(after(&guarded(Some("inputs.a == 'x'"), "review"), Verdict::Approve), [before.as_str()]);
+    let first = ["step draft: a text of the run", "gate review asks alice, group ops"];
+    assert_eq!(after(&guarded(None, "intake"), Verdict::Approve), first);
+    assert_eq!(after(&guarded(None, "exit"), Verdict::Approve), ["the result is published", ENDS]);
+}
+
+#[test]
+fn a_gate_before_a_step_says_what_runs_and_who_is_asked_before_it() {
+    let start = of_type(GateType::StepStart, guarded(None, "apply/.start"));
+    let then = [format!("{GUARD} about the same call"), format!("then this runs: {CALL}{FAILS}")];
+    assert_eq!(after(&start, Verdict::Approve), then);
+    let changed = [format!("{GUARD} about the changed call"), format!("then this runs: {CALL}{FAILS}")];
+    assert_eq!(after(&start, Verdict::Modify), changed);
+    assert_eq!(after(&start, Verdict::Retry), [ASKS_AGAIN]);
+    assert_eq!(after(&start, Verdict::Skip), [EXIT, ENDS]);
+    let policy = of_type(GateType::StepStart, guarded(None, "guard-apply"));
+    let now = [format!("this runs now: {CALL}{FAILS}"), EXIT.to_owned(), ENDS.to_owned()];
+    assert_eq!(after(&policy, Verdict::Approve), now);
+    assert_eq!(after(&policy, Verdict::Modify), changed);
+}
+
+#[test]
+fn a_step_that_runs_again_is_asked_about_by_policies_and_after_a_change_by_its_author() {
+    let failed = of_type(GateType::ErrorEscalation, guarded(None, "apply/.error"));
+    let policy = [format!("the step runs again: {CALL}; before it {GUARD}{FAILS}")];
+    assert_eq!(after(&failed, Verdict::Retry), policy);
+    assert_eq!(after(&failed, Verdict::Respond), policy);
+    let look = "gate look asks alice, group ops";
+    let both = [format!("the step runs again: {CALL}; before it {look}; before it {GUARD}{FAILS}")];
+    assert_eq!(after(&failed, Verdict::Modify), both);
+}
+
+#[test]
+fn a_run_that_cannot_be_planned_is_not_told() {
+    let unknown = json!({"name": "act", "agent": {"name": "nobody", "input": "x"}});
+    let run = asked(json!({"steps": [gate("review", &json!({})), unknown]}), "review");
+    assert_eq!(after(&run, Verdict::Approve), ["the run goes on"]);
+}
+
 /// The label of the question of `name`, a gate in front of a call, in a run with these gates and gates of policies.
 fn label_at_call(gates: &Value, added: &Value, names: &[&str]) -> &'static str {
-    let status = json!({"addedSteps": added});
-    let (mut approval, run) = asked_with(json!({"gates": gates, "steps": [text("draft")]}), status, "draft");
+    let (mut approval, run) = asked_with(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
     let request = &mut approval.spec.request;
     let digest = request.spec_digest.clone();
     *request = sample::call().spec.request;
@@ -246,32 +356,19 @@ fn the_question_of_a_preset_or_a_policy_is_found_and_one_that_is_not_found_may_h
 }
 
 #[test]
-fn words_of_others_stay_in_their_line() {
-    let mut apply = post("apply");
-    apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
-    let lines = after(&asked(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
-    assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
-}
-
-#[test]
 fn the_steps_of_a_run_are_told_in_their_order_with_what_they_call() {
     let of = |spec: Value, most: usize| {
         let run = asked(spec, "review").1;
         steps(run.workflow.as_deref().unwrap(), most)
     };
-    let mut inner = post("apply");
-    inner["branch"] = json!("left");
-    let spec = json!({"steps": [text("draft"), gate("review", &json!({})), inner]});
-    assert_eq!(
-        of(spec.clone(), 9),
-        [
-            "step draft: a text of the run",
-            "gate review asks alice, group ops",
-            "branch left: step apply: POST http://apply.svc/run; if it fails the run fails",
-        ]
-    );
+    let spec = json!({"steps": [text("draft"), gate("review", &json!({})), post("apply")]});
+    let apply = "step apply: POST http://apply.svc/run; if it fails the run fails";
+    assert_eq!(of(spec.clone(), 9), ["step draft: a text of the run", "gate review asks alice, group ops", apply]);
     assert_eq!(of(spec, 1), ["step draft: a text of the run", "and 2 more"]);
-    assert_eq!(of(json!({"steps": []}), 9), ["no steps: the agents of its pattern do the work"]);
-    let tool = json!({"steps": [post("refund")], "tools": [{"name": "pay", "step": "refund", "description": "Pays."}]});
-    assert_eq!(of(tool, 9), ["as a tool: step refund: POST http://refund.svc/run; if it fails the run fails"]);
+    let (mut left, mut right) = (plain("apply"), text("draft"));
+    (left["branch"], right["branch"]) = (json!("left"), json!("right"));
+    let branches = json!({"pattern": {"parallel": {}}, "steps": [left, right]});
+    let told = [format!("branch left: {apply}"), "branch right: step draft: a text of the run".to_owned()];
+    assert_eq!(of(branches, 9), told);
+    assert_eq!(of(json!({"steps": [post("apply")]}), 9), ["the steps cannot be told here: read the spec"]);
 }

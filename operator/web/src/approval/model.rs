@@ -12,7 +12,8 @@ use signoff_expr::text::display;
 use signoff_review::{
     action::{self, Fact, SAYS},
     clock::distance,
-    coming, decisions,
+    coming::{self, PlannedRun},
+    decisions,
     edits::CHANGES,
     foreseen::Reached,
     outcome, quorum,
@@ -295,16 +296,15 @@ fn verdict_boxes(read: &Read, is_mine: bool) -> Vec<VerdictBox> {
     let approval = &read.seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
-    // Gates of types and of policies are no steps: where there are any, the steps do not tell all that follows.
-    let definition = coming::definition(request, &read.run).filter(|run| coming::is_told_by_steps(run));
+    let planned = coming::definition(request, &read.run).and_then(PlannedRun::of);
     let one = |verdict: Verdict| {
         let foreseen = read.foreseen.iter().find(|(other, _)| is_mine && *other == verdict);
         let comes_to = foreseen.map(|(_, reached)| comes_to(request, verdict, reached, &read.run)).unwrap_or_default();
-        let is_new = |line: &String| comes_to.is_empty() || definition.is_some() && !comes_to.ends_with(line.as_str());
+        let is_new = |line: &String| comes_to.is_empty() || planned.is_some() && !comes_to.ends_with(line.as_str());
         // Where others must still decide, or the run is suspended, nothing follows from this decision alone.
         let follows = foreseen.is_none_or(|(_, reached)| *reached == Reached::Decided && !read.run.is_suspended);
-        let lines = coming::lines(request, definition, verdict).into_iter().filter(|line| follows && is_new(line));
-        let lines = lines.collect();
+        let lines = coming::lines(request, planned.as_ref(), verdict).into_iter();
+        let lines = lines.filter(|line| follows && is_new(line)).collect();
         let title = match is_mine {
             true => format!("If you {}", outcome::does(verdict)),
             false => format!("If it is {}", outcome::done(verdict)),

@@ -1,0 +1,169 @@
+//! The gates that a run has not reached, for people who decide at an earlier one.
+//!
+//! **Invariant:** selects no gate: it reads the fields of the plan at which a transition asks.
+
+use signoff_api::{RecordPath, gate::Subject};
+
+use super::{Action, Plan, PlannedStep, without_visits};
+
+/// A gate that a run has not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateAhead<'p> {
+    /// The name, as its request has it.
+    pub name: &'p str,
+    /// The first approvers of its own quorum.
+    pub approvers: &'p [Subject],
+    /// The policy that added it.
+    pub added_by: Option<&'p str>,
+    /// Whether it asks whenever the run reaches it. Otherwise a condition decides then.
+    pub is_certain: bool,
+}
+
+/// The gates of a step that is no gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepGates<'p> {
+    /// Those before it starts, in the order in which they ask: its author's, then those of policies.
+    pub before: Vec<GateAhead<'p>>,
+    /// The gate about its answer. It is certain if it asks about every answer.
+    pub output: Option<GateAhead<'p>>,
+    /// The gate about its failure. It is certain if it asks about every failure that is not repeated.
+    pub failure: Option<GateAhead<'p>>,
+    /// Whether it is an agent with tools. The gates of policies before it ask before each of its turns.
+    pub has_tools: bool,
+    /// Whether gates can ask about the calls of its agent.
+    pub asks_about_calls: bool,
+}
+
+/// The place of a gate at an end of the run or before a step, with the gates that ask there after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatePlace<'p> {
+    /// Before the first step.
+    Start(Vec<GateAhead<'p>>),
+    /// Before a step.
+    Step {
+        /// The path of the step in the plan.
+        path: &'p str,
+        /// The name of its agent, if it has one that the plan knows.
+        agent: Option<&'p str>,
+        /// The gates that ask after this one approved.
+        then: Vec<GateAhead<'p>>,
+        /// The gates that ask after a Modify: all those of policies.
+        after_change: Vec<GateAhead<'p>>,
+    },
+    /// Before the outputs are released.
+    End(Vec<GateAhead<'p>>),
+}
+
+impl<'p> GateAhead<'p> {
+    fn of(step: &'p PlannedStep) -> Option<Self> {
+        let approvers = step.gate()?.spec.approvers.as_slice();
+        let is_certain = step.only_if.is_none() && step.skip_if.is_none();
+        Some(Self { name: &step.name, approvers, added_by: step.added_by.as_deref(), is_certain })
+    }
+
+    fn certain_if(self, can_be: bool) -> Self {
+        Self { is_certain: self.is_certain && can_be, ..self }
+    }
+}
+
+impl Plan {
+    /// Returns the gates of the step at a path, visits and numbers included or not; `None` if it is a gate or no step.
+    #[must_use]
+    pub fn gates_of_step(&self, path: &str) -> Option<StepGates<'_>> {
+        let place = without_visits(path);
+        let step = self.pattern.steps().into_iter().find(|step| step.path == place && !step.is_gate())?;
+        Some(self.gates_of(step))
+    }
+
+    /// Returns the gates of the step that a tool runs; those about the call are not among them.
+    #[must_use]
+    pub fn gates_of_tool(&self, tool: &str) -> Option<StepGates<'_>> {
+        self.tools.tools.get(tool).map(|tool| self.gates_of(&tool.step))
+    }
+
+    /// Returns the gate at a path, visits and numbers included or not; `None` at any other path and at gates of calls.
+    #[must_use]
+    pub fn gate_at(&self, path: &str) -> Option<GateAhead<'_>> {
+        let place = without_visits(path);
+        let steps = self.pattern.steps().into_iter().chain(&self.start).chain(&self.release).chain(&self.end);
+        steps.filter(|step| step.path == place).find_map(GateAhead::of)
+    }
+
+    /// Returns the gates before the outputs are released, in the order in which they ask.
+    #[must_use]
+    pub fn gates_at_end(&self) -> Vec<GateAhead<'_>> {
+        ahead(self.release.iter().chain(&self.end))
+    }
+
+    /// Returns where the gate at a path stands, visits and numbers included; `None` if it is a step of its own, or asks
+    /// about an answer, a failure, a call or a part of a pattern.
+    #[must_use]
+    pub fn place_of_gate(&self, path: &str) -> Option<GatePlace<'_>> {
+        let place = without_visits(path);
+        let is_it = |gate: &&PlannedStep| gate.path == place;
+        if self.start.iter().any(|gate| is_it(&gate)) {
+            return Some(GatePlace::Start(ahead(after(self.start.iter(), &place))));
+        }
+        let mut at_end = self.release.iter().chain(&self.end);
+        if at_end.any(|gate| is_it(&gate)) {
+            return Some(GatePlace::End(ahead(at_end)));
+        }
+        // The step of a tool has one place, for every agent that calls it.
+        let place = RecordPath::new(&place);
+        let place = place.place_of_tool().unwrap_or(place).as_str();
+        let of_tools = self.tools.tools.values().map(|tool| &tool.step);
+        let mut steps = self.pattern.steps().into_iter().chain(&self.revisers).chain(of_tools);
+        let step = steps.find(|step| before(step).any(|gate| gate.path == place))?;
+        let agent = match &step.action {
+            // Whose result it is decides which agent writes it again.
+            _ if self.revisers.iter().any(|reviser| reviser.path == step.path) => None,
+            Action::Agent(agent) => Some(agent.agent.as_str()),
+            Action::Pod(_) | Action::Http(_) | Action::Set(_) | Action::Gate(_) => None,
+        };
+        Some(GatePlace::Step {
+            path: &step.path,
+            agent,
+            then: ahead(after(before(step), place)),
+            after_change: ahead(&step.policy_gates),
+        })
+    }
+
+    fn gates_of<'p>(&'p self, step: &'p PlannedStep) -> StepGates<'p> {
+        // A step that its condition leaves out is not asked about.
+        let runs = step.skip_if.is_none();
+        let output = step.output.as_ref().and_then(|output| {
+            let gate = GateAhead::of(output.gate.as_deref()?)?;
+            Some(gate.certain_if(runs && output.always))
+        });
+        let failure = step.escalation.as_ref().and_then(|(_, gate)| GateAhead::of(gate));
+        let agent = match &step.action {
+            Action::Agent(agent) => self.agents.get(&agent.agent),
+            Action::Pod(_) | Action::Http(_) | Action::Set(_) | Action::Gate(_) => None,
+        };
+        let has_tools = agent.is_some_and(|agent| !agent.tools.is_empty());
+        StepGates {
+            before: ahead(before(step)).into_iter().map(|gate| gate.certain_if(runs)).collect(),
+            output,
+            failure: failure.map(|gate| gate.certain_if(!step.escalates_unknown_only)),
+            has_tools,
+            asks_about_calls: has_tools && self.tools.can_ask(),
+        }
+    }
+}
+
+/// Returns the gates before a step, in the order in which they ask.
+fn before(step: &PlannedStep) -> impl Iterator<Item = &PlannedStep> {
+    step.start.as_deref().into_iter().chain(&step.policy_gates)
+}
+
+/// Returns the gates that follow the one at a place.
+fn after<'p>(gates: impl Iterator<Item = &'p PlannedStep>, place: &str) -> impl Iterator<Item = &'p PlannedStep> {
+    gates.skip_while(move |gate| gate.path != place).skip(1)
+}
+
+fn ahead<'p>(gates: impl IntoIterator<Item = &'p PlannedStep>) -> Vec<GateAhead<'p>> {
+    gates.into_iter().filter_map(GateAhead::of).collect()
+}
+
+#[cfg(test)]
+mod tests;

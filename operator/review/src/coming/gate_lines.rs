@@ -1,0 +1,99 @@
+//! The words about the gates that a run has not reached: whom each asks, and about what.
+//!
+//! Pure.
+
+use signoff_api::{
+    Verdict,
+    gate::{GateType, Subject},
+    step::{OnError, Step},
+};
+use signoff_engine::plan::{GateAhead, StepGates};
+
+use crate::{quorum::subjects, text::one_line};
+
+/// The last line of a run.
+pub(super) const ENDS: &str = "then the run ends";
+/// The end of the line of a gate before the outputs are released.
+pub(super) const BEFORE_RELEASE: &str = " before the result is published";
+
+/// The state of a step whose line is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepState {
+    /// The run has not reached it.
+    Ahead,
+    /// The gates before it have asked.
+    Begins,
+    /// It ended, and runs again as it was.
+    Again,
+    /// It ended, and runs again with what people changed.
+    Changed,
+}
+
+impl StepState {
+    /// Whether a gate before the step asks from here on: those of policies before every attempt, and that of the author
+    /// at first and about a change.
+    fn is_asked(self, gate: &GateAhead<'_>, has_tools: bool) -> bool {
+        match self {
+            Self::Ahead | Self::Changed => true,
+            Self::Begins => has_tools && gate.added_by.is_some(),
+            Self::Again => gate.added_by.is_some(),
+        }
+    }
+}
+
+/// Returns the gates around a step, as the end of its line.
+pub(super) fn around(gates: &StepGates<'_>, state: StepState) -> String {
+    let before = gates.before.iter().filter(|gate| state.is_asked(gate, gates.has_tools));
+    let before = before.map(|gate| {
+        let when = match (gates.has_tools && gate.added_by.is_some(), state) {
+            (true, StepState::Begins) => "before each further turn",
+            (true, StepState::Ahead | StepState::Again | StepState::Changed) => "before each of its turns",
+            (false, _) => "before it",
+        };
+        format!("; {when} {}", asks(gate))
+    });
+    let calls = gates.asks_about_calls.then(|| "; gates may ask about its calls".to_owned());
+    let output = gates.output.iter().map(|gate| format!("; {} about its answer", asks(gate)));
+    before.chain(calls).chain(output).collect()
+}
+
+/// Returns what a failure of a step comes to, as the end of its line.
+pub(super) fn failure(step: &Step, gate: Option<GateAhead<'_>>) -> String {
+    match (gate, step.on_error) {
+        (Some(gate), _) if gate.is_certain => format!("; if it fails {}", are_asked(gate.approvers)),
+        (Some(gate), _) => format!("; if it fails {}", asks(&gate)),
+        (None, Some(OnError::Continue)) => "; if it fails the run goes on".to_owned(),
+        (None, Some(OnError::Fail | OnError::Escalate) | None) if step.set.is_some() => String::new(),
+        (None, Some(OnError::Fail | OnError::Escalate) | None) => "; if it fails the run fails".to_owned(),
+    }
+}
+
+/// Returns the lines after a gate before the outputs are released. `then`: the gates that ask there after it.
+pub(super) fn released(then: &[GateAhead<'_>], type_: GateType, verdict: Verdict) -> Vec<String> {
+    let is_withheld = verdict == Verdict::Skip && type_ == GateType::FinalResponse;
+    let before = if is_withheld { " before the run ends" } else { BEFORE_RELEASE };
+    let first = match (is_withheld, then) {
+        (true, _) => Some("nothing is published".to_owned()),
+        (false, []) => Some("the result is published".to_owned()),
+        (false, [_, ..]) => None,
+    };
+    let asked = then.iter().map(|gate| asks(gate) + before);
+    first.into_iter().chain(asked).chain([ENDS.to_owned()]).collect()
+}
+
+pub(super) fn has_certain(gates: &[GateAhead<'_>]) -> bool {
+    gates.iter().any(|gate| gate.is_certain)
+}
+
+/// Returns the gate and whom it asks: `gate ok asks group ops`, or `may ask` where a condition decides.
+pub(super) fn asks(gate: &GateAhead<'_>) -> String {
+    let source = gate.added_by.map(|source| format!(" of {}", one_line(source, 253))).unwrap_or_default();
+    let verb = if gate.is_certain { "asks" } else { "may ask" };
+    format!("gate {}{source} {verb} {}", one_line(gate.name, 63), subjects(gate.approvers))
+}
+
+/// Returns whom a question goes to, as a clause: `group ops is asked`.
+fn are_asked(approvers: &[Subject]) -> String {
+    let verb = if approvers.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} asked", subjects(approvers))
+}
