@@ -23,6 +23,8 @@ async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_
     assert_eq!(page.title().await.unwrap(), "(4) Inbox · Signoff");
     page.wait(text("4 requests wait for your decision.")).await.unwrap();
     page.wait(text("1 more waits for other people.")).await.unwrap();
+    let others = page.attribute(css(".lead a"), "href").await.unwrap();
+    assert_eq!(others.as_deref(), Some("/?tab=others"), "the number counts requests, and leads to them");
     let runs = page.evaluate("[...document.querySelectorAll('.request .run')].map(e => e.innerText)").await.unwrap();
     assert_eq!(runs, json!(["urgent", "pair", "pair", "calm"]));
     let prompts =

@@ -249,7 +249,10 @@ async fn requests_of_equal_gates_are_folded_and_decided_together_by_one_vote_eac
         let listed = page.text(css("ul.calls")).await.unwrap();
         for one in &asked {
             let run = format!("{}: review", one.spec.request.workflow.name);
-            assert!(listed.contains(one.spec.request.digest.as_str()) && listed.contains(&run), "{listed}");
+            let (digest, prompt) = (one.spec.request.digest.as_str(), &one.spec.request.prompt);
+            for part in [digest, &run, prompt, "a draft", "Inputs: invoice "] {
+                assert!(listed.contains(part), "{part}: {listed}");
+            }
         }
         assert_eq!(patches(&harness).0, 0, "nothing is sent before it is confirmed");
         if verdict == "Reject" {
@@ -287,7 +290,13 @@ async fn a_request_whose_run_has_another_spec_is_not_decided_with_the_others() {
     page.wait(role("heading", "Requests of equal gates")).await.unwrap();
     page.wait(text("differ from those of the first request")).await.unwrap();
     assert_eq!(page.count(css("input[name=call]")).await.unwrap(), 2);
+    assert_eq!(page.count(css("input[name=call]:checked")).await.unwrap(), 2);
     every_look(&page, "together").await;
+    // An address from elsewhere, such as a link in a letter, chooses nothing.
+    let named = |one: &Approval| path(one).replace("/n/", "a=").replace("/a/", "/");
+    page.goto(&harness.at(&format!("/together?{}&{}", named(&asked[1]), named(&asked[0])))).await.unwrap();
+    page.wait(text("Nothing is chosen yet")).await.unwrap();
+    assert_eq!(page.count(css("input[name=call]:checked")).await.unwrap(), 0);
     // A form that names it all the same: it is told, and neither tried nor sent.
     let fields: Vec<_> = all
         .iter()
@@ -295,7 +304,7 @@ async fn a_request_whose_run_has_another_spec_is_not_decided_with_the_others() {
         .chain([json!(["verdict", "Approve"])])
         .collect();
     let script = format!(
-        "fetch('/n/{}/together', {{method: 'POST', body: new URLSearchParams({})}}).then(answer => answer.text())",
+        "fetch('/n/{}/together/decide', {{method: 'POST', body: new URLSearchParams({})}}).then(answer => answer.text())",
         runs.name(),
         Value::from(fields)
     );

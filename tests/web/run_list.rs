@@ -27,7 +27,7 @@ async fn a_requester_sees_which_runs_wait_for_whom_and_the_address_keeps_the_fil
     let page = harness.signed_in("dana", &Look::default()).await.unwrap();
     page.wait(text("Nothing waits for you.")).await.unwrap();
     page.click(role("link", "1 of your runs waits for other people.")).await.unwrap();
-    page.wait_url("/runs?phase=asking&requester=mine").await.unwrap();
+    page.wait_url("/runs?phase=others&requester=mine").await.unwrap();
     page.wait(text("1 run.")).await.unwrap();
     let row = page.text(css("ul.runs")).await.unwrap();
     for part in ["waits", "Waiting", "Run it in prod?", "alice@example.com", "requested by you", runs.name()] {

@@ -105,12 +105,16 @@ fn brief_value(value: &Value) -> String {
     }
 }
 
-/// Returns a text of a model as a short word: in quotes unless it is one, so that it cannot pass for another argument,
-/// nor for the end of the arguments.
+/// Returns a text of a model as one word of a line: quoted where it has anything but letters, digits and signs of names,
+/// so that it cannot pass for another argument, nor for the end of the arguments.
 pub(crate) fn word(text: &str, most: usize) -> String {
-    let is_plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || "=\":·".contains(c));
-    let word = if is_plain { text.to_owned() } else { Value::from(text).to_string() };
-    one_line(&word, most)
+    let shown = one_line(text, most);
+    if is_word(&shown) { shown } else { Value::from(shown).to_string() }
+}
+
+/// Whether a text has only letters, digits and signs of names.
+pub(crate) fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_.@/+%#€$£".contains(c))
 }
 
 /// Returns the facts that stand before the arguments: the tool and its target.

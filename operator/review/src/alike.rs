@@ -1,26 +1,39 @@
 //! Requests of equal gates: the same gate and quorums, in runs whose specs differ in values of inputs only.
 //!
-//! key *(pure)*, and the spec of a run *(I/O)* -> its shape *(pure)*.
+//! key *(pure)*, and a run *(I/O)* -> the shape of its spec *(pure)*.
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
+    core::{Request, params::GetParams},
 };
-use serde_json::{Value, json};
-use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, names};
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use signoff_api::{Approval, Digest, RecordPath, Workflow, WorkflowSpec, names};
+use signoff_engine::plan::spec_digest;
+
+use crate::{
+    brief,
+    seen::{RunFound, RunNow},
+};
 
 /// The fields of a spec that say who started the run, and those that can change while it goes on.
 const OF_ONE_RUN: [&str; 5] = ["requestedBy", "requestedFor", "suspend", "cancel", "ttlAfterFinished"];
 /// The digits of a key.
 const DIGITS: usize = 16;
+/// The longest line with the values of the inputs of a run, in characters.
+const INPUTS: usize = 300;
 
-/// Returns the key of the gate of a request: equal gates with equal quorums in one namespace have equal keys. The gate
-/// of a call is told by agent and tool, because its path has the number of the turn.
+/// Returns the digest of the gate of a request: equal gates with equal quorums in one namespace have equal ones. The
+/// gate of a call is told by agent, tool and its place in the Workflow, because its path has the numbers of the turn
+/// and the call.
 #[must_use]
-pub fn key(approval: &Approval) -> String {
+pub fn gate(approval: &Approval) -> Digest {
     let request = &approval.spec.request;
     let place = match &request.action {
-        Some(action) => json!([action.kind, action.agent, action.tool]),
+        Some(action) => {
+            let place = RecordPath::new(&request.gate.path).place().into_string();
+            json!([action.kind, action.agent, action.tool, place])
+        }
         None => json!(request.gate.path),
     };
     let gate = json!([
@@ -33,17 +46,90 @@ pub fn key(approval: &Approval) -> String {
         request.required_by,
         request.allowed_verdicts,
     ]);
-    Digest::of(&gate).unwrap_or_else(|_| request.digest.clone()).short(DIGITS).to_owned()
+    Digest::of(&gate).unwrap_or_else(|_| request.digest.clone())
 }
 
-/// Reads the spec of a run, and returns its digest without the values of inputs; `None` if this run cannot be read.
-pub async fn shape_of_run(client: &Client, namespace: &str, run: &WorkflowRef) -> Option<Digest> {
-    if !names::is_object(&run.name) {
-        return None;
+/// Returns the beginning of the digest of the gate, by which lists name groups. Whether two gates are equal is told by
+/// [`gate`].
+#[must_use]
+pub fn key(approval: &Approval) -> String {
+    gate(approval).short(DIGITS).to_owned()
+}
+
+/// A run as it is needed where many requests are shown, without its definition and its journal.
+#[derive(Clone, Debug, Default)]
+pub struct RunFacts {
+    /// Its state.
+    pub now: RunNow,
+    /// The digest of its spec without the values of inputs, if it could be read.
+    pub shape: Option<Digest>,
+    /// The digest of its spec, and the values of its inputs in a line.
+    inputs: Option<(Digest, String)>,
+}
+
+/// The parts of the answer of an API server that are read. The journal in the status stays text.
+#[derive(Deserialize)]
+struct RunAnswer {
+    metadata: RunUid,
+    #[serde(default)]
+    spec: Value,
+    status: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct RunUid {
+    #[serde(default)]
+    uid: String,
+}
+
+impl RunFacts {
+    /// Reads a run by its name in a request. A text that is no name of an object would be another path.
+    pub async fn read(client: &Client, namespace: &str, run: &str) -> Self {
+        let stands = |now: RunNow| Self { now, ..Self::default() };
+        if !names::is_object(run) {
+            return stands(RunNow { found: RunFound::NoName, ..RunNow::default() });
+        }
+        let url = Api::<Workflow>::namespaced(client.clone(), namespace).resource_url().to_owned();
+        let answer = match Request::new(url).get(run, &GetParams::default()).map_err(kube::Error::BuildRequest) {
+            Ok(request) => client.request::<RunAnswer>(request).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(answer) => Self::of(answer),
+            Err(error) => stands(RunNow::answered(Err(error))),
+        }
     }
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Workflow>(&()));
-    let mut found = api.get(&run.name).await.ok().filter(|found| found.metadata.uid.as_ref() == Some(&run.uid))?;
-    shape(found.data.get_mut("spec")?.take())
+
+    fn of(answer: RunAnswer) -> Self {
+        let RunAnswer { metadata, spec, status } = answer;
+        let status = status.and_then(|status| serde_json::from_str::<RunNow>(status.get()).ok());
+        let is_suspended = spec.get("suspend").and_then(Value::as_bool) == Some(true);
+        let found = RunFound::There { uid: metadata.uid };
+        Self {
+            now: RunNow { is_suspended, found, ..status.unwrap_or_default() },
+            inputs: inputs(&spec),
+            shape: shape(spec),
+        }
+    }
+
+    /// Returns the values of the inputs in a line; `None` where there are none, or where the request was made from
+    /// another spec.
+    #[must_use]
+    pub fn inputs_of(&self, asked_from: &Digest) -> Option<&str> {
+        let (spec, inputs) = self.inputs.as_ref()?;
+        (spec == asked_from && !inputs.is_empty()).then_some(inputs.as_str())
+    }
+}
+
+/// Returns the digest of a spec, and the values of its inputs in a line.
+fn inputs(spec: &Value) -> Option<(Digest, String)> {
+    let spec = WorkflowSpec::deserialize(spec).ok()?;
+    let given = spec.inputs.iter().filter_map(|input| {
+        let value = input.value.as_ref().or(input.default.as_ref())?;
+        Some((input.name.clone(), value.0.clone()))
+    });
+    let given: Map<String, Value> = given.collect();
+    Some((spec_digest(&spec).ok()?, brief::in_words(&given, INPUTS)))
 }
 
 /// Returns the digest of a spec without the values of inputs and without the fields of [`OF_ONE_RUN`].
@@ -73,6 +159,11 @@ mod tests {
             key(&approval)
         };
         assert_eq!(key(&own).len(), DIGITS);
+        assert_eq!(
+            (gate(&own).short(64).len(), gate(&own).short(DIGITS)),
+            (64, key(&own).as_str()),
+            "names, and tells"
+        );
         assert_eq!(changed(|one| one.spec.request.prompt = "Another?".to_owned()), key(&own));
         assert_eq!(changed(|one| one.spec.request.workflow.name = "refund-4712".to_owned()), key(&own));
         let others = [
@@ -96,9 +187,29 @@ mod tests {
             approval.spec.request.action.as_mut().unwrap().tool = tool.to_owned();
             key(&approval)
         };
-        let first = call("handle/.turn-1/.call-1/.gate", "refund");
-        assert_eq!(call("handle/.turn-4/.call-2/.gate", "refund"), first);
-        assert_ne!(call("handle/.turn-1/.call-1/.gate", "letter"), first);
+        let first = call("small/.turn-1/.call-1/.gate", "refund");
+        assert_eq!(call("small/.turn-4/.call-2/.gate", "refund"), first);
+        assert_ne!(call("small/.turn-1/.call-1/.gate", "letter"), first);
+        assert_ne!(call("large/.turn-1/.call-1/.gate", "refund"), first, "another step of the same agent");
+    }
+
+    #[test]
+    fn a_run_is_read_without_its_journal_and_tells_its_inputs_to_a_request_of_the_same_spec() {
+        let spec = json!({"requestedBy": "dana", "suspend": true, "steps": [{"name": "a", "set": {"value": "x"}}],
+            "inputs": [{"name": "invoice", "value": "501"}, {"name": "note", "default": "a: b"}]});
+        let digest = spec_digest(&serde_json::from_value(spec.clone()).unwrap()).unwrap();
+        let run = |status: &str| {
+            let text = format!(r#"{{"metadata": {{"name": "a", "uid": "u"}}, "spec": {spec}, "status": {status}}}"#);
+            RunFacts::of(serde_json::from_str(&text).unwrap())
+        };
+        let read = run(r#"{"phase": "Waiting", "pending": ["a-1"], "steps": [{"odd": true}]}"#);
+        assert_eq!(read.now.found, RunFound::There { uid: "u".to_owned() });
+        assert!(read.now.is_suspended && read.now.workflow.is_none() && read.now.pending == ["a-1"]);
+        assert_eq!(read.inputs_of(&digest), Some("invoice 501 · note \"a: b\""));
+        assert_eq!(read.inputs_of(&Digest::of_bytes(b"another")), None);
+        assert_eq!(read.shape, shape(spec.clone()));
+        let odd = run(r#"{"phase": "Later"}"#);
+        assert_eq!((odd.now.phase, odd.now.found), (None, RunFound::There { uid: "u".to_owned() }));
     }
 
     #[test]

@@ -4,12 +4,15 @@ use serde_json::{Map, Value};
 use signoff_api::ApprovalRequest;
 
 use crate::{
-    action::{arguments_line, call, word},
+    action::{arguments_line, call, is_word, word},
     text::one_line,
 };
 
-/// The longest name of an argument, in characters.
+/// The longest name of an argument, and its longest value, in characters.
 const LONGEST_NAME: usize = 24;
+const LONGEST_VALUE: usize = 40;
+/// The longest currency that stands behind an amount without its name.
+const LONGEST_CURRENCY: usize = 8;
 
 /// Returns the arguments of a call in a few words, such as `37 EUR · invoice 501`, at most `most` characters long;
 /// `None` if the request is about no call.
@@ -18,38 +21,45 @@ pub fn arguments(request: &ApprovalRequest, most: usize) -> Option<String> {
     call(request)?;
     let text = &request.reviews.as_ref()?.response;
     Some(match serde_json::from_str(text) {
-        Ok(Value::Object(fields)) => one_line(&in_words(&fields), most),
+        Ok(Value::Object(fields)) => in_words(&fields, most),
         Ok(_) | Err(_) => arguments_line(text, most),
     })
 }
 
-fn in_words(fields: &Map<String, Value>) -> String {
-    let currency = fields.get("currency").and_then(Value::as_str).filter(|_| fields.contains_key("amount"));
-    let argument = |(name, value): (&String, &Value)| match (name.as_str(), currency) {
-        ("currency", Some(_)) => None,
-        ("amount", Some(currency)) => Some(format!("{} {}", short(value), unseparated(currency))),
-        (name, _) => Some(format!("{} {}", word(name, LONGEST_NAME), short(value))),
-    };
-    fields.iter().filter_map(argument).collect::<Vec<_>>().join(" · ")
+/// Returns names and values in a line, at most `most` characters long: an amount first, then the others in their order.
+/// Names and values are cut one by one, and quoted where they could be read as more than one.
+#[must_use]
+pub fn in_words(fields: &Map<String, Value>, most: usize) -> String {
+    let currency = fields.get("currency").and_then(Value::as_str).filter(|currency| is_short_word(currency));
+    let amount = fields.get("amount");
+    let first = amount.map(|value| match currency {
+        Some(currency) => format!("{} {currency}", short(value)),
+        None => format!("amount {}", short(value)),
+    });
+    let is_said = |name: &str| name == "amount" || name == "currency" && amount.is_some() && currency.is_some();
+    let others = fields.iter().filter(|(name, _)| !is_said(name));
+    let others = others.map(|(name, value)| format!("{} {}", word(name, LONGEST_NAME), short(value)));
+    one_line(&first.into_iter().chain(others).collect::<Vec<_>>().join(" · "), most)
 }
 
 fn short(value: &Value) -> String {
     match value {
-        Value::String(text) => unseparated(text),
+        Value::String(text) => word(text, LONGEST_VALUE),
         Value::Array(items) => format!("[{}]", items.len()),
         Value::Object(fields) => format!("{{{}}}", fields.len()),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => one_line(&value.to_string(), LONGEST_VALUE),
     }
 }
 
-/// Returns a text of a model, in quotes where it could pass for another argument.
-fn unseparated(text: &str) -> String {
-    if text.contains(['·', '"']) { Value::from(text).to_string() } else { text.to_owned() }
+fn is_short_word(text: &str) -> bool {
+    is_word(text) && text.chars().count() <= LONGEST_CURRENCY
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
     use crate::sample;
 
@@ -64,12 +74,30 @@ mod tests {
         let said = |response: &str| brief(response).unwrap();
         assert_eq!(said(r#"{"amount":37,"currency":"EUR","invoice":501}"#), "37 EUR · invoice 501");
         assert_eq!(said(r#"{"currency":"EUR","to":["a","b"],"with":{"x":1}}"#), "currency EUR · to [2] · with {1}");
-        assert_eq!(said("{\"note\":\"two\\nlines\\u202e\"}"), "note two lines⟨U+202E⟩");
+        assert_eq!(said("{\"note\":\"two\\nlines\\u202e\"}"), "note \"two lines⟨U+202E⟩\"");
         assert_eq!(said(r#"["a"]"#), r#"["a"]"#);
         assert_eq!(said(r#"{"amount 1 · to":2,"note":"x · amount 1"}"#), r#""amount 1 · to" 2 · note "x · amount 1""#);
         assert_eq!(said(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"1 "EUR · to me""#);
         assert_eq!(said("# cut\n{\"amount\":"), "{\"amount\":");
         assert_eq!(said(&format!("{{\"x\":\"{}\"}}", "y".repeat(99))).chars().count(), 40);
+    }
+
+    #[test]
+    fn a_value_or_a_name_cannot_be_read_as_more_than_one() {
+        let said = |fields: Value| in_words(fields.as_object().unwrap(), 160);
+        let forged = said(json!({"amount": 37, "currency": "EUR · approved cfo"}));
+        assert_eq!(forged, r#"amount 37 · currency "EUR · approved cfo""#);
+        assert_eq!(said(json!({"note": "paid: yes", "to": "a\"b"})), r#"note "paid: yes" · to "a\"b""#);
+        assert_eq!(said(json!({"amount 1 EUR · to": "x"})), r#""amount 1 EUR · to" x"#);
+        assert_eq!(said(json!({"to": "[2]", "empty": "", "none": null})), r#"to "[2]" · empty "" · none null"#);
+        assert_eq!(said(json!({"amount": "37 · 9", "currency": "EUR"})), r#""37 · 9" EUR"#);
+    }
+
+    #[test]
+    fn a_long_value_or_name_hides_no_amount() {
+        let fields = json!({("a".repeat(200)): "b".repeat(200), "amount": 37, "currency": "EUR", "z": "c".repeat(200)});
+        let said = in_words(fields.as_object().unwrap(), 160);
+        assert!(said.starts_with("37 EUR · \"aaaa") && said.contains("…\" · z \"cccc"), "{said}");
     }
 
     #[test]

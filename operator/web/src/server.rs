@@ -67,7 +67,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/n/{namespace}/t/{name}/decide", post(turn::decide))
         .route("/runs", get(runs::page))
         .route("/together", get(turn::together))
-        .route("/n/{namespace}/together", post(turn::decide_together))
+        .route("/n/{namespace}/together/decide", post(turn::decide_together))
         .route("/history", get(history::page))
         .route("/history.csv", get(history::csv))
         .route("/policies", get(policies::page))

@@ -1,5 +1,6 @@
 //! Lists of Workflows. Of each only the few facts are read that a page shows beside others: no journal, and no steps.
 
+use futures::AsyncReadExt;
 use kube::{
     Api, Client,
     api::ListParams,
@@ -12,6 +13,10 @@ use signoff_cluster::error::status_code;
 use signoff_review::text::one_line;
 
 use crate::error::PageError;
+
+/// The most bytes of a list of more than one Workflow, as of the lists that are followed: each can have more than a
+/// megabyte.
+const LIST_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Every phase, in the order in which it can be chosen.
 pub const PHASES: [WorkflowPhase; 9] = [
@@ -126,7 +131,7 @@ pub fn still_running() -> String {
 }
 
 /// Lists the parts of a few Workflows of a namespace, or of the whole cluster. `next`: the continuation of an earlier
-/// list.
+/// list. Returns `None` where they have more than [`LIST_BYTES`] together: ask for fewer. A list of one is read whole.
 ///
 /// # Errors
 /// As every request.
@@ -136,7 +141,7 @@ pub async fn list(
     selector: &str,
     most: usize,
     next: Option<String>,
-) -> Result<ListPart, PageError> {
+) -> Result<Option<ListPart>, PageError> {
     let api: Api<Workflow> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
@@ -147,7 +152,27 @@ pub async fn list(
     }
     params.continue_token = next;
     let request = Request::new(api.resource_url()).list(&params).map_err(kube::Error::BuildRequest)?;
-    client.request(request).await.map_err(refused)
+    let answer = client.request_stream(request).await.map_err(refused)?;
+    let bytes = if most > 1 { LIST_BYTES } else { u64::MAX };
+    let mut text = Vec::new();
+    std::pin::pin!(answer.take(bytes)).read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
+    if text.len() as u64 == bytes {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?))
+}
+
+/// Reads the first Workflow of a list, if there is one.
+///
+/// # Errors
+/// As every request.
+pub async fn first(
+    client: &Client,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Option<WorkflowPart>, PageError> {
+    let part = list(client, namespace, selector, 1, None).await?;
+    Ok(part.and_then(|part| part.items.into_iter().next()))
 }
 
 /// The continuation of a list ends after a few minutes, and then nothing is refused.

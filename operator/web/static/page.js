@@ -469,7 +469,7 @@
   window.addEventListener("pageshow", (event) => {
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
     // The answer to a form is not asked for again.
-    if (event.persisted && !/\/(decide|change|together)$/.test(location.pathname)) location.reload();
+    if (event.persisted && !/\/(decide|change)$/.test(location.pathname)) location.reload();
   });
 
   wrong();

@@ -95,6 +95,11 @@ async fn nothing_in_an_address_fills_a_form_or_chooses_a_verdict() {
         assert!(!said.text.contains("planted"), "{}", said.text);
         assert_eq!(said.text.matches(" checked").count(), plain.text.matches(" checked").count());
     }
+    let several = path(&approval).replace("/n/", "").replace("/a/", "/");
+    let said = alice.get(&format!("/together?a={several}&{query}")).await;
+    assert!(said.status == 200 && said.text.contains("type=\"checkbox\" name=\"call\""), "{}", said.text);
+    let is_chosen = |line: &str| line.contains("name=\"call\"") && line.contains(" checked>");
+    assert!(!said.text.contains("planted") && !said.text.lines().any(is_chosen), "{}", said.text);
     for page in ["/", "/policies", "/sign-in"] {
         assert!(
             !alice

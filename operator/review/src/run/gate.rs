@@ -63,8 +63,12 @@ pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
 
 /// Returns the text before the change of a gate that replaced it, with its digest.
 pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
-    let replaced = edits::replaced(outcome, &approval.spec.request)?;
-    let text = action::arguments_line(replaced.text, LONGEST);
+    let request = &approval.spec.request;
+    let replaced = edits::replaced(outcome, request)?;
+    let text = match action::call(request) {
+        Some(_) => action::arguments_line(replaced.text, LONGEST),
+        None => one_line(replaced.text, LONGEST),
+    };
     Some(format!("before the change: {text} ({})", replaced.digest))
 }
 
@@ -109,4 +113,26 @@ fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
     });
     let said: Vec<_> = said.collect();
     (!said.is_empty()).then(|| format!("votes: {}", said.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::{Digest, Verdict};
+
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_heading_of_a_text_is_no_comment_of_a_call() {
+        let outcome = Outcome { verdict: Some(Verdict::Modify), ..Outcome::default() };
+        let text = "# Pay 37 EUR\nnow";
+        let said = |mut approval: Approval| {
+            let review = approval.spec.request.reviews.as_mut().unwrap();
+            (review.response, review.digest) = (text.to_owned(), Digest::of_bytes(text.as_bytes()));
+            original(&outcome, &approval).unwrap()
+        };
+        assert!(said(sample::approval()).starts_with("before the change: # Pay 37 EUR now ("));
+        assert!(said(sample::call()).starts_with("before the change: now ("));
+    }
 }

@@ -219,6 +219,11 @@ impl Field {
         field
     }
 
+    /// Returns what was typed as a part of a line of the page.
+    pub(crate) fn shown(&self) -> String {
+        one_line(&self.text, LONGEST)
+    }
+
     /// Says why it cannot be used, unless that is said already.
     pub(crate) fn say(&mut self, why: &str) {
         self.wrong.get_or_insert_with(|| why.to_owned());

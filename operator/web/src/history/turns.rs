@@ -1,4 +1,5 @@
-//! Who reads a long list now, of decisions or of runs: so many readers at once, and so many of one token.
+//! Who reads much now, a list of decisions or of runs or many requests with their runs: so many readers at once, and so
+//! many of one token.
 //!
 //! It must not let one reader, with whatever number of tabs, keep all others from their histories.
 
@@ -65,7 +66,7 @@ impl Turns {
         let found = tokio::time::timeout(PATIENCE, turn).await.ok().flatten();
         found.ok_or_else(|| {
             PageError::Away(format!(
-                "you, or others, read so many long lists now that yours had no turn within {PATIENCE:?}: try again"
+                "you, or others, read so many long lists and requests now that yours had no turn within {PATIENCE:?}: try again"
             ))
         })
     }

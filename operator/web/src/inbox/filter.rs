@@ -12,6 +12,8 @@ use crate::{
     live::{Row, Standing, Waiting},
 };
 
+/// The most words that are searched for.
+const WORDS: usize = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -101,6 +103,8 @@ pub struct InboxFilter {
     pub tab: Tab,
     /// The key of the gate, or an empty text for all.
     pub alike: String,
+    /// The words of the search, in small letters.
+    words: Vec<String>,
     kinds: Option<GateKind>,
     dues: Option<Due>,
     order: Sort,
@@ -128,7 +132,17 @@ impl InboxFilter {
         filter.dues = chosen(&mut filter.due, DUES);
         filter.order = chosen(&mut filter.sort, SORTS).unwrap_or_default();
         filter.namespace.check_namespace();
+        filter.words = filter.search.text.split_whitespace().take(WORDS + 1).map(str::to_lowercase).collect();
+        if filter.words.len() > WORDS {
+            filter.search.say(&format!("search for at most {WORDS} words"));
+        }
         (filter, page)
+    }
+
+    /// Returns the filter that takes every request of a tab.
+    #[must_use]
+    pub fn whole(tab: Tab) -> Self {
+        Self { tab, ..Self::default() }
     }
 
     fn field(&mut self, name: &str) -> Option<&mut Field> {
@@ -222,7 +236,7 @@ impl InboxFilter {
     /// Whether a request is asked for.
     #[must_use]
     pub fn takes(&self, one: &Waiting, at: Moment) -> bool {
-        let (row, line) = (&one.row, words(&one.row));
+        let row = &one.row;
         self.tab.has(one, at)
             && (self.alike.is_empty() || self.alike == row.alike)
             && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
@@ -230,7 +244,7 @@ impl InboxFilter {
             && self.dues.is_none_or(|due| due.has(row, at))
             && self.run.is_in(&row.workflow)
             && (self.policy.text.is_empty() || row.policies.iter().any(|policy| self.policy.is_in(policy)))
-            && self.search.text.split_whitespace().all(|word| Field::of(word).is_in(&line))
+            && (self.words.is_empty() || has_words(row, &self.words))
     }
 
     /// Returns the kinds that can be chosen.
@@ -289,11 +303,12 @@ impl Due {
     }
 }
 
-/// Returns everything in the line of a request that can be searched.
-fn words(row: &Row) -> String {
+/// Whether the line of a request has all of these words, in capitals or not.
+fn has_words(row: &Row, words: &[String]) -> bool {
     let some = [&row.call, &row.arguments, &row.asks].into_iter().flatten();
     let always = [&row.prompt, &row.workflow, &row.gate, &row.namespace, &row.requested_by, &row.name];
-    always.into_iter().chain(some).map(String::as_str).collect::<Vec<_>>().join("\n")
+    let line = always.into_iter().chain(some).map(String::as_str).collect::<Vec<_>>().join("\n").to_lowercase();
+    words.iter().all(|word| line.contains(word))
 }
 
 fn named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {

@@ -26,6 +26,7 @@ fn each_field_takes_what_it_names_and_leaves_out_the_rest() {
         "",
         "q=refund",
         "q=acme+AMOUNT",
+        "q=A+c+m+e+a+m+o+u",
         "q=dana",
         "kind=call",
         "run=4711",
@@ -105,6 +106,7 @@ fn a_bad_value_is_told_at_its_field_alone() {
         ("namespace=../secrets".to_owned(), "this is no namespace"),
         (format!("q={}", "a".repeat(254)), "this is too long"),
         ("run=a%00b".to_owned(), "this has control characters"),
+        ("q=a+b+c+d+e+f+g+h+i".to_owned(), "search for at most 8 words"),
     ];
     for (query, why) in cases {
         let filter = filter(&query);

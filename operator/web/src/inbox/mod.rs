@@ -57,8 +57,9 @@ struct Inbox {
     tabs: Vec<TabLink>,
     groups: Vec<Group>,
     decided: Vec<Line>,
-    /// The requests of other people's runs that others decide.
+    /// The requests of the tab of others, and its address.
     others: usize,
+    others_tab: String,
     /// The runs of the reader that wait for other people.
     own_runs: usize,
     asked: usize,
@@ -100,8 +101,16 @@ struct Group {
     name: String,
     /// The address of all of them, where the page has only some.
     all: Option<String>,
-    /// The address of the page that decides them together.
-    together: Option<String>,
+    /// The page that decides them together, where several of them can be.
+    together: Option<Joined>,
+}
+
+/// The requests of a group that the reader can decide together.
+struct Joined {
+    /// The number of all of them, and of those that the page takes at once.
+    all: usize,
+    at_once: usize,
+    address: String,
 }
 
 /// One request.
@@ -161,7 +170,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     decided.sort_by_key(|line| line.row.deadline);
     decided.truncate(DECIDED);
     let others = count(Tab::Others);
-    let own = all.iter().filter(|one| one.is_mine && one.standing == Standing::Other);
+    let own = all.iter().filter(|one| one.is_mine && !Tab::Asked.has(one, at));
     let own_runs = own.map(|one| (&one.row.namespace, &one.row.workflow)).collect::<BTreeSet<_>>().len();
     let (version, version_name) = if is_asked {
         (fingerprint::fingerprint(&asked, &unreadable), "version")
@@ -190,9 +199,10 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     Inbox {
         shell,
         tabs,
-        groups: groups(&shown, &filter, at),
+        groups: groups(&shown, &filter, &asked, at),
         decided,
         others,
+        others_tab: InboxFilter::whole(Tab::Others).address(0),
         own_runs,
         asked: asked.len(),
         found: count_found,
@@ -240,7 +250,7 @@ pub fn like(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
     alike.take(MOST_FOLDED).map(|row| (row.namespace.clone(), row.name.clone())).collect()
 }
 
-fn groups(folds: &[Fold], filter: &InboxFilter, at: Moment) -> Vec<Group> {
+fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -> Vec<Group> {
     let mut turns = turns(folds);
     let mut groups = Vec::new();
     for fold in folds {
@@ -255,12 +265,32 @@ fn groups(folds: &[Fold], filter: &InboxFilter, at: Moment) -> Vec<Group> {
             more: fold.len() - 1,
             name: list::name(fold),
             all: is_cut.then(|| filter.address_of_gate(&first.row.alike)),
-            together: first.can_join.then(|| format!("/together?like={}/{}", first.row.namespace, first.row.name)),
+            together: joined(fold, asked, at),
             first,
             folded,
         });
     }
     groups
+}
+
+/// Returns the requests of a fold that the reader can decide together. Where they are all of their gate, one of them
+/// stands for all in the address; otherwise, as under a filter, each is named.
+fn joined(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<Joined> {
+    let all: Vec<_> = fold.iter().filter(|one| can_join(one, at)).map(|one| &one.row).collect();
+    let first = all.first().filter(|_| all.len() > 1)?;
+    let of_gate = asked.iter().filter(|one| one.row.alike == first.alike).count();
+    let address = if of_gate == all.len() {
+        format!("/together?like={}/{}", first.namespace, first.name)
+    } else {
+        let names = all.iter().take(MOST_FOLDED).map(|row| format!("a={}/{}", row.namespace, row.name));
+        format!("/together?{}", names.collect::<Vec<_>>().join("&"))
+    };
+    Some(Joined { all: all.len(), at_once: all.len().min(MOST_FOLDED), address })
+}
+
+/// Whether the reader can decide a request together with others: a question is answered on its own page.
+fn can_join(one: &Waiting, at: Moment) -> bool {
+    Tab::Asked.has(one, at) && one.row.type_ != GateType::Question
 }
 
 /// The page of each turn of agents of which calls are listed, and the number of calls.
@@ -295,7 +325,6 @@ fn line(one: &Waiting, at: Moment) -> Line {
         (needed, _) => format!("{} of {needed} so far", row.have),
     };
     let vote = if row.asks_again { format!("{vote}; asked again") } else { vote };
-    let is_question = row.type_ == GateType::Question;
     let subject = row.tool.clone().or_else(|| row.call.clone());
     let asks = row.arguments.as_ref().or(row.asks.as_ref()).unwrap_or(&row.prompt).clone();
     let (exact, distance) = (Instant::from(row.deadline), clock::distance(row.deadline, at));
@@ -314,7 +343,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
         urgency,
         vote,
         own,
-        can_join: one.standing == Standing::Asked && !is_question,
+        can_join: can_join(one, at),
         turn: None,
         row: Arc::clone(row),
     }

@@ -177,12 +177,49 @@ async fn each_tab_has_its_requests_and_a_filter_narrows_them() {
         "Others 1",
         "1 request waits for your decision.",
         ">1 of your runs waits for other people.</a>",
+        "<a class=\"hint\" href=\"/?tab=others\">1 more waits for other people.</a>",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let wrong = asked_for(&caller, &feed, "due=%3Cscript%3E&run=x");
     assert!(wrong.contains("The filter cannot be read") && wrong.contains("id=\"filter-due-wrong\""), "{wrong}");
     assert!(!wrong.contains("<script>") && !wrong.contains("class=\"request "), "{wrong}");
+    let hidden = asked_for(&caller, &feed, "due=a%E2%80%AEb");
+    assert!(hidden.contains("a⟨U+202E⟩b") && !hidden.contains('\u{202e}'), "{hidden}");
+}
+
+#[tokio::test]
+async fn a_run_of_the_reader_waits_for_others_as_long_as_a_request_is_not_asked_of_the_reader() {
+    let caller = caller();
+    let (alice, bob) = (serde_json::json!("alice@example.com"), serde_json::json!("bob@example.com"));
+    let mut decided = of_run("decided", "alice@example.com", &alice);
+    decided.spec.decisions.insert(caller.me.user.clone(), signoff_api::Decision::new(signoff_api::Verdict::Approve));
+    let mut for_erin = of_run("for-erin", "alice@example.com", &bob);
+    for_erin.spec.request.requested_for = Some("erin@example.com".to_owned());
+    let all = [of_run("own", "alice@example.com", &alice), decided, for_erin];
+    let page = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "");
+    let link = "<a href=\"/runs?phase=others&amp;requester=mine\">2 of your runs wait for other people.</a>";
+    assert!(page.contains(link) && page.contains("Mine 3"), "{page}");
+}
+
+#[tokio::test]
+async fn a_group_counts_and_leads_to_the_requests_that_its_reader_can_decide_together() {
+    let caller = caller();
+    let alice = serde_json::json!("alice@example.com");
+    let mut all: Vec<_> = (1..=5).map(|number| of_run(&format!("invoice-{number}"), &caller.me.user, &alice)).collect();
+    for decided in all.iter_mut().take(2) {
+        let approve = signoff_api::Decision::new(signoff_api::Verdict::Approve);
+        decided.spec.decisions.insert(caller.me.user.clone(), approve);
+    }
+    let mine = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "tab=mine");
+    assert!(mine.contains("… 4 more of invoice/review"), "{mine}");
+    assert!(mine.contains("<a href=\"/together?like=finance/invoice-3-review\">Decide 3 together</a>"), "{mine}");
+    all.truncate(4);
+    all.iter_mut().for_each(|one| one.spec.decisions.clear());
+    all.push(of_run("other-run", &caller.me.user, &alice));
+    let filtered = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "run=invoice");
+    let names = (1..=4).map(|number| format!("a=finance/invoice-{number}-review")).collect::<Vec<_>>().join("&#38;");
+    assert!(filtered.contains(&format!("<a href=\"/together?{names}\">Decide 4 together</a>")), "{filtered}");
 }
 
 #[tokio::test]

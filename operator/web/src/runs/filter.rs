@@ -20,6 +20,8 @@ enum WantedPhase {
     Open,
     /// Runs that wait for decisions, also those of which other steps run.
     Asking,
+    /// Those of them that wait for a decision of other people than the reader.
+    AskingOthers,
     /// One phase.
     Exactly(WorkflowPhase),
 }
@@ -123,7 +125,7 @@ impl RunFilter {
     pub fn selector(&self) -> String {
         match self.phases {
             None => String::new(),
-            Some(WantedPhase::Open | WantedPhase::Asking) => still_running(),
+            Some(WantedPhase::Open | WantedPhase::Asking | WantedPhase::AskingOthers) => still_running(),
             Some(WantedPhase::Exactly(phase)) => format!("status.phase={}", phase.name()),
         }
     }
@@ -135,6 +137,7 @@ impl RunFilter {
             None => true,
             Some(WantedPhase::Open) => !row.phase.is_end(),
             Some(WantedPhase::Asking) => !row.phase.is_end() && !row.pending.is_empty(),
+            Some(WantedPhase::AskingOthers) => !row.phase.is_end() && row.waits_for_others,
             Some(WantedPhase::Exactly(phase)) => row.phase == phase,
         };
         let has_requester = match self.requesters {
@@ -166,7 +169,8 @@ impl RunFilter {
 }
 
 fn phases() -> impl Iterator<Item = WantedPhase> {
-    [WantedPhase::Open, WantedPhase::Asking].into_iter().chain(PHASES.into_iter().map(WantedPhase::Exactly))
+    let words = [WantedPhase::Open, WantedPhase::Asking, WantedPhase::AskingOthers];
+    words.into_iter().chain(PHASES.into_iter().map(WantedPhase::Exactly))
 }
 
 impl WantedPhase {
@@ -175,6 +179,7 @@ impl WantedPhase {
         match self {
             Self::Open => "open",
             Self::Asking => "asking",
+            Self::AskingOthers => "others",
             Self::Exactly(phase) => phase.name(),
         }
     }
@@ -183,6 +188,7 @@ impl WantedPhase {
         match self {
             Self::Open => "Not ended",
             Self::Asking => "Waits for people",
+            Self::AskingOthers => "Waits for other people",
             Self::Exactly(phase) => phase.name(),
         }
     }
@@ -204,6 +210,7 @@ mod tests {
             "",
             "phase=open",
             "phase=asking&requester=mine",
+            "phase=others&requester=mine",
             "phase=Waiting",
             "namespace=finance",
             "search=REFUND",

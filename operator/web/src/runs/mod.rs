@@ -1,6 +1,7 @@
 //! `/runs`: the runs that the reader may list, those of the reader first, with the question that each waits for.
 //!
-//! list (as the caller) *(I/O)* -> rows -> a page of them, with the open requests of the caller's feed -> a template
+//! the caller's feed *(I/O)*, list (as the caller) *(I/O)* -> rows -> a page of them, with the requests of the feed ->
+//! a template
 //!
 //! **Invariant:** it shows the runs that the caller may list and the requests that the caller may see, and says where
 //! that is not all.
@@ -11,7 +12,7 @@ mod row;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use askama::Template;
 use axum::{
@@ -21,10 +22,15 @@ use axum::{
 use signoff_api::{Moment, Workflow};
 use signoff_review::clock;
 
-use self::{filter::RunFilter, read::FoundRuns, row::RunRow};
+use self::{
+    filter::RunFilter,
+    read::FoundRuns,
+    row::{Reader, RunRow},
+};
 use crate::{
     error::PageError,
     history::turns::TURNS,
+    inbox,
     live::Row,
     page::{self, Instant, Shell},
     run::shapes,
@@ -83,22 +89,28 @@ pub async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, part) = RunFilter::read(&query.unwrap_or_default());
-    let (found, namespaces) = look(&caller, &filter, &places).await?;
+    let mut reader = Reader { user: caller.me.user.clone(), ..Reader::default() };
     // Without the requests the list still says where each run stands.
-    let asked = match state.feeds.of(&caller, &places).await {
-        Ok(feed) => feed.rows().into_iter().map(|one| one.row).collect(),
+    let asked: Vec<_> = match state.feeds.of(&caller, &places).await {
+        Ok(feed) => {
+            let own = inbox::asked(&feed).into_iter();
+            reader.asked = own.map(|one| (one.row.namespace.clone(), one.row.name.clone())).collect();
+            feed.rows().into_iter().map(|one| one.row).collect()
+        }
         Err(PageError::SignIn) => return Err(PageError::SignIn),
         Err(error) => {
             tracing::debug!(%error, "the requests of runs are not known");
             Vec::new()
         }
     };
+    let (found, namespaces) = look(&caller, &reader, &filter, &places).await?;
     Ok(page::html(&runs(Shell::of(&caller, "Runs", "runs"), filter, found, namespaces, &asked, part, now())))
 }
 
 /// Reads what a filter asks for. A filter that cannot be read finds nothing.
 async fn look(
     caller: &Caller,
+    reader: &Reader,
     filter: &RunFilter,
     places: &[String],
 ) -> Result<(FoundRuns, Option<Vec<String>>), PageError> {
@@ -114,7 +126,7 @@ async fn look(
     }
     let narrowed = if is_named { Some(named.to_vec()) } else { namespaces };
     let takes = |row: &RunRow| filter.takes(row);
-    let found = read::read(&caller.client, narrowed.as_deref(), &filter.selector(), &caller.me.user, takes).await?;
+    let found = read::read(&caller.client, narrowed.as_deref(), &filter.selector(), reader, takes).await?;
     Ok((found, narrowed.filter(|_| !is_named)))
 }
 
@@ -131,7 +143,8 @@ fn runs(
     let last = all.saturating_sub(1) / PAGE;
     let part = part.min(last);
     let shown = found.rows.into_iter().skip(part * PAGE).take(PAGE);
-    let lines: Vec<_> = shown.map(|row| RunLine::new(row, asked, at)).collect();
+    let asked: ByName<'_> = asked.iter().map(|one| ((one.namespace.as_str(), one.name.as_str()), one)).collect();
+    let lines: Vec<_> = shown.map(|row| RunLine::new(row, &asked, at)).collect();
     let everywhere = if namespaces.is_none() && filter.namespace.text.is_empty() { " --all-namespaces" } else { "" };
     shell.command = Some(format!("kubectl get workflows{everywhere}"));
     let query = filter.query();
@@ -154,12 +167,16 @@ fn runs(
     }
 }
 
+/// Open requests by namespace and name.
+type ByName<'r> = BTreeMap<(&'r str, &'r str), &'r Arc<Row>>;
+
 impl RunLine {
-    fn new(row: RunRow, asked: &[Arc<Row>], at: Moment) -> Self {
-        let is_own = |one: &&Arc<Row>| one.namespace == row.namespace && row.pending.contains(&one.name);
-        let mut own: Vec<_> = asked.iter().filter(is_own).collect();
+    fn new(row: RunRow, asked: &ByName<'_>, at: Moment) -> Self {
+        let request = |name: &String| asked.get(&(row.namespace.as_str(), name.as_str())).copied().cloned();
+        let mut own: Vec<Arc<Row>> = row.pending.iter().filter_map(request).collect();
         own.sort_by_key(|one| (one.deadline, one.name.clone()));
-        let question = |one: &&Arc<Row>| Question {
+        own.dedup_by_key(|one| one.name.clone());
+        let question = |one: &Arc<Row>| Question {
             since: Instant::from(one.since),
             ago: clock::distance(one.since.min(at), at),
             row: Arc::clone(one),

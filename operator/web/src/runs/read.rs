@@ -1,17 +1,18 @@
 //! Reads runs from the API server, page by page, as the caller.
 //!
-//! **Invariant:** bounded: of each Workflow a line is kept, and a page says whether there are more than were read.
+//! **Invariant:** bounded: a response has at most two MiB or one Workflow, of each Workflow a line is kept, and a page
+//! says whether there are more than were read.
 
 use std::time::Duration;
 
 use kube::Client;
 
-use super::row::{self, RunRow};
+use super::row::{self, Reader, RunRow};
 use crate::{error::PageError, scope, workflows::list};
 
 /// The most Workflows that are read for one page.
 pub const MOST: usize = 2_000;
-/// The most Workflows of one response: each can have more than a megabyte.
+/// The most Workflows of one response.
 const PAGE: usize = 50;
 /// The time that a reader waits.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +36,7 @@ pub async fn read(
     client: &Client,
     namespaces: Option<&[String]>,
     selector: &str,
-    reader: &str,
+    reader: &Reader,
     takes: impl Fn(&RunRow) -> bool,
 ) -> Result<FoundRuns, PageError> {
     let all = read_all(client, namespaces, selector, reader, takes);
@@ -48,19 +49,24 @@ async fn read_all(
     client: &Client,
     namespaces: Option<&[String]>,
     selector: &str,
-    reader: &str,
+    reader: &Reader,
     takes: impl Fn(&RunRow) -> bool,
 ) -> Result<FoundRuns, PageError> {
     let mut found = FoundRuns::default();
+    let mut at_once = PAGE;
     'places: for place in scope::places(namespaces) {
         let mut next: Option<String> = None;
         loop {
-            let left = MOST.saturating_sub(found.read).min(PAGE);
+            let left = MOST.saturating_sub(found.read).min(at_once);
             if left == 0 {
                 found.has_more = true;
                 break 'places;
             }
-            let part = list(client, place.as_deref(), selector, left, next.take()).await?;
+            let Some(part) = list(client, place.as_deref(), selector, left, next.clone()).await? else {
+                at_once = (left / 2).max(1);
+                continue;
+            };
+            at_once = at_once.saturating_mul(2).min(PAGE);
             found.read += part.items.len();
             found.rows.extend(part.items.into_iter().filter_map(|one| RunRow::new(one, reader)).filter(&takes));
             next = part.metadata.continue_.filter(|token| !token.is_empty());

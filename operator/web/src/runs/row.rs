@@ -1,6 +1,6 @@
 //! One run in the list: a few facts of a Workflow, as its reader sees them.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use signoff_api::{Moment, workflow::WorkflowPhase};
 use signoff_review::text::one_line;
@@ -11,6 +11,15 @@ use crate::workflows::WorkflowPart;
 const SENTENCE: usize = 300;
 /// The most Approvals of a run that are kept.
 const PENDING: usize = 256;
+
+/// The person who reads the list.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    /// The user name.
+    pub user: String,
+    /// The requests that wait for this person, by namespace and name.
+    pub asked: BTreeSet<(String, String)>,
+}
 
 /// One run. Texts are already shown as in [`one_line`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +34,13 @@ pub struct RunRow {
     pub message: String,
     /// The names of its open Approvals.
     pub pending: Vec<String>,
-    /// The person who requested it, or for whom it was requested.
+    /// Whether one of them is not asked of the reader, as far as is known.
+    pub waits_for_others: bool,
+    /// The person for whom it was requested, or else who requested it.
     pub requester: String,
-    /// Whether that person is the reader.
+    /// The same as the reader reads it: `you`, or `you for` another person.
+    pub requested_by: String,
+    /// Whether the reader requested it, or it was requested for the reader.
     pub is_mine: bool,
     /// When it was created.
     pub created: Option<Moment>,
@@ -38,23 +51,33 @@ pub struct RunRow {
 impl RunRow {
     /// Returns the line of a run for a reader, or `None` for an object without a name.
     #[must_use]
-    pub fn new(run: WorkflowPart, reader: &str) -> Option<Self> {
+    pub fn new(run: WorkflowPart, reader: &Reader) -> Option<Self> {
         let WorkflowPart { metadata, spec, status } = run;
         let status = status.unwrap_or_default();
         if metadata.name.is_empty() {
             return None;
         }
+        let is_by_reader = spec.requested_by == reader.user;
         let requester = spec.requested_for.unwrap_or(spec.requested_by);
+        let is_for_reader = requester == reader.user;
+        let requester = one_line(&requester, 253);
         let mut pending = status.pending.unwrap_or_default();
         pending.truncate(PENDING);
+        let is_of_others = |name: &String| !reader.asked.contains(&(metadata.namespace.clone(), name.clone()));
         Some(Self {
+            waits_for_others: pending.iter().any(is_of_others),
             namespace: metadata.namespace,
             name: metadata.name,
             phase: status.phase.unwrap_or_default(),
             message: one_line(&status.message.unwrap_or_default(), SENTENCE),
             pending,
-            is_mine: requester == reader,
-            requester: one_line(&requester, 253),
+            is_mine: is_by_reader || is_for_reader,
+            requested_by: match (is_for_reader, is_by_reader) {
+                (true, _) => "you".to_owned(),
+                (false, true) => format!("you for {requester}"),
+                (false, false) => requester.clone(),
+            },
+            requester,
             created: metadata.creation_timestamp,
             usage: status.usage.map(|usage| usage.to_string()),
         })

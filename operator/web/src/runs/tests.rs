@@ -20,7 +20,11 @@ fn object(name: &str, phase: &str, pending: &[&str]) -> Value {
 /// A run of dana, who looks at the list where it is hers.
 pub(crate) fn row(name: &str, phase: &str, pending: &[&str], is_mine: bool) -> RunRow {
     let part: WorkflowPart = serde_json::from_value(object(name, phase, pending)).unwrap();
-    RunRow::new(part, if is_mine { "dana@example.com" } else { "alice@example.com" }).unwrap()
+    RunRow::new(part, &reader(if is_mine { "dana@example.com" } else { "alice@example.com" })).unwrap()
+}
+
+fn reader(user: &str) -> Reader {
+    Reader { user: user.to_owned(), ..Reader::default() }
 }
 
 fn rendered(query: &str, rows: Vec<RunRow>, asked: &[Arc<Row>]) -> String {
@@ -58,11 +62,39 @@ fn hostile_texts_are_text_and_a_filter_keeps_what_was_typed() {
     hostile["spec"]["requestedBy"] = json!("<b>dana</b>\u{202e}");
     hostile["status"]["message"] = json!("<script>alert(1)</script>");
     let part: WorkflowPart = serde_json::from_value(hostile).unwrap();
-    let page = rendered("search=%22%3E%3Cimg%3E", vec![RunRow::new(part, "x").unwrap()], &[]);
+    let page = rendered("search=%22%3E%3Cimg%3E", vec![RunRow::new(part, &reader("x")).unwrap()], &[]);
     for markup in ["<b>", "<script>alert", "<img", "\u{202e}"] {
         assert!(!page.contains(markup), "{markup} is markup:\n{page}");
     }
     assert!(page.contains("⟨U+202E⟩"), "{page}");
+    let page = rendered("phase=a%E2%80%AEb&requester=c%E2%80%AEd", vec![], &[]);
+    assert!(page.contains("a⟨U+202E⟩b") && page.contains("c⟨U+202E⟩d") && !page.contains('\u{202e}'), "{page}");
+}
+
+#[test]
+fn a_run_is_of_who_requested_it_and_of_whom_it_was_requested_for() {
+    let for_erin = |user: &str| {
+        let mut run = object("refund", "Waiting", &["refund-a", "refund-b"]);
+        run["spec"]["requestedFor"] = json!("erin@example.com");
+        let part: WorkflowPart = serde_json::from_value(run).unwrap();
+        let row = RunRow::new(part, &reader(user)).unwrap();
+        (row.is_mine, row.requested_by)
+    };
+    assert_eq!(for_erin("dana@example.com"), (true, "you for erin@example.com".to_owned()));
+    assert_eq!(for_erin("erin@example.com"), (true, "you".to_owned()));
+    assert_eq!(for_erin("alice@example.com"), (false, "erin@example.com".to_owned()));
+}
+
+#[test]
+fn a_run_waits_for_others_if_a_request_is_not_asked_of_the_reader() {
+    let waits = |asked: &[&str]| {
+        let part: WorkflowPart = serde_json::from_value(object("refund", "Waiting", &["a", "b"])).unwrap();
+        let asked = asked.iter().map(|name| ("finance".to_owned(), (*name).to_owned())).collect();
+        let row = RunRow::new(part, &Reader { asked, ..reader("dana@example.com") }).unwrap();
+        RunFilter::read("phase=others").0.takes(&row)
+    };
+    assert!(waits(&[]) && waits(&["a"]) && !waits(&["a", "b"]));
+    assert!(!RunFilter::read("phase=others").0.takes(&row("done", "Succeeded", &[], true)));
 }
 
 #[test]
@@ -90,7 +122,8 @@ async fn a_list_is_read_in_parts_and_one_odd_status_hides_no_other_run() {
         odd["status"]["usage"] = json!("new");
         (200, json!({"metadata": {"continue": next}, "items": [object("refund", "Waiting", &[]), odd]}))
     });
-    let found = read::read(&client, None, "status.phase!=Failed", "dana@example.com", |row| row.name != "none").await;
+    let dana = reader("dana@example.com");
+    let found = read::read(&client, None, "status.phase!=Failed", &dana, |row| row.name != "none").await;
     let found = found.unwrap();
     assert_eq!((found.rows.len(), found.read, found.has_more), (4, 4, false));
     assert!(found.rows.iter().all(|row| row.is_mine));
@@ -100,4 +133,22 @@ async fn a_list_is_read_in_parts_and_one_odd_status_hides_no_other_run() {
         asked.iter().all(|one| one.contains("limit=50") && one.contains("fieldSelector=status.phase")),
         "{asked:?}"
     );
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_is_asked_for_again_with_fewer_runs() {
+    let limit = |address: &str| -> usize {
+        let after = address.split("limit=").nth(1).unwrap();
+        after.split('&').next().unwrap().parse().unwrap()
+    };
+    let (client, asked) = server(move |address| {
+        let next = if address.contains("continue=") { "" } else { "more" };
+        let mut run = object("refund", "Waiting", &[]);
+        run["status"]["steps"] = json!("x".repeat(if limit(address) > 12 { 2 * 1024 * 1024 } else { 10 }));
+        (200, json!({"metadata": {"continue": next}, "items": [run]}))
+    });
+    let found = read::read(&client, None, "", &reader("dana@example.com"), |_| true).await.unwrap();
+    assert_eq!((found.rows.len(), found.read, found.has_more), (2, 2, false));
+    let limits: Vec<_> = asked.lock().unwrap().iter().map(|address| limit(address)).collect();
+    assert_eq!(limits, [50, 25, 12, 24, 12]);
 }

@@ -5,7 +5,7 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -23,15 +23,17 @@ use crate::{
     error::PageError,
     rights::{Right, has},
     scope::NAMESPACES,
-    workflows::{list, still_running},
+    workflows::{first, still_running},
 };
 
 /// The tokens that are remembered.
 const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
-/// The time for which an overview is shown before it is read again.
+/// The time for which an overview is shown before it is read again. It is kept as long where it could not be read.
 const FRESH: Duration = Duration::from_secs(20);
-/// The time for which a page waits for it.
+/// The longest time for which it is read, and a page waits for it where nothing is known.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The time for which a page waits where an earlier overview is known: that is shown meanwhile.
+const SHORT_PATIENCE: Duration = Duration::from_millis(300);
 /// The age from which a Lease is old. It is some times its duration: the clocks of two API servers differ, and an
 /// operator that is replaced leaves it for some seconds.
 const OLD: Duration = Duration::from_secs(60);
@@ -45,41 +47,61 @@ pub struct Overview {
     pub reads_policies: bool,
 }
 
-/// The overviews of the readers that looked a moment ago.
-pub struct Overviews(Mutex<LruCache<TokenId, (Instant, Overview)>>);
+/// The overviews of the readers that looked a moment ago. Clones share them.
+#[derive(Clone)]
+pub struct Overviews(Arc<Mutex<LruCache<TokenId, (Instant, Overview)>>>);
 
 impl Default for Overviews {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(TOKENS)))
+        Self(Arc::new(Mutex::new(LruCache::new(TOKENS))))
     }
 }
 
 impl Overviews {
     /// Returns what is known of a token, without a request.
     pub fn known(&self, token: &TokenId) -> Overview {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(token).map(|(_, overview)| overview.clone()).unwrap_or_default()
+        self.get(token).map(|(_, overview)| overview).unwrap_or_default()
     }
 
     /// Returns the overview of a reader, read again where it is not fresh. `namespaces`: those that the page looks at.
     /// `operator`: the namespace of the operator.
     pub async fn of(&self, client: &Client, token: &TokenId, namespaces: &[String], operator: &str) -> Overview {
-        if let Some(fresh) = self.fresh(token) {
-            return fresh;
+        let known = self.get(token);
+        match &known {
+            Some((at, overview)) if at.elapsed() < FRESH => return overview.clone(),
+            // It counts as fresh while it is read, so that other pages of this reader do not read it too.
+            Some((_, overview)) => self.put(token, overview.clone()),
+            None => {}
         }
-        let parts = async { join!(reads_policies(client, namespaces), alert(client, namespaces, operator)) };
-        let Ok((reads_policies, alert)) = tokio::time::timeout(PATIENCE, parts).await else {
-            return self.known(token);
+        let is_known = known.is_some();
+        let (all, client, token) = (self.clone(), client.clone(), token.clone());
+        let (namespaces, operator) = (namespaces.to_vec(), operator.to_owned());
+        let known = known.map(|(_, overview)| overview).unwrap_or_default();
+        let otherwise = known.clone();
+        // The task ends after its patience, whether the page waits for it or not.
+        let reading = tokio::spawn(async move {
+            let parts = async { join!(reads_policies(&client, &namespaces), alert(&client, &namespaces, &operator)) };
+            let overview = match tokio::time::timeout(PATIENCE, parts).await {
+                Ok((reads_policies, alert)) => Overview { alert, reads_policies },
+                Err(_) => known,
+            };
+            all.put(&token, overview.clone());
+            overview
+        });
+        let read = if is_known {
+            tokio::time::timeout(SHORT_PATIENCE, reading).await.ok().and_then(Result::ok)
+        } else {
+            reading.await.ok()
         };
-        let overview = Overview { alert, reads_policies };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.put(token.clone(), (Instant::now(), overview.clone()));
-        overview
+        read.unwrap_or(otherwise)
     }
 
-    fn fresh(&self, token: &TokenId) -> Option<Overview> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(token).filter(|(at, _)| at.elapsed() < FRESH).map(|(_, overview)| overview.clone())
+    fn get(&self, token: &TokenId) -> Option<(Instant, Overview)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+
+    fn put(&self, token: &TokenId, overview: Overview) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(token.clone(), (Instant::now(), overview));
     }
 }
 
@@ -118,14 +140,13 @@ async fn gone(client: &Client, operator: &str) -> Option<String> {
 async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
     let selector = still_running();
     let said = |why: String| format!("The admission policies are not in force: {}.", Problem::Unguarded(why));
-    match list(client, None, &selector, 1, None).await {
-        Ok(first) => return first.items.first()?.unguarded().map(said),
+    match first(client, None, &selector).await {
+        Ok(run) => return run?.unguarded().map(said),
         Err(PageError::Refused(_)) => {}
         Err(_) => return None,
     }
     for namespace in namespaces.iter().take(NAMESPACES) {
-        let Ok(first) = list(client, Some(namespace), &selector, 1, None).await else { continue };
-        if let Some(run) = first.items.first() {
+        if let Ok(Some(run)) = first(client, Some(namespace), &selector).await {
             return run.unguarded().map(said);
         }
     }
@@ -135,6 +156,11 @@ async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
     use secrecy::SecretString;
     use serde_json::{Value, json};
 
@@ -174,6 +200,49 @@ mod tests {
         assert_eq!(overviews.known(&token("b")), Overview::default(), "of another token nothing is known");
         let (fine, _) = server(|address| answer(address, "2999-11-22T10:00:00.000000Z", "True"));
         assert_eq!(overviews.of(&fine, &token("b"), &[], "signoff-system").await.alert, None);
+    }
+
+    /// A client of an API server that never answers, and the number of requests that it got.
+    fn silent() -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<Result<http::Response<axum::body::Body>, Infallible>>()
+        });
+        (signoff_cluster::client::connect_service(service, "default"), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_delays_one_page_and_no_other_for_a_while() {
+        let overviews = Overviews::default();
+        let token = TokenId::of(&SecretString::from("t".to_owned()));
+        let (client, asked) = silent();
+        let begun = Instant::now();
+        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, Overview::default());
+        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        let (begun, before) = (Instant::now(), asked.load(Ordering::SeqCst));
+        for _ in 0..3 {
+            assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, Overview::default());
+        }
+        assert_eq!((begun.elapsed(), asked.load(Ordering::SeqCst)), (Duration::ZERO, before), "the failure is kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_overview_is_shown_while_it_is_read_again() {
+        let overviews = Overviews::default();
+        let token = TokenId::of(&SecretString::from("t".to_owned()));
+        let (fine, _) = server(|address| answer(address, "2999-11-22T10:00:00.000000Z", "True"));
+        let first = overviews.of(&fine, &token, &[], "signoff-system").await;
+        assert!(first.reads_policies);
+        tokio::time::advance(FRESH).await;
+        let (client, asked) = silent();
+        let begun = Instant::now();
+        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, first);
+        assert!(begun.elapsed() >= SHORT_PATIENCE && begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        let before = asked.load(Ordering::SeqCst);
+        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, first);
+        assert_eq!(asked.load(Ordering::SeqCst), before, "it is read once at a time");
     }
 
     #[tokio::test]

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use signoff_api::{Approval, ApprovalRequest, Verdict, names};
+use signoff_expr::text::display;
 use signoff_review::{
-    action::{arguments_line, authors_words, turn_of},
-    coming,
+    action::{arguments_line, authors_words, call, turn_of},
+    alike::RunFacts,
+    brief,
     entry::Entry,
     flow::Rehearsed,
     outcome,
@@ -17,21 +19,28 @@ use signoff_review::{
     text::one_line,
 };
 
-use super::{bond::Bond, read::strangers};
+use super::{
+    bond::Bond,
+    read::{Runs, few_at_once},
+};
 use crate::{
     approval::{
         model,
         read::{self, Read},
         send::{NotSent, Sender, propose},
+        texts::subject,
         typed::{Problems, Typed},
     },
     error::PageError,
+    history::turns::TURNS,
     session::Caller,
     state::PageState,
 };
 
-/// The longest beginning of a text, in characters. The page of the requests has the whole.
-const LONGEST_ARGUMENTS: usize = 200;
+/// The longest line of a text, in characters. The page of the requests has the whole.
+const LONGEST_LINE: usize = 200;
+/// The most lines of a text.
+const MOST_LINES: usize = 4;
 
 /// Several requests and one verdict on them.
 pub struct Batch<'a> {
@@ -54,10 +63,23 @@ pub struct Chosen {
     pub digest: String,
     /// Its number in the turn or its run, and its tool and target; of an Approval that is not there its name.
     pub target: String,
-    /// The beginning of the arguments, or of the other text that is asked about.
-    pub arguments: Option<String>,
+    /// The subject of the decision.
+    pub about: About,
     /// The decision, or the reason why it is not sent.
     pub planned: Result<Planned, String>,
+}
+
+/// The subject of a decision in a few lines, by which requests of equal gates differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// The question of the gate.
+    pub question: Option<String>,
+    /// The arguments of a call.
+    pub arguments: Option<String>,
+    /// The first lines of the text that is reviewed, and a sentence where it has more.
+    pub text: Option<(String, String)>,
+    /// The values of the inputs of the run.
+    pub inputs: Option<String>,
 }
 
 /// A decision that the API server accepted on trial.
@@ -106,23 +128,25 @@ impl<'a> Batch<'a> {
         if chosen.len() > Bond::MOST {
             return wrong(&format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST)));
         }
-        let reads = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name));
-        let reads = join_all(reads).await;
+        let _turn = TURNS.wait(&caller.token).await?;
+        let reads: Vec<_> = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
+        let reads = few_at_once(reads).await;
+        let found = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
+        let found: Vec<_> = found.filter(|one| bond.target(&one.spec.request).is_some()).collect();
+        let runs = Runs::read(&caller.client, namespace, &found).await;
         let strangers = match bond {
             // Each request says which turn it is of.
             Bond::Turn(_) => BTreeSet::new(),
-            Bond::Equal => {
-                let found: Vec<_> = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval)).collect();
-                strangers(&caller.client, namespace, &found).await
-            }
+            Bond::Equal => runs.strangers(&found),
         };
         let planned = chosen.into_iter().zip(reads).map(async |((name, digest), seen)| {
             let call = Call { state, caller, namespace, bond, name, digest };
-            call.planned(seen, strangers.contains(name), typed).await
+            call.planned(seen, &runs, strangers.contains(name), typed).await
         });
+        let planned: Vec<_> = planned.collect();
         let mut calls = Vec::new();
         let mut problems = Problems::default();
-        for planned in join_all(planned).await {
+        for planned in few_at_once(planned).await {
             let (call, found) = planned?;
             problems.0.extend(found.0);
             calls.push(call);
@@ -216,6 +240,7 @@ impl Call<'_> {
     async fn planned(
         &self,
         seen: Result<Seen, PageError>,
+        runs: &Runs,
         is_stranger: bool,
         typed: &Typed,
     ) -> Result<(Chosen, Problems), PageError> {
@@ -223,7 +248,7 @@ impl Call<'_> {
             name: self.name.to_owned(),
             digest: self.digest.to_owned(),
             target: self.name.to_owned(),
-            arguments: None,
+            about: About::default(),
             planned: Err(self.bond.stranger().to_owned()),
         };
         let seen = match seen {
@@ -238,13 +263,10 @@ impl Call<'_> {
             return Ok((chosen, Problems::default()));
         };
         chosen.target = target;
-        chosen.arguments = self.bond.text(request);
-        let workflow = request.workflow.name.clone();
-        let (run, read) = tokio::join!(
-            read::run(&self.caller.client, self.namespace, &workflow),
-            Read::of(self.state, self.caller, self.namespace, seen)
-        );
-        let read = Read { run, ..read };
+        let run = runs.of(&seen.approval);
+        let read = Read::of(self.state, self.caller, self.namespace, seen).await;
+        let read = Read { run: run.now.clone(), ..read };
+        chosen.about = self.bond.about(&read, &run);
         let (planned, problems) = match self.attempt(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),
             Err(why) => shared(&why),
@@ -284,19 +306,38 @@ impl Bond {
         }
     }
 
-    /// Returns the beginning of the text that is asked about: the arguments of a call, or the question of a gate
-    /// without a text.
-    fn text(&self, request: &ApprovalRequest) -> Option<String> {
-        let reviewed = request.reviews.as_ref().map(|review| arguments_line(&review.response, LONGEST_ARGUMENTS));
-        let question = || match self {
-            Self::Turn(_) => None,
-            Self::Equal => {
-                let label = coming::label_of_question(request, None);
-                Some(format!("{label}: {}", one_line(authors_words(request), LONGEST_ARGUMENTS)))
+    /// Returns the subject of the decision on a request. Calls of a turn are told by their arguments alone.
+    fn about(&self, read: &Read, run: &RunFacts) -> About {
+        let request = &read.seen.approval.spec.request;
+        let brief = || brief::arguments(request, LONGEST_LINE);
+        match self {
+            Self::Turn(_) => {
+                let whole = request.reviews.as_ref().map(|review| arguments_line(&review.response, usize::MAX));
+                let arguments = whole.filter(|line| line.chars().count() <= LONGEST_LINE).or_else(brief);
+                About { arguments, ..About::default() }
             }
-        };
-        reviewed.or_else(question)
+            Self::Equal => About {
+                question: Some(one_line(authors_words(request), LONGEST_LINE)),
+                arguments: brief(),
+                text: call(request).is_none().then(|| beginning(read)).flatten(),
+                inputs: run.inputs_of(&request.spec_digest).map(str::to_owned),
+            },
+        }
     }
+}
+
+/// Returns the first lines of the text that a request is about, and a sentence where it has more.
+fn beginning(read: &Read) -> Option<(String, String)> {
+    let text = subject(&read.seen.approval.spec.request, &read.whole)?.first(MOST_LINES);
+    let lines: Vec<_> = text.lines.iter().map(|line| display(line, LONGEST_LINE)).collect();
+    let more = match (text.more, &text.cut) {
+        (0, None) => String::new(),
+        (0, Some(_)) => "and more".to_owned(),
+        (1, None) => "and 1 more line".to_owned(),
+        (more, None) => format!("and {more} more lines"),
+        (more, Some(_)) => format!("and more than {more} more lines"),
+    };
+    Some((lines.join("\n"), more))
 }
 
 /// Splits problems into those of shared fields and the reason why this request is not sent.

@@ -33,7 +33,7 @@ impl Bond {
     pub fn action(&self, namespace: &str) -> String {
         match self {
             Self::Turn(turn) => format!("{}/decide", turn_page(namespace, turn)),
-            Self::Equal => format!("/n/{namespace}/together"),
+            Self::Equal => format!("/n/{namespace}/together/decide"),
         }
     }
 
@@ -51,7 +51,7 @@ impl Bond {
         }
     }
 
-    /// Returns the name of the drafts of a page whose first request has this name.
+    /// Returns the name of the drafts of a page that first showed this request above all others.
     pub fn draft(&self, first: &str) -> String {
         match self {
             Self::Turn(turn) => format!("turn|{turn}"),

@@ -16,11 +16,11 @@ use axum::{
     extract::{Path, RawQuery, State},
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use url::form_urlencoded;
 
 use crate::{
-    approval::typed::{Problems, Typed},
+    approval::typed::Typed,
     error::PageError,
     inbox, page,
     scope::{is_name, is_namespace},
@@ -29,7 +29,7 @@ use crate::{
 };
 use batch::Batch;
 use bond::Bond;
-use model::{Confirm, Results, TurnPage};
+use model::{Confirm, FirstChoice, Results, TurnPage};
 use read::Together;
 
 /// Shows the calls of a turn that wait.
@@ -42,7 +42,7 @@ pub async fn page(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     let turn = Together::turn(&state, &caller, &namespace, &name).await?;
-    Ok(page::html(&TurnPage::of(&caller, &turn, &Typed::default(), &Problems::default())))
+    Ok(page::html(&TurnPage::opened(&caller, &turn, FirstChoice::All)))
 }
 
 /// Tries one verdict on several calls and asks for confirmation, or sends the confirmed ones.
@@ -66,45 +66,83 @@ pub async fn together(
     State(state): State<PageState>,
     caller: Caller,
     Places(places): Places,
+    headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
-    let query = query.unwrap_or_default();
-    let mut named = Vec::new();
-    for (field, value) in form_urlencoded::parse(query.as_bytes()) {
-        let Some((namespace, name)) = value.split_once('/').filter(|(of, name)| is_namespace(of) && is_name(name))
-        else {
-            continue;
-        };
-        match &*field {
-            "a" => named.push((namespace.to_owned(), name.to_owned())),
-            "like" => {
-                let feed = state.feeds.of(&caller, &places).await?;
-                named.extend(inbox::like(&feed, namespace, name));
-            }
-            _ => {}
-        }
+    let mut named = Named::read(&query.unwrap_or_default())?;
+    if let Some((namespace, name)) = named.like.take() {
+        let feed = state.feeds.of(&caller, &places).await?;
+        inbox::like(&feed, &namespace, &name).into_iter().for_each(|one| named.add(one));
     }
-    let namespace = named.first().map(|(namespace, _)| namespace.clone()).unwrap_or_default();
-    let mut names: Vec<String> = Vec::new();
-    for (of, name) in named {
-        if of != namespace {
-            let why = "requests of several namespaces are not decided together: choose those of one, in the inbox";
-            return Err(PageError::Bad(why.to_owned()));
-        }
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    if names.is_empty() {
-        return Err(PageError::Bad("no request was chosen: choose some in the inbox".to_owned()));
-    }
-    if names.len() > Bond::MOST {
-        let most = Bond::Equal.counted(Bond::MOST);
-        let why = format!("at most {most} can be decided together: choose fewer, in the inbox");
-        return Err(PageError::Bad(why));
-    }
+    let (namespace, names) = named.of_one_namespace()?;
     let equal = Together::equal(&state, &caller, &namespace, &names).await?;
-    Ok(page::html(&TurnPage::of(&caller, &equal, &Typed::default(), &Problems::default())))
+    Ok(page::html(&TurnPage::opened(&caller, &equal, choice(&headers))))
+}
+
+/// Returns which requests are chosen at first: all where a page of ours led here. An address that comes from elsewhere
+/// chooses nothing.
+fn choice(headers: &HeaderMap) -> FirstChoice {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    match (sites.next(), sites.next()) {
+        (Some(site), None) if site == "same-origin" => FirstChoice::All,
+        _ => FirstChoice::Nothing,
+    }
+}
+
+/// The requests that an address names, each with its namespace.
+#[derive(Debug, Default)]
+struct Named {
+    /// Each once, and at most one more than can be decided together.
+    requests: Vec<(String, String)>,
+    /// The request whose equals are meant.
+    like: Option<(String, String)>,
+}
+
+impl Named {
+    /// Reads the query of an address.
+    fn read(query: &str) -> Result<Self, PageError> {
+        let mut named = Self::default();
+        for (field, value) in form_urlencoded::parse(query.as_bytes()) {
+            let Some((namespace, name)) = value.split_once('/').filter(|(of, name)| is_namespace(of) && is_name(name))
+            else {
+                continue;
+            };
+            let one = (namespace.to_owned(), name.to_owned());
+            match &*field {
+                "a" => named.add(one),
+                "like" if named.like.is_some() => {
+                    let why = "an address names one request of whose gate others are shown: choose them in the inbox";
+                    return Err(PageError::Bad(why.to_owned()));
+                }
+                "like" => named.like = Some(one),
+                _ => {}
+            }
+        }
+        Ok(named)
+    }
+
+    fn add(&mut self, one: (String, String)) {
+        if self.requests.len() <= Bond::MOST && !self.requests.contains(&one) {
+            self.requests.push(one);
+        }
+    }
+
+    /// Returns the namespace and the names.
+    fn of_one_namespace(self) -> Result<(String, Vec<String>), PageError> {
+        let bad = |why: String| Err(PageError::Bad(why));
+        let Some(namespace) = self.requests.first().map(|(namespace, _)| namespace.clone()) else {
+            return bad("no request was chosen: choose some in the inbox".to_owned());
+        };
+        if self.requests.iter().any(|(of, _)| *of != namespace) {
+            let why = "requests of several namespaces are not decided together: choose those of one, in the inbox";
+            return bad(why.to_owned());
+        }
+        if self.requests.len() > Bond::MOST {
+            let most = Bond::Equal.counted(Bond::MOST);
+            return bad(format!("at most {most} can be decided together: choose fewer, in the inbox"));
+        }
+        Ok((namespace, self.requests.into_iter().map(|(_, name)| name).collect()))
+    }
 }
 
 /// Tries one verdict on several requests of equal gates and asks for confirmation, or sends the confirmed ones.
@@ -134,7 +172,7 @@ async fn decide_all(
                 Bond::Turn(name) => Together::turn(state, caller, namespace, name).await?,
                 Bond::Equal => Together::equal(state, caller, namespace, &shown(typed)).await?,
             };
-            let page = page::html(&TurnPage::of(caller, &together, typed, &problems));
+            let page = page::html(&TurnPage::again(caller, &together, typed, &problems));
             return Ok(page::kept((StatusCode::UNPROCESSABLE_ENTITY, page).into_response()));
         }
     };
@@ -142,7 +180,7 @@ async fn decide_all(
         return Ok(page::kept(page::html(&Confirm::of(caller, &batch, typed))));
     }
     let outcomes = batch.send(typed).await;
-    Ok(page::kept(page::html(&Results::of(caller, &batch, outcomes))))
+    Ok(page::kept(page::html(&Results::of(caller, &batch, typed, outcomes))))
 }
 
 /// Returns the names of the requests that a form was about: those of its page, or else those that are confirmed.

@@ -19,7 +19,7 @@ use signoff_review::{
 };
 
 use super::{
-    batch::{Batch, CallOutcome, chosen},
+    batch::{About, Batch, CallOutcome, chosen},
     bond::Bond,
     read::Together,
 };
@@ -31,8 +31,18 @@ use crate::{
         typed::{Problems, Typed},
     },
     page::Shell,
+    scope::is_name,
     session::Caller,
 };
+
+/// The requests that are chosen where nothing was sent before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstChoice {
+    /// All that the reader can decide.
+    All,
+    /// None: another site or person gave the address.
+    Nothing,
+}
 
 /// The page of requests that are decided together.
 #[derive(Template)]
@@ -61,7 +71,10 @@ pub struct TurnPage {
     reason: Field,
     guidance: Option<Field>,
     reason_required: bool,
-    /// Names the drafts of this page.
+    /// Whether nothing is chosen because of where the reader comes from.
+    is_unchosen: bool,
+    /// Names the drafts of this page: the request that stood first when it was opened, and the whole name.
+    first: String,
     draft: String,
 }
 
@@ -112,15 +125,33 @@ struct Field {
 }
 
 impl TurnPage {
-    /// Returns the page for a reader. `typed` and `problems`: what they sent before, and what was wrong with it.
-    pub fn of(caller: &Caller, together: &Together, typed: &Typed, problems: &Problems) -> Self {
-        let chosen: Option<BTreeSet<&str>> =
-            typed.verdict().map(|_| chosen(typed).into_iter().map(|(name, _)| name).collect());
+    /// Returns the page for a reader who sent nothing before.
+    pub fn opened(caller: &Caller, together: &Together, choice: FirstChoice) -> Self {
+        let chosen = match choice {
+            FirstChoice::All => None,
+            FirstChoice::Nothing => Some(BTreeSet::new()),
+        };
+        let page = Self::new(caller, together, &Typed::default(), &Problems::default(), chosen.as_ref());
+        Self { is_unchosen: choice == FirstChoice::Nothing && !page.verdicts.is_empty(), ..page }
+    }
+
+    /// Returns the page for a reader with what they sent, and what was wrong with it.
+    pub fn again(caller: &Caller, together: &Together, typed: &Typed, problems: &Problems) -> Self {
+        let chosen = chosen(typed).into_iter().map(|(name, _)| name).collect();
+        Self::new(caller, together, typed, problems, Some(&chosen))
+    }
+
+    /// `chosen`: the names of the chosen requests, or `None` for all.
+    fn new(
+        caller: &Caller,
+        together: &Together,
+        typed: &Typed,
+        problems: &Problems,
+        chosen: Option<&BTreeSet<&str>>,
+    ) -> Self {
         let bond = &together.bond;
-        let cards: Vec<_> = (1..)
-            .zip(&together.calls)
-            .map(|(position, read)| card(caller, together, read, position, chosen.as_ref()))
-            .collect();
+        let cards: Vec<_> =
+            (1..).zip(&together.calls).map(|(position, read)| card(caller, together, read, position, chosen)).collect();
         let requests = || together.calls.iter().map(|read| &read.seen.approval.spec.request);
         let first = requests().next();
         let path_of_turn = first.and_then(|one| action::turn_of(&one.gate.path)).map(|(path, _)| path);
@@ -144,7 +175,8 @@ impl TurnPage {
         warnings.dedup();
         // The words of the agent are of its turn: the same beside each call. Other runs have theirs on their pages.
         let says: BTreeSet<_> = requests().filter(|_| is_turn).filter_map(action::says).collect();
-        let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.clone());
+        let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.as_deref());
+        let first_shown = first_shown(typed, first_name.unwrap_or_default()).to_owned();
         Self {
             shell,
             is_turn,
@@ -166,10 +198,18 @@ impl TurnPage {
             reason: field("reason"),
             guidance: has_defer.then(|| field("guidance")),
             reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
-            draft: bond.draft(&first_name.unwrap_or_default()),
+            is_unchosen: false,
+            draft: bond.draft(&first_shown),
+            first: first_shown,
             verdicts,
         }
     }
+}
+
+/// Returns the name of the request that stood first when the page was opened, by which its drafts are named: as the
+/// form says it, or else this one.
+fn first_shown<'t>(typed: &'t Typed, otherwise: &'t str) -> &'t str {
+    typed.get("first").filter(|name| is_name(name)).unwrap_or(otherwise)
 }
 
 fn card(caller: &Caller, together: &Together, read: &Read, position: u32, chosen: Option<&BTreeSet<&str>>) -> Card {
@@ -284,7 +324,7 @@ pub struct Confirm {
 /// A call as its confirmation shows it.
 struct ConfirmedCall {
     target: String,
-    arguments: Option<String>,
+    about: About,
     digest: String,
     comes_to: Option<String>,
     not_sent: String,
@@ -296,13 +336,13 @@ impl Confirm {
         let verdict = batch.verdict;
         let calls = batch.calls.iter().map(|call| ConfirmedCall {
             target: call.target.clone(),
-            arguments: call.arguments.clone(),
+            about: call.about.clone(),
             digest: call.digest.clone(),
             comes_to: call.planned.as_ref().ok().map(|planned| planned.comes_to.clone()),
             not_sent: call.planned.as_ref().err().cloned().unwrap_or_default(),
         });
         let said = |name: &str| typed.text(name).filter(|text| !text.trim().is_empty());
-        let mut fields: Vec<_> = ["verdict", "reason", "guidance"]
+        let mut fields: Vec<_> = ["verdict", "reason", "guidance", "first"]
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), typed.get(name)?.to_owned())))
             .collect();
@@ -347,7 +387,7 @@ pub struct Results {
 /// The outcome of one call.
 struct CallResult {
     target: String,
-    arguments: Option<String>,
+    about: About,
     path: String,
     digest: String,
     is_recorded: bool,
@@ -356,7 +396,7 @@ struct CallResult {
 
 impl Results {
     /// Returns the page. `outcomes`: of each call of the batch, in its order.
-    pub fn of(caller: &Caller, batch: &Batch<'_>, outcomes: Vec<CallOutcome>) -> Self {
+    pub fn of(caller: &Caller, batch: &Batch<'_>, typed: &Typed, outcomes: Vec<CallOutcome>) -> Self {
         let recorded = outcomes.iter().filter(|outcome| outcome.is_recorded).count();
         let calls: Vec<_> = batch
             .calls
@@ -364,7 +404,7 @@ impl Results {
             .zip(outcomes)
             .map(|(call, outcome)| CallResult {
                 target: call.target.clone(),
-                arguments: call.arguments.clone(),
+                about: call.about.clone(),
                 path: path(batch.namespace, &call.name),
                 digest: call.digest.clone(),
                 is_recorded: outcome.is_recorded,
@@ -373,6 +413,7 @@ impl Results {
             .collect();
         let heading = format!("{}: {recorded} of {} recorded", batch.verdict, batch.bond.counted(calls.len()));
         let first = batch.calls.first().map(|call| call.name.as_str()).unwrap_or_default();
+        let first = first_shown(typed, first);
         Self {
             shell: Shell::of(caller, &heading, "inbox"),
             is_turn: matches!(batch.bond, Bond::Turn(_)),

@@ -3,24 +3,28 @@
 //! It must not trust the label of an Approval: the turn is computed from the request. Whether gates are equal is
 //! computed from their requests and from the specs of their runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream};
 use kube::{Client, api::ListParams};
 use signoff_api::{Approval, Digest, names};
 use signoff_review::{
     action::turn_of,
-    alike,
-    seen::{RunNow, Seen, still_open},
+    alike::{self, RunFacts},
+    seen::{RunFound, RunNow, Seen, still_open},
 };
 
 use super::bond::Bond;
 use crate::{
     approval::read::{self, Read},
     error::PageError,
+    history::turns::TURNS,
     session::Caller,
     state::PageState,
 };
+
+/// The requests to the API server at once for one page: an answer can have more than a megabyte.
+const AT_ONCE: usize = 4;
 
 /// Requests that are decided together, in the order of the page.
 pub struct Together {
@@ -40,6 +44,7 @@ impl Together {
     /// # Errors
     /// As every request; and an Approval that this version cannot read.
     pub async fn turn(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
+        let _turn = TURNS.wait(&caller.token).await?;
         let most = u32::try_from(Bond::MOST).unwrap_or(u32::MAX);
         let open =
             ListParams::default().labels(&format!("{}={name}", names::LABEL_TURN)).fields(&still_open()).limit(most);
@@ -48,11 +53,12 @@ impl Together {
         let mut seen = seen.map_err(|why| PageError::Internal(why.to_string()))?;
         seen.retain(|one| one.approval.spec.request.turn().as_deref() == Some(name));
         seen.sort_by_key(|one| turn_of(&one.approval.spec.request.gate.path).map(|(_, number)| number));
-        let workflow = seen.first().map(|one| one.approval.spec.request.workflow.name.clone()).unwrap_or_default();
-        let calls = join_all(seen.into_iter().map(|one| Read::of(state, caller, namespace, one)));
-        let (mut calls, run) = tokio::join!(calls, read::run(&caller.client, namespace, &workflow));
         // All calls of a turn are of one run: a call of another one is no call of this turn.
-        calls.iter_mut().for_each(|call| call.run = run.clone());
+        let first: Vec<_> = seen.iter().take(1).map(|one| &one.approval).collect();
+        let run = Runs::read(&caller.client, namespace, &first).await.0.into_values().next().unwrap_or_default();
+        let calls: Vec<_> = seen.into_iter().map(|one| Read::of(state, caller, namespace, one)).collect();
+        let calls = few_at_once(calls).await;
+        let calls = calls.into_iter().map(|call| Read { run: run.now.clone(), ..call }).collect();
         let bond = Bond::Turn(name.to_owned());
         Ok(Self { bond, namespace: namespace.to_owned(), calls, strangers: BTreeSet::new() })
     }
@@ -67,17 +73,22 @@ impl Together {
         namespace: &str,
         names: &[String],
     ) -> Result<Self, PageError> {
-        let found = join_all(names.iter().map(|name| Read::fetch(state, caller, namespace, name))).await;
-        let mut calls = Vec::new();
-        for read in found {
+        let _turn = TURNS.wait(&caller.token).await?;
+        let found: Vec<_> = names.iter().map(|name| read::approval(&caller.client, namespace, name)).collect();
+        let mut seen = Vec::new();
+        for read in few_at_once(found).await {
             match read {
-                Ok(read) => calls.push(read),
+                Ok(read) => seen.push(read),
                 Err(PageError::NotFound(_)) => {}
                 Err(other) => return Err(other),
             }
         }
-        let approvals: Vec<_> = calls.iter().map(|read| &read.seen.approval).collect();
-        let strangers = strangers(&caller.client, namespace, &approvals).await;
+        let approvals: Vec<_> = seen.iter().map(|one| &one.approval).collect();
+        let runs = Runs::read(&caller.client, namespace, &approvals).await;
+        let strangers = runs.strangers(&approvals);
+        let calls: Vec<_> = seen.into_iter().map(|one| Read::of(state, caller, namespace, one)).collect();
+        let calls = few_at_once(calls).await;
+        let calls = calls.into_iter().map(|call| Read { run: runs.of(&call.seen.approval).now, ..call }).collect();
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
     }
 
@@ -91,17 +102,47 @@ impl Together {
     }
 }
 
-/// Returns the names of the Approvals whose gate, quorums or spec of the run differ from those of the first one.
-pub async fn strangers(client: &Client, namespace: &str, approvals: &[&Approval]) -> BTreeSet<String> {
-    let shapes = approvals.iter().map(|one| alike::shape_of_run(client, namespace, &one.spec.request.workflow));
-    let shapes = join_all(shapes).await;
-    strangers_by(approvals, &shapes)
+/// The runs of requests, each read once, by their names.
+pub struct Runs(BTreeMap<String, RunFacts>);
+
+impl Runs {
+    /// Reads the runs of some requests of a namespace.
+    pub async fn read(client: &Client, namespace: &str, approvals: &[&Approval]) -> Self {
+        let names: BTreeSet<&str> = approvals.iter().map(|one| one.spec.request.workflow.name.as_str()).collect();
+        let reads: Vec<_> = names.iter().map(|name| RunFacts::read(client, namespace, name)).collect();
+        let found = few_at_once(reads).await;
+        Self(names.into_iter().map(str::to_owned).zip(found).collect())
+    }
+
+    /// Returns the run of a request; one that was not read where it is not among them.
+    pub fn of(&self, approval: &Approval) -> RunFacts {
+        self.0.get(&approval.spec.request.workflow.name).cloned().unwrap_or_default()
+    }
+
+    /// Returns the names of the Approvals whose gate, quorums or spec of the run differ from those of the first one.
+    pub fn strangers(&self, approvals: &[&Approval]) -> BTreeSet<String> {
+        let shapes: Vec<_> = approvals.iter().map(|one| self.shape(one)).collect();
+        strangers_by(approvals, &shapes)
+    }
+
+    /// Returns the shape of the spec of the run that asks; `None` where this run could not be read.
+    fn shape(&self, approval: &Approval) -> Option<Digest> {
+        let asked = &approval.spec.request.workflow;
+        let run = self.0.get(&asked.name)?;
+        let is_asking = matches!(&run.now.found, RunFound::There { uid } if *uid == asked.uid);
+        run.shape.clone().filter(|_| is_asking)
+    }
+}
+
+/// Waits for requests, a few at once, and returns their answers in their order.
+pub async fn few_at_once<F: Future>(requests: Vec<F>) -> Vec<F::Output> {
+    stream::iter(requests).buffered(AT_ONCE).collect().await
 }
 
 /// `shapes`: the shapes of the specs of the runs; a run that could not be read has none, and is like no other.
 fn strangers_by(approvals: &[&Approval], shapes: &[Option<Digest>]) -> BTreeSet<String> {
     let likes: Vec<_> =
-        approvals.iter().zip(shapes).map(|(one, shape)| Some((alike::key(one), shape.clone()?))).collect();
+        approvals.iter().zip(shapes).map(|(one, shape)| Some((alike::gate(one), shape.clone()?))).collect();
     let first = likes.first().cloned().flatten();
     let strange = approvals.iter().zip(&likes).filter(|(_, like)| like.is_none() || **like != first);
     strange.map(|(one, _)| one.metadata.name.clone().unwrap_or_default()).collect()
@@ -109,9 +150,55 @@ fn strangers_by(approvals: &[&Approval], shapes: &[Option<Digest>]) -> BTreeSet<
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use serde_json::json;
     use signoff_review::sample;
 
     use super::*;
+    use crate::history::tests::server;
+
+    fn of_run(name: &str) -> Approval {
+        let mut approval = sample::approval();
+        approval.spec.request.workflow.name = name.to_owned();
+        approval
+    }
+
+    #[tokio::test]
+    async fn each_run_is_read_once_and_one_of_another_uid_has_no_shape() {
+        let uid = sample::approval().spec.request.workflow.uid;
+        let (client, asked) = server(move |address| {
+            let uid = if address.contains("other") { "another" } else { uid.as_str() };
+            (200, json!({"metadata": {"name": "a", "uid": uid}, "spec": {"steps": []}, "status": {"steps": [1]}}))
+        });
+        let all = [of_run("pay-1"), of_run("pay-1"), of_run("pay-2"), of_run("other"), of_run("../secrets")];
+        let all: Vec<_> = all.iter().collect();
+        let runs = Runs::read(&client, "finance", &all).await;
+        assert_eq!(asked.lock().unwrap().len(), 3, "each run once, and no other path");
+        let shapes: Vec<_> = all.iter().map(|one| runs.shape(one).is_some()).collect();
+        assert_eq!(shapes, [true, true, true, false, false]);
+    }
+
+    #[tokio::test]
+    async fn no_more_than_a_few_are_asked_for_at_once() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let request = |at: usize| {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                at
+            }
+        };
+        let answers = few_at_once((0..32).map(request).collect()).await;
+        assert_eq!(answers, (0..32).collect::<Vec<_>>(), "in their order");
+        assert_eq!(most.load(Ordering::SeqCst), AT_ONCE);
+    }
 
     #[test]
     fn requests_are_strangers_by_their_gate_and_by_the_spec_of_their_run() {

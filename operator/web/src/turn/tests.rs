@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
+use http::HeaderValue;
 use serde_json::json;
 use signoff_api::{Approval, Digest};
 use signoff_review::{action::NOTICE, sample};
@@ -13,6 +14,7 @@ use crate::{
     approval::{
         read::Read,
         tests::{caller, read_of, unverified, with},
+        typed::Problems,
     },
     history::tests::server,
     session::fake::World,
@@ -61,7 +63,12 @@ fn gate(run: &str, letter: &str) -> Approval {
 }
 
 fn shown_to(user: &str, calls: &[Approval], typed: &Typed) -> String {
-    TurnPage::of(&caller(user), &turn(calls), typed, &Problems::default()).render().unwrap()
+    let caller = caller(user);
+    let page = match typed.verdict() {
+        None => TurnPage::opened(&caller, &turn(calls), FirstChoice::All),
+        Some(_) => TurnPage::again(&caller, &turn(calls), typed, &Problems::default()),
+    };
+    page.render().unwrap()
 }
 
 /// Returns whether each box of a page that chooses a call is checked.
@@ -107,7 +114,7 @@ async fn a_call_that_the_reader_cannot_decide_or_that_was_changed_cannot_be_chos
 async fn a_call_with_any_problem_cannot_be_chosen() {
     let page = |call: Read| {
         let turn = Together { calls: vec![call], ..turn(&[]) };
-        let page = TurnPage::of(&caller("alice@example.com"), &turn, &Typed::default(), &Problems::default());
+        let page = TurnPage::opened(&caller("alice@example.com"), &turn, FirstChoice::All);
         page.render().unwrap().replace("&#39;", "'")
     };
     for problem in sample::problems() {
@@ -190,7 +197,7 @@ async fn requests_of_equal_gates_stand_with_their_texts_and_digests_and_take_app
     let calls = [gate("pay-501", "Pay 37 EUR <b>now</b>"), gate("pay-502", "Pay 12 EUR"), gate("pay-503", "Pay 9 EUR")];
     let together = equal(&calls, &[2]);
     let alice = caller("alice@example.com");
-    let page = TurnPage::of(&alice, &together, &Typed::default(), &Problems::default()).render().unwrap();
+    let page = TurnPage::opened(&alice, &together, FirstChoice::All).render().unwrap();
     for (one, text) in calls.iter().zip(["Pay 37 EUR &#60;b&#62;now&#60;/b&#62;", "Pay 12 EUR", "Pay 9 EUR"]) {
         assert!(page.contains(text) && page.contains(one.spec.request.digest.as_str()), "{text}: {page}");
     }
@@ -201,27 +208,56 @@ async fn requests_of_equal_gates_stand_with_their_texts_and_digests_and_take_app
     assert!(
         page.contains("value=\"Approve\"") && page.contains("value=\"Reject\"") && !page.contains("value=\"Abort\"")
     );
-    assert!(page.contains("action=\"/n/finance/together\"") && !page.contains("The rest of the turn"), "{page}");
+    assert!(page.contains("action=\"/n/finance/together/decide\"") && !page.contains("The rest of the turn"), "{page}");
 }
 
 #[tokio::test]
-async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec() {
-    let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
-    let calls = ["pay-501", "pay-502", "pay-503"].map(|run| with(gate(run, "Pay"), &late));
-    let mut fields = vec![("verdict".to_owned(), "Approve".to_owned())];
-    for one in &calls {
-        let chosen = format!("{} {}", one.metadata.name.as_deref().unwrap(), one.spec.request.digest);
-        fields.push(("call".to_owned(), chosen));
+async fn an_address_that_came_from_elsewhere_chooses_nothing() {
+    let site = |values: &[&'static str]| {
+        let mut headers = HeaderMap::new();
+        for &value in values {
+            headers.append("sec-fetch-site", HeaderValue::from_static(value));
+        }
+        choice(&headers)
+    };
+    assert_eq!(site(&["same-origin"]), FirstChoice::All);
+    for elsewhere in [&[][..], &["cross-site"], &["same-site"], &["none"], &["same-origin", "same-origin"]] {
+        assert_eq!(site(elsewhere), FirstChoice::Nothing, "{elsewhere:?}");
     }
-    let uid = calls[0].spec.request.workflow.uid.clone();
-    let stored = calls.clone();
-    let answer = move |address: &str| {
-        let run = |one: &Approval| address.contains(&format!("/workflows/{}", one.spec.request.workflow.name));
-        if let Some(one) = stored.iter().find(|one| run(one)) {
-            let name = &one.spec.request.workflow.name;
-            let steps = if name == "pay-503" { json!([1]) } else { json!([]) };
-            let spec = json!({"inputs": [{"name": "run", "value": name}], "steps": steps});
-            let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name, "uid": uid}, "spec": spec});
+    let together = equal(&[gate("pay-501", "Pay"), gate("pay-502", "Pay")], &[]);
+    let shown = |choice| TurnPage::opened(&caller("alice@example.com"), &together, choice).render().unwrap();
+    let (own, foreign) = (shown(FirstChoice::All), shown(FirstChoice::Nothing));
+    assert_eq!(boxes(&own), [true, true]);
+    assert_eq!(boxes(&foreign), [false, false]);
+    assert!(foreign.contains("Nothing is chosen yet") && !own.contains("Nothing is chosen yet"), "{foreign}");
+}
+
+#[test]
+fn an_address_names_one_gate_and_no_more_requests_than_are_counted() {
+    let likes = "like=finance/a-1&".repeat(7_000);
+    assert!(matches!(Named::read(&likes), Err(PageError::Bad(why)) if why.contains("names one request")));
+    let one = Named::read("like=finance/a-1&like=%3Cb%3E").unwrap();
+    assert_eq!(one.like, Some(("finance".to_owned(), "a-1".to_owned())));
+    let named = |count: usize| (0..count).map(|number| format!("a=finance/a-{number}&")).collect::<String>();
+    let many = Named::read(&named(7_000)).unwrap();
+    assert_eq!(many.requests.len(), Bond::MOST + 1);
+    assert!(matches!(many.of_one_namespace(), Err(PageError::Bad(why)) if why.contains("at most 32 requests")));
+    let most = Named::read(&named(Bond::MOST).repeat(2)).unwrap().of_one_namespace().unwrap();
+    assert_eq!((most.0.as_str(), most.1.len()), ("finance", Bond::MOST));
+    for query in ["a=finance/a&a=other/b", "", "a=../secrets&a=x"] {
+        assert!(matches!(Named::read(query).unwrap().of_one_namespace(), Err(PageError::Bad(_))), "{query}");
+    }
+}
+
+/// An API server with these requests, which accepts every decision on trial, and with their runs: the input `invoice`
+/// is the name of the run, and `pay-503` has another step.
+fn with_runs(calls: &[Approval]) -> (kube::Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+    let stored = calls.to_vec();
+    server(move |address| {
+        let is_of = |one: &&Approval| address.contains(&format!("/workflows/{}", one.spec.request.workflow.name));
+        if let Some(one) = stored.iter().find(is_of) {
+            let run = &one.spec.request.workflow;
+            let run = json!({"metadata": {"name": run.name, "uid": run.uid}, "spec": spec_of(&run.name)});
             return (200, run);
         }
         let one = stored.iter().find(|one| address.contains(one.metadata.name.as_deref().unwrap())).unwrap();
@@ -229,10 +265,109 @@ async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec(
             return (200, crate::approval::tests::approved(one));
         }
         (200, serde_json::to_value(one).unwrap())
+    })
+}
+
+fn spec_of(run: &str) -> serde_json::Value {
+    let value = if run == "pay-503" { "another" } else { "x" };
+    let steps = json!([{"name": "a", "set": {"value": value}}]);
+    json!({"requestedBy": "dana", "inputs": [{"name": "invoice", "value": run}], "steps": steps})
+}
+
+/// The form that approves these requests.
+fn approves(calls: &[Approval]) -> Typed {
+    let chosen = |one: &Approval| {
+        let name = one.metadata.name.as_deref().unwrap();
+        ("call".to_owned(), format!("{name} {}", one.spec.request.digest))
     };
+    let verdict = ("verdict".to_owned(), "Approve".to_owned());
+    Typed(std::iter::once(verdict).chain(calls.iter().map(chosen)).collect())
+}
+
+#[tokio::test]
+async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inputs() {
+    let open = |run: &str| {
+        let spec = serde_json::from_value(spec_of(run)).unwrap();
+        let digest = signoff_engine::plan::spec_digest(&spec).unwrap();
+        json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z", "specDigest": digest,
+            "workflow": {"name": run, "uid": "6f1c3e5a-0000-4000-8000-000000000001"}})
+    };
+    let letter = |run: &str, amount: u32| {
+        let letter = format!("# Invoice\n\nPay {amount} EUR <b>now</b>\nto ACME\nby Friday");
+        let prompt = json!({"prompt": format!("Pay {run}?")});
+        with(with(gate(run, &letter), &open(run)), &prompt)
+    };
+    let shown = async |calls: &[Approval]| {
+        let (client, asked) = with_runs(calls);
+        let caller = Caller { client, ..caller("alice@example.com") };
+        let (world, typed) = (World::new(&[]), approves(calls));
+        let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
+        let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
+        (Confirm::of(&caller, &batch, &typed).render().unwrap(), asked)
+    };
+    let (page, asked) = shown(&[letter("pay-501", 37), letter("pay-502", 4000)]).await;
+    for part in [
+        "pay-501: review",
+        "Pay pay-501?",
+        "Pay 37 EUR &#60;b&#62;now",
+        "# Invoice",
+        "Inputs: invoice pay-501",
+        "pay-502: review",
+        "Pay pay-502?",
+        "Pay 4000 EUR",
+        "Inputs: invoice pay-502",
+        "and 1 more line",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("by Friday"), "{page}");
+    let runs = asked.lock().unwrap().iter().filter(|one| one.contains("/workflows/")).count();
+    assert_eq!(runs, 2, "each run is read once");
+    let call = |run: &str, amount: u32| {
+        let arguments = json!({"amount": amount, "note": "y".repeat(300)}).to_string();
+        let reviews = json!({"path": "x", "response": arguments, "digest": Digest::of_bytes(arguments.as_bytes())});
+        with(with(sample::call(), &open(run)), &json!({"reviews": reviews}))
+    };
+    let (page, _) = shown(&[call("pay-501", 37), call("pay-502", 4000)]).await;
+    assert!(page.contains("<code>amount 37 · note") && page.contains("<code>amount 4000 · note"), "{page}");
+}
+
+#[tokio::test]
+async fn the_first_answers_are_kept_for_back_and_the_drafts_are_named_by_what_was_shown_first() {
+    let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
+    let calls = ["pay-501", "pay-502"].map(|run| with(gate(run, "Pay"), &late));
+    let (client, _) = with_runs(&calls);
+    let caller = Caller { client, ..caller("alice@example.com") };
     let world = World::new(&[]);
-    let caller = Caller { client: server(answer).0, ..caller("alice@example.com") };
-    let typed = Typed(fields);
+    let answer = async |typed: &Typed| {
+        let answer = decide_all(&world.state, &caller, "finance", &Bond::Equal, typed).await.unwrap();
+        (answer.headers().get("cache-control").cloned(), crate::session::fake::text(answer).await)
+    };
+    let first = calls[0].metadata.name.clone().unwrap();
+    let mut typed = approves(&calls[1..]);
+    typed.0.push(("first".to_owned(), first.clone()));
+    let (kept, confirmation) = answer(&typed).await;
+    assert!(confirmation.contains("Approve: 1 of 1 request?"), "{confirmation}");
+    assert_eq!(kept.unwrap(), page::KEPT);
+    assert!(confirmation.contains(&format!("<textarea name=\"first\" hidden>\n{first}</textarea>")), "{confirmation}");
+    let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
+    let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
+    let outcome = batch::CallOutcome { is_recorded: true, line: "approved".to_owned() };
+    let result = Results::of(&caller, &batch, &typed, vec![outcome]).render().unwrap();
+    assert!(result.contains(&format!("data-decided=\"together|{first}\"")), "{result}");
+    typed.0.retain(|(field, _)| field != "call");
+    typed.0.push(("shown".to_owned(), calls[1].metadata.name.clone().unwrap()));
+    let (kept, again) = answer(&typed).await;
+    assert!(again.contains("no request was chosen") && again.contains(&format!("together|{first}|plain")), "{again}");
+    assert_eq!(kept.unwrap(), page::KEPT);
+}
+
+#[tokio::test]
+async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec() {
+    let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
+    let calls = ["pay-501", "pay-502", "pay-503"].map(|run| with(gate(run, "Pay"), &late));
+    let (world, typed) = (World::new(&[]), approves(&calls));
+    let caller = Caller { client: with_runs(&calls).0, ..caller("alice@example.com") };
     let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
     let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
     let planned: Vec<_> = batch.calls.iter().map(|call| call.planned.is_ok()).collect();
