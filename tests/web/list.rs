@@ -1,5 +1,5 @@
-//! The list: how dense it is, what its tabs, search and filters show, the pane beside it, its keys, and requests of equal gates that
-//! are decided together. They must not decide by any other way than the page.
+//! The list: its lines, tabs, search and filters, the pane beside it, its keys, and requests of equal gates that are
+//! decided together. They must not decide by any other way than the page.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -201,7 +201,7 @@ async fn keys_move_and_open_a_confirmation_and_send_nothing() {
     assert_eq!(page.count(css(".request input:checked")).await.unwrap(), 1);
     page.press("Control+j").await.unwrap();
     assert_eq!(
-        page.count(css(".request:nth-child(1) a.what:focus")).await.unwrap(),
+        page.count(css(".request:nth-child(2) a.what:focus")).await.unwrap(),
         1,
         "a key of the browser moves nothing"
     );

@@ -96,6 +96,51 @@ async fn a_run_is_cancelled_and_repeated_only_after_a_confirmation_and_by_who_ma
 }
 
 #[tokio::test]
+async fn a_run_is_suspended_and_resumed_only_after_a_confirmation_without_scripts_too() {
+    let (harness, [runs]) = Harness::with_runs(["run-pause"]).await.unwrap();
+    runs.gate("pause", json!({})).await;
+    let at = harness.at(&format!("/n/{}/w/pause", runs.name()));
+    for look in [Look::default(), Look::default().without_scripts()] {
+        let page = harness.signed_in("dana", &look).await.unwrap();
+        harness.witness.forget();
+        for (sent, verb, other) in [(0, "Suspend", "Resume"), (1, "Resume", "Suspend")] {
+            page.goto(&at).await.unwrap();
+            assert!(!page.visible(role("button", &format!("{other}…"))).await.unwrap(), "{other} has no effect");
+            page.click(role("button", &format!("{verb}…"))).await.unwrap();
+            page.wait(role("heading", &format!("{verb} run pause?"))).await.unwrap();
+            assert_eq!(changes(&harness), sent, "it was only tried");
+            page.click(role("button", &format!("{verb} run"))).await.unwrap();
+            page.wait(role("heading", "Steps and gates")).await.unwrap();
+            assert_eq!(changes(&harness), sent + 1);
+            let stored = runs.all::<Workflow>().get("pause").await.unwrap();
+            assert_eq!(stored.spec.suspend, Some(verb == "Suspend"));
+        }
+        harness.content(&page).await.unwrap();
+        page.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn all_times_of_a_run_are_in_the_zone_of_its_reader_and_words_of_others_stay_as_they_are() {
+    let (harness, [runs]) = Harness::with_runs(["run-zone"]).await.unwrap();
+    let said = "Is 2031-02-03T04:05:06Z right?";
+    let asked = runs.gate("zone", json!({"prompt": said})).await;
+    let zone = "Pacific/Kiritimati";
+    let page = harness.signed_in("alice", &Look { timezone: zone.to_owned(), ..Look::default() }).await.unwrap();
+    page.goto(&harness.at(&format!("/n/{}/w/zone", runs.name()))).await.unwrap();
+    page.wait(text(&format!("asks: {said}"))).await.unwrap();
+    let deadline = format!(".step-detail time[data-local][datetime='{}']", asked.spec.request.deadline);
+    page.wait(css(&deadline)).await.unwrap();
+    let other = format!(
+        "(format => [...document.querySelectorAll('#run time')].filter(one => one.textContent !== \
+         format.format(new Date(one.dateTime)) || !one.title.includes(one.dateTime)).map(one => one.outerHTML))\
+         (new Intl.DateTimeFormat(undefined, {{day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', timeZone: '{zone}'}}))"
+    );
+    assert_eq!(page.evaluate(&other).await.unwrap(), json!([]));
+    assert!(page.count(css("#run time")).await.unwrap() > 3);
+}
+
+#[tokio::test]
 async fn back_from_a_new_run_shows_the_confirmation_and_it_creates_no_second_run() {
     let (harness, [runs]) = Harness::with_runs(["run-again"]).await.unwrap();
     let asked = runs.gate("again", json!({})).await;

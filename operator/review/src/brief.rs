@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(said("{\"note\":\"two\\nlines\\u202e\"}"), "note \"two lines⟨U+202E⟩\"");
         assert_eq!(said(r#"["a"]"#), r#"["a"]"#);
         assert_eq!(said(r#"{"amount 1 · to":2,"note":"x · amount 1"}"#), r#""amount 1 · to" 2 · note "x · amount 1""#);
-        assert_eq!(said(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"1 "EUR · to me""#);
+        assert_eq!(said(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"amount 1 · currency "EUR · to me""#);
         assert_eq!(said("# cut\n{\"amount\":"), "{\"amount\":");
         assert_eq!(said(&format!("{{\"x\":\"{}\"}}", "y".repeat(99))).chars().count(), 40);
     }

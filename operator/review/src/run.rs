@@ -2,6 +2,7 @@
 //!
 //! It must not choose a layout.
 
+mod detail;
 mod gate;
 mod planned;
 mod repetition;
@@ -12,6 +13,7 @@ pub mod turn;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use signoff_api::{Workflow, WorkflowStatus, conditions, names};
 
+pub use detail::Detail;
 pub use repetition::Repetition;
 pub use state::{State, Tone};
 pub use tree::{Node, tree};

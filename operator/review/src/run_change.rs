@@ -87,21 +87,35 @@ impl RunChange {
         spec(run, field).as_bool().unwrap_or(false) == value
     }
 
-    /// Returns why the change would have no effect on a run. Completes the sentence "`<name>` …".
+    /// Returns why the change would have no effect on a run, or `None`.
     #[must_use]
-    pub fn refusal(self, run: &DynamicObject) -> Option<String> {
+    pub fn refusal(self, run: &DynamicObject) -> Option<Ineffective> {
         let phase = phase(run);
         if phase.is_end() {
-            return Some(format!("has ended ({}): status says how to go on", phase.name()));
+            return Some(Ineffective::Ended(phase.name()));
         }
-        if *spec(run, "restored") == true && self != Self::Cancel {
-            let ways = "cancel it, or run it again (rerun)";
-            return Some(format!("is a copy from a backup, which never starts or continues anything: {ways}"));
+        if self == Self::Cancel {
+            return None;
         }
-        let is_cancelled = *spec(run, "cancel") == true;
-        (is_cancelled && self != Self::Cancel)
-            .then(|| "is being cancelled: when it has ended, status says how to go on".to_owned())
+        if *spec(run, "restored") == true {
+            return Some(Ineffective::Restored);
+        }
+        (*spec(run, "cancel") == true).then_some(Ineffective::Cancelled)
     }
+}
+
+/// The reason why a change would have no effect on a run. Completes the sentence "`<name>` …".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ineffective {
+    /// The run has ended, with this phase.
+    #[error("has ended ({0})")]
+    Ended(&'static str),
+    /// The run is a copy from a backup.
+    #[error("is a copy from a backup, which never starts or continues anything")]
+    Restored,
+    /// The run is being cancelled.
+    #[error("is being cancelled")]
+    Cancelled,
 }
 
 /// The reason why a run cannot be created again.
@@ -322,7 +336,7 @@ mod tests {
     fn a_restored_run_is_cancelled_and_never_suspended_or_resumed() {
         let run = object(&json!({"name": "r"}), &json!({"restored": true}), &json!({"phase": "Pending"}));
         for verb in [RunChange::Suspend, RunChange::Resume] {
-            assert!(verb.refusal(&run).unwrap().contains("cancel it, or run it again"));
+            assert_eq!(verb.refusal(&run), Some(Ineffective::Restored));
         }
         assert_eq!(RunChange::Cancel.refusal(&run), None);
     }
@@ -398,10 +412,10 @@ mod tests {
     fn a_run_that_has_ended_is_neither_suspended_nor_cancelled() {
         let run = |spec: Value, phase: &str| object(&json!({"name": "r"}), &spec, &json!({"phase": phase}));
         let ended = RunChange::Suspend.refusal(&run(json!({}), "Failed"));
-        assert_eq!(ended.as_deref(), Some("has ended (Failed): status says how to go on"));
+        assert_eq!(ended.map(|why| why.to_string()).as_deref(), Some("has ended (Failed)"));
         assert_eq!(RunChange::Cancel.refusal(&run(json!({}), "Waiting")), None);
         let cancelled = run(json!({"cancel": true}), "Waiting");
         assert_eq!(RunChange::Cancel.refusal(&cancelled), None);
-        assert!(RunChange::Resume.refusal(&cancelled).is_some());
+        assert_eq!(RunChange::Resume.refusal(&cancelled), Some(Ineffective::Cancelled));
     }
 }

@@ -26,8 +26,6 @@ pub struct Shell {
     pub alert: Option<String>,
     /// Whether the user may read policies.
     pub reads_policies: bool,
-    /// When the session ends.
-    pub ends: Option<Moment>,
     /// The command that does the same on a terminal.
     pub command: Option<String>,
 }
@@ -36,12 +34,12 @@ impl Shell {
     /// Returns the shell of a page for a user.
     #[must_use]
     pub fn of(caller: &Caller, title: &str, here: &'static str) -> Self {
-        let (user, ends) = (Some(caller.me.user.clone()), Some(caller.ends));
+        let user = Some(caller.me.user.clone());
         let notice = caller.groups_left_out.as_ref().map(|why| {
             format!("Note: {why}. Until then you act without groups: requests to your groups are not shown as yours, and no vote of yours counts for a group.")
         });
         let Overview { alert, reads_policies } = caller.overview.clone();
-        Self { title: title.to_owned(), user, here, waiting: None, notice, alert, reads_policies, ends, command: None }
+        Self { title: title.to_owned(), user, here, waiting: None, notice, alert, reads_policies, command: None }
     }
 
     /// Returns the shell of a page without a user.
@@ -55,7 +53,6 @@ impl Shell {
             notice: None,
             alert: None,
             reads_policies: false,
-            ends: None,
             command: None,
         }
     }

@@ -2,6 +2,7 @@
 //! They must not fill a form, decide, or reach any other part of the API server.
 
 use serde_json::json;
+use signoff_api::Workflow;
 use signoff_tests::browser::{Look, css};
 
 use super::visitor::{Visitor, asked, only_reads, token};
@@ -76,6 +77,52 @@ async fn a_path_is_one_object_of_one_kind_or_nothing() {
     }
     assert!(runs.decision(&approval, "alice").await.is_null());
     assert_eq!(alice.raw("GET", &path(&approval), "").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_path_of_a_run_is_one_run_and_only_its_confirmed_form_changes_it() {
+    let (harness, [runs]) = Harness::with_runs(["run-paths"]).await.unwrap();
+    runs.gate("one", json!({})).await;
+    let run = runs.all::<Workflow>().get("one").await.unwrap();
+    let uid = run.metadata.uid.unwrap();
+    let dana = Visitor::of(&harness, "dana").await;
+    let here = runs.name();
+    let fields = [("verb", "Cancel"), ("uid", uid.as_str())];
+    let body = super::visitor::form(&fields);
+    harness.witness.forget();
+    for lure in ["..%2fapprovals", "one%2fstatus", "one%3Fwatch=true", "one%23x", "one%00", "%2e%2e", "ONE", "%ff"] {
+        let (status, answer) = dana.raw("GET", &format!("/n/{here}/w/{lure}"), "").await;
+        assert!([400, 404].contains(&status), "{lure}: {answer}");
+        let more = format!(
+            "Origin: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+            dana.url,
+            body.len()
+        );
+        let (status, answer) = dana.raw("POST", &format!("/n/{here}/w/{lure}/change"), &more).await;
+        assert!([400, 404, 405].contains(&status), "{lure}/change: {answer}");
+    }
+    // A link changes nothing, whatever it says.
+    let confirmed = "confirmed=sha256:00";
+    for query in ["", &format!("?{body}"), &format!("?{body}&{confirmed}")] {
+        let said = dana.get(&format!("/n/{here}/w/one/change{query}")).await;
+        assert_eq!((said.status, said.header("location")), (303, format!("/n/{here}/w/one").as_str()), "{query}");
+        assert_eq!(dana.get(&format!("/n/{here}/w/one{query}")).await.status, 200, "{query}");
+    }
+    for query in ["namespace=..%2fkube-system", "namespace=kube-system%3Fwatch=true", "phase=Failed,status.phase!=x"] {
+        assert_eq!(dana.get(&format!("/runs?{query}")).await.status, 200, "{query}");
+    }
+    for seen in asked(&harness.witness) {
+        assert!(!seen.path.contains("..") && !seen.path.contains("kube-system"), "{}", seen.path);
+    }
+    only_reads(&harness.witness);
+    // A confirmation that nobody was shown is none.
+    let address = format!("/n/{here}/w/one/change");
+    let made_up = dana.post(&address, &[&fields[..], &[("confirmed", "sha256:00")]].concat()).await;
+    assert_eq!(made_up.status, 409, "{}", made_up.text);
+    let other = dana.post(&address, &[("verb", "Cancel"), ("uid", "another")]).await;
+    assert_eq!(other.status, 409, "{}", other.text);
+    let stored = runs.all::<Workflow>().get("one").await.unwrap();
+    assert_eq!((stored.spec.cancel, stored.spec.suspend), (None, None));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! They must not use a right of the page that a request did not need.
 
 use serde_json::json;
-use signoff_api::Approval;
+use signoff_api::{Approval, Workflow};
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 use signoff_tests::cargo::root;
 use signoff_tests::control_plane::{Cluster, Seen, Witness, named};
@@ -14,6 +14,11 @@ use crate::turns::{turn, waits};
 
 /// A page that impersonates with an administrator's token: what it does not send is not for want of a right.
 async fn impersonating(prefix: &str) -> (Harness, Runs, String) {
+    impersonating_with(prefix, &[]).await
+}
+
+/// As [`impersonating`], with more arguments.
+async fn impersonating_with(prefix: &str, more: &[&str]) -> (Harness, Runs, String) {
     let cluster = Cluster::web().unwrap();
     let runs = Runs::of(&cluster, prefix).await;
     let own = crate::instruments::admin_token(&cluster);
@@ -24,6 +29,7 @@ async fn impersonating(prefix: &str) -> (Harness, Runs, String) {
             .map(str::to_owned)
             .to_vec();
         options.arguments.push(format!("--namespace={}", runs.name()));
+        options.arguments.extend(more.iter().map(|&one| one.to_owned()));
     });
     let mut harness = harness.await.unwrap();
     harness.witness = witness;
@@ -133,6 +139,39 @@ async fn an_impersonating_page_decides_the_calls_of_a_turn_as_the_person_who_sig
     assert_eq!(sent.count(), 3, "one vote for each call");
     assert_eq!(runs.result("turn").await, "told: refunded 17");
     page.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_impersonating_page_changes_runs_as_its_user_and_only_where_that_is_set() {
+    let set: &[&str] = &["--impersonation-runs"];
+    for (prefix, more, is_set) in [("runs-off", &set[..0], false), ("runs-on", set, true)] {
+        let (harness, runs, own) = impersonating_with(prefix, more).await;
+        runs.gate("one", json!({})).await;
+        let uid = runs.all::<Workflow>().get("one").await.unwrap().metadata.uid.unwrap();
+        let browser = at_the_issuer(&harness, "dana@example.com", "").await;
+        let dana = visitor(&harness, &browser).await;
+        browser.close().await.unwrap();
+        harness.witness.forget();
+        let run = format!("/n/{}/w/one", runs.name());
+        let page = dana.get(&run).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        assert_eq!(page.text.contains(&format!("action=\"{run}/change\"")), is_set, "{}", page.text);
+        let (change, fields) = (format!("{run}/change"), [("verb", "Suspend"), ("uid", uid.as_str())]);
+        let shown = dana.post(&change, &fields).await;
+        assert_eq!(shown.status, if is_set { 200 } else { 403 }, "{}", shown.text);
+        if !is_set {
+            only_reads(&harness.witness);
+            continue;
+        }
+        let confirmed = shown.confirmed().unwrap();
+        let sent = dana.post(&change, &[&fields[..], &[("confirmed", confirmed)]].concat()).await;
+        assert_eq!(sent.status, 303, "{}", sent.text);
+        let seen = asked(&harness.witness);
+        seen.iter().for_each(|seen| is_as(seen, &own, "dana"));
+        let is_sent = |seen: &&Seen| seen.method == http::Method::PATCH && !seen.path.contains("dryRun=All");
+        assert_eq!(seen.iter().filter(is_sent).count(), 1);
+        assert_eq!(runs.all::<Workflow>().get("one").await.unwrap().spec.suspend, Some(true));
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 
 use kube::api::ListParams;
 use serde_json::json;
-use signoff_api::Approval;
-use signoff_tests::browser::{Look, Page, css, text};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::browser::{Look, Page, css, role, text};
 
 use super::visitor::{Visitor, bind_group, token};
 use crate::harness::Harness;
@@ -60,10 +60,11 @@ async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page()
     let (harness, runs, person, name) = planted().await;
     let (waits, decided) = (runs.asked("waits").await, of(&runs, "decided").await);
     let page = harness.with_token(&person.token, &Look::default()).await.unwrap();
-    let pages = ["/".to_owned(), path(&waits), path(&decided), "/history".to_owned(), "/policies".to_owned()];
+    let lists = ["/", "/history", "/policies", "/runs"].map(str::to_owned);
+    let pages = [path(&waits), path(&decided)];
     let run = ["waits", "decided"].map(|run| format!("/n/{}/w/{run}", runs.name()));
     let together = format!("/together?like={}", path(&waits).replace("/n/", "").replace("/a/", "/"));
-    for at in pages.iter().chain(&run).chain([&together]) {
+    for at in lists.iter().chain(&pages).chain(&run).chain([&together]) {
         assert_eq!(page.goto(&harness.at(at)).await.unwrap(), 200, "{at}");
         is_text(&page, at).await;
     }
@@ -92,6 +93,46 @@ async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page()
         let said = person.get(&format!("/?{filter}={value}")).await;
         assert_eq!(said.status, 200, "{filter}");
         assert!(!said.text.contains("<img") && !said.text.contains("<script>"), "{filter}: {}", said.text);
+    }
+}
+
+#[tokio::test]
+async fn markup_in_a_run_and_in_the_forms_about_runs_is_text() {
+    let (harness, runs, person, _) = planted().await;
+    let value: String = url::form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
+    for filter in ["phase", "requester", "namespace", "search", "page"] {
+        let said = person.get(&format!("/runs?{filter}={value}")).await;
+        assert_eq!(said.status, 200, "{filter}");
+        assert!(!said.text.contains("<img") && !said.text.contains("<script>"), "{filter}: {}", said.text);
+    }
+    let page = harness.signed_in("dana", &Look::default()).await.unwrap();
+    for (run, verb) in [("waits", "Suspend"), ("waits", "Cancel"), ("decided", "Rerun")] {
+        page.goto(&harness.at(&format!("/n/{}/w/{run}", runs.name()))).await.unwrap();
+        is_text(&page, run).await;
+        page.click(role("button", &format!("{verb}…"))).await.unwrap();
+        page.wait(role("heading", &format!("{verb} run {run}?"))).await.unwrap();
+        is_text(&page, verb).await;
+    }
+    page.close().await.unwrap();
+    let dana = Visitor::of(&harness, "dana").await;
+    let run = runs.all::<Workflow>().get("decided").await.unwrap();
+    let uid = run.metadata.uid.unwrap();
+    harness.witness.forget();
+    for fields in [
+        [("verb", HOSTILE), ("uid", uid.as_str()), ("name", ""), ("confirmed", "")],
+        [("verb", "Rerun"), ("uid", HOSTILE), ("name", ""), ("confirmed", "")],
+        [("verb", "Rerun"), ("uid", uid.as_str()), ("name", HOSTILE), ("confirmed", HOSTILE)],
+        [("verb", "Rerun"), ("uid", uid.as_str()), ("name", ""), ("confirmed", HOSTILE)],
+    ] {
+        let said = dana.post(&format!("/n/{}/w/decided/change", runs.name()), &fields).await;
+        assert!((400..500).contains(&said.status), "{}: {}", said.status, said.text);
+        for part in ["<img", "onerror=\"", "<meta http-equiv"] {
+            assert!(!said.text.contains(part), "{part}: {}", said.text);
+        }
+    }
+    for seen in super::visitor::asked(&harness.witness) {
+        let is_tried = seen.path.contains("dryRun=All");
+        assert!(is_tried || seen.reads() || !seen.path.contains("/workflows"), "{} {}", seen.method, seen.path);
     }
 }
 

@@ -154,7 +154,7 @@ fn add(
         label: node.label.clone(),
         cells: cells(node, now),
         margin: format!("{below}{stem}  "),
-        details: node.details.clone(),
+        details: node.details.iter().map(ToString::to_string).collect(),
     });
     let last = children.len().saturating_sub(1);
     for (at, child) in children.iter().enumerate() {

@@ -2,6 +2,7 @@
 //!
 //! It must not judge who can decide: it says what the request and the status say.
 
+use super::detail::Detail;
 use crate::{
     action,
     clock::distance,
@@ -22,25 +23,25 @@ use signoff_engine::approval::{QuorumProgress, progress};
 const LONGEST: usize = 300;
 
 /// Returns the details of an open gate. Without its Approval they are what the journal says.
-pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<String> {
-    let name = one_line(record.object.as_deref().unwrap_or("(no Approval yet)"), 253);
+pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<Detail> {
+    let name = Detail::from(one_line(record.object.as_deref().unwrap_or("(no Approval yet)"), 253));
     let Some(approval) = approval else {
-        let deadline = record.request.as_ref().map(|facts| until(facts.deadline, now));
+        let deadline = record.request.as_ref().map(|facts| until(facts.deadline, now, ""));
         return std::iter::once(name).chain(deadline).collect();
     };
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
     let mut details = vec![name];
-    details.extend(action::line(request).map(|call| format!("calls {}", one_line(&call, LONGEST))));
-    details.push(format!("asks: {}", one_line(&request.prompt, LONGEST)));
-    details.push(quorum(approval, &status));
-    details.extend(request.quorums.iter().zip(progress(approval)).skip(1).map(further));
-    details.extend(votes(approval, &status));
+    details.extend(action::line(request).map(|call| Detail::from(format!("calls {}", one_line(&call, LONGEST)))));
+    details.push(format!("asks: {}", one_line(&request.prompt, LONGEST)).into());
+    details.push(quorum(approval, &status).into());
+    details.extend(request.quorums.iter().zip(progress(approval)).skip(1).map(further).map(Detail::from));
+    details.extend(votes(approval, &status).map(Detail::from));
     details.push(match status.phase {
         ApprovalPhase::Overdue => {
-            format!("overdue since {}: open for Retry, Reject and Abort only", approval.deadline().ceil_to_second())
+            Detail::with_instant("overdue since ", approval.deadline(), ": open for Retry, Reject and Abort only")
         }
-        _ => format!("{}; then {}", until(approval.deadline(), now), consequence(request, &status)),
+        _ => until(approval.deadline(), now, &format!("; then {}", consequence(request, &status))),
     });
     details
 }
@@ -72,8 +73,8 @@ pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
     Some(format!("before the change: {text} ({})", replaced.digest))
 }
 
-fn until(deadline: Moment, now: Moment) -> String {
-    format!("until {} ({})", deadline.ceil_to_second(), distance(deadline, now))
+fn until(deadline: Moment, now: Moment, then: &str) -> Detail {
+    Detail::with_instant("until ", deadline, &format!(" ({}){then}", distance(deadline, now)))
 }
 
 /// Returns the approvers of the first quorum and the count of votes: `alice, group finance can decide: 0 of 1 agree`.

@@ -70,7 +70,7 @@ impl Repetition {
     pub fn refusal(&self) -> Option<String> {
         if self.is_lost {
             return Some(
-                "it is a copy from a backup without its status, so it is not known what it has done: give the backup (--backup FILE), or check by hand"
+                "it is a copy from a backup without its status, so it is not known what it has done: check by hand"
                     .to_owned(),
             );
         }
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_restored_run_is_judged_by_its_status_in_the_backup() {
         let lost = Repetition::of_restored(None).refusal().unwrap();
-        assert!(lost.contains("without its status") && lost.contains("--backup FILE"), "{lost}");
+        assert!(lost.contains("without its status"), "{lost}");
         let backup = |record: Value| Repetition::of_restored(Some(&workflow(json!([record]), &json!([]))));
         let in_flight = backup(record("pay", "http", "Started", &json!({})));
         assert_eq!(in_flight.refusal().unwrap(), "the outcome of pay is unknown: check by hand what it has done");

@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
 
-use super::{gate, planned::planned, state::State, turn};
+use super::{detail::Detail, gate, planned::planned, state::State, turn};
 use crate::text::one_line;
 
 /// The kind of a row that has steps below it and no record of its own.
@@ -39,7 +39,7 @@ pub struct Node {
     /// The tokens of the latest attempt.
     pub usage: Option<Usage>,
     /// Sentences on a gate, a cut answer or a failure, each one line.
-    pub details: Vec<String>,
+    pub details: Vec<Detail>,
     /// Whether the row is an attempt that others followed.
     pub is_earlier_attempt: bool,
     /// The rows below.
@@ -80,22 +80,19 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
         for alike in calls.chunk_by(|one, next| one.is_refused && next.is_refused && one.tool == next.tool) {
             let Some((call, more)) = alike.split_first() else { continue };
             let seq = latest.done.unwrap_or(latest.seq);
-            let mut details = vec![format!("calls {}", one_line(&call.tool, 64))];
-            details.extend(call.is_refused.then(|| "refused before it began; the agent was told why".to_owned()));
-            details
-                .extend((!more.is_empty()).then(|| format!("and {} more calls after it, refused alike", more.len())));
+            let mut details = vec![Detail::from(format!("calls {}", one_line(&call.tool, 64)))];
+            let refused = call.is_refused.then(|| "refused before it began; the agent was told why".to_owned());
+            let others = (!more.is_empty()).then(|| format!("and {} more calls after it, refused alike", more.len()));
+            details.extend(refused.into_iter().chain(others).map(Detail::from));
             let state = if call.is_refused { State::NotRun } else { unbegun_state };
             add(&mut rows, &call.path, seq, Node { kind: CALL, details, ..unbegun(&call.path, state) });
         }
     }
     let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
     for step in planned(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
-        add(
-            &mut rows,
-            &step.path,
-            Seq::END,
-            Node { kind: step.kind, details: step.details, ..unbegun(&step.path, unbegun_state) },
-        );
+        let details = step.details.into_iter().map(Detail::from).collect();
+        let node = Node { kind: step.kind, details, ..unbegun(&step.path, unbegun_state) };
+        add(&mut rows, &step.path, Seq::END, node);
     }
     let mut roots = take_children(&rows, None);
     roots.iter_mut().for_each(|node| summarize(node, status));
@@ -195,24 +192,24 @@ fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
     }
 }
 
-fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<String> {
-    let mut details = Vec::new();
+fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<Detail> {
+    let mut details: Vec<Detail> = Vec::new();
     let approval = approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
     if record.phase == StepPhase::Waiting {
         details.extend(gate::open(record, approval, now));
     }
     if record.phase == StepPhase::Started && record.kind == StepKind::Pod {
-        details.extend(record.object.as_ref().map(|pod| format!("Pod {}", one_line(pod, 253))));
+        details.extend(record.object.as_ref().map(|pod| Detail::from(format!("Pod {}", one_line(pod, 253)))));
     }
-    details.extend(record.decision.iter().flat_map(|outcome| gate::decided(outcome, approval)));
-    details.extend(
-        record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval)),
-    );
-    details.extend(record.is_cut().then(|| StepRecord::CUT.to_owned()));
+    let decided = record.decision.iter().flat_map(|outcome| gate::decided(outcome, approval));
+    let originals =
+        record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval));
+    let cut = record.is_cut().then(|| StepRecord::CUT.to_owned());
+    details.extend(decided.chain(originals).chain(cut).map(Detail::from));
     if let Some(error) = &record.error {
-        details.push(format!("{}: {}", one_line(&error.class, 63), last_line(&error.message)));
+        details.push(format!("{}: {}", one_line(&error.class, 63), last_line(&error.message)).into());
         let log = record.log.as_ref().map(|log| last_line(&log.tail)).filter(|line| !line.is_empty());
-        details.extend(log.map(|line| format!("last line of its log: {line}")));
+        details.extend(log.map(|line| Detail::from(format!("last line of its log: {line}"))));
     }
     details
 }
@@ -315,7 +312,7 @@ mod tests {
         let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
         let rows = tree(&workflow, &[], now);
         let details = |path: &str| rows.iter().find(|row| row.path == path).map(|row| row.details.clone());
-        assert_eq!(details("cut"), Some(vec!["cut at maxTokens".to_owned()]));
+        assert_eq!(details("cut"), Some(vec![Detail::from("cut at maxTokens".to_owned())]));
         assert_eq!((details("whole"), details("other")), (Some(vec![]), Some(vec![])));
     }
 }

@@ -131,6 +131,9 @@ impl InboxFilter {
         filter.kinds = chosen(&mut filter.kind, KINDS);
         filter.dues = chosen(&mut filter.due, DUES);
         filter.order = chosen(&mut filter.sort, SORTS).unwrap_or_default();
+        if filter.order == Sort::default() && filter.sort.wrong.is_none() {
+            filter.sort = Field::default();
+        }
         filter.namespace.check_namespace();
         filter.words = filter.search.text.split_whitespace().take(WORDS + 1).map(str::to_lowercase).collect();
         if filter.words.len() > WORDS {

@@ -128,5 +128,7 @@ fn the_same_can_be_asked_again() {
     assert_eq!(filter("").address(0), "/");
     let tabs: Vec<_> = filter("q=x&alike=0a").tabs().into_iter().map(|(.., to)| to).collect();
     assert_eq!(tabs, ["/?q=x", "/?q=x&tab=mine", "/?q=x&tab=others"]);
+    assert!(!filter("sort=due").is_unfolded() && filter("sort=new").is_unfolded(), "the form always sends an order");
+    assert_eq!(filter("q=x&sort=due").address(0), "/?q=x");
     assert!(filter("sort=new&tab=mine").is_empty() && !filter("due=day").is_empty());
 }

@@ -296,7 +296,8 @@ fn can_join(one: &Waiting, at: Moment) -> bool {
 /// The page of each turn of agents of which calls are listed, and the number of calls.
 fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     let mut turns: BTreeMap<String, (String, usize)> = BTreeMap::new();
-    for row in folds.iter().flat_map(|fold| fold.iter().take(MOST_FOLDED)).map(|one| &one.row) {
+    let shown = folds.iter().flat_map(|fold| fold.iter().take(MOST_FOLDED));
+    for row in shown.filter(|one| one.standing == Standing::Asked).map(|one| &one.row) {
         if let Some(turn) = &row.turn {
             turns.entry(turn.clone()).or_insert_with(|| (turn_page(&row.namespace, turn), 0)).1 += 1;
         }

@@ -261,7 +261,7 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
                 return Err(PageError::Changed(format!("nothing was sent: {} {why} ({})", name(), phase.name())));
             }
             if let Some(why) = change.refusal(run) {
-                return Err(PageError::Changed(format!("{} {why}", name())));
+                return Err(PageError::Changed(format!("nothing was sent: {} {why}", name())));
             }
             if change.is_done(run) {
                 return Err(PageError::Changed(format!("{} is {} already", name(), change.done())));
@@ -287,8 +287,10 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
 }
 
 fn not_copied(why: NotCopied) -> PageError {
-    match why {
-        NotCopied::TooManyRequesters(_) => PageError::Refused(why.to_string()),
+    match &why {
+        NotCopied::TooManyRequesters(name) => PageError::Refused(format!(
+            "nothing was sent: run {name} and those that it repeats have too many requesters; a new run could not name them all"
+        )),
         NotCopied::NoSpec(_) | NotCopied::Invalid { .. } => PageError::Unreadable(why.to_string()),
     }
 }

@@ -13,7 +13,10 @@ use kube::client::Body;
 use signoff_review::sample;
 
 use super::*;
-use crate::session::fake::{World, location, text};
+use crate::{
+    history::tests::server,
+    session::fake::{World, location, text},
+};
 
 fn run(spec: &Value, phase: &str) -> DynamicObject {
     let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
@@ -91,10 +94,21 @@ fn api_server(run: &DynamicObject, alters: Alters) -> (Client, Arc<Mutex<RunServ
 
 /// Sends the form of one of the two posts, as dana.
 async fn posts(client: &Client, verb: &str, name: &str, confirmed: &str) -> Result<Response, PageError> {
+    posts_to(&World::new(&[]), client, verb, name, confirmed).await
+}
+
+/// As [`posts`], to a page with other settings.
+async fn posts_to(
+    page: &World,
+    client: &Client,
+    verb: &str,
+    name: &str,
+    confirmed: &str,
+) -> Result<Response, PageError> {
     let [verb, uid, name, confirmed] = [verb, "u", name, confirmed].map(str::to_owned);
     let caller = Caller { client: client.clone(), ..crate::approval::tests::caller("dana") };
     let at = ("finance".to_owned(), "refund".to_owned());
-    change(State(World::new(&[]).state), caller, Path(at), Form(ChangeForm { verb, uid, name, confirmed })).await
+    change(State(page.state.clone()), caller, Path(at), Form(ChangeForm { verb, uid, name, confirmed })).await
 }
 
 /// Returns the value of a hidden field.
@@ -124,6 +138,37 @@ fn a_verb_is_offered_where_it_has_an_effect_and_its_reader_may() {
     assert_eq!(of(RunRights::default(), json!({}), "Waiting"), [""; 0]);
 }
 
+#[tokio::test]
+async fn an_impersonating_page_changes_runs_only_where_that_is_set() {
+    let address = Address::of("finance", "refund").unwrap();
+    let waits: Workflow = serde_json::from_value(serde_json::to_value(refund("Waiting")).unwrap()).unwrap();
+    let rights = |page: World| {
+        let may = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
+            "spec": {}, "status": {"allowed": true}});
+        let (client, asked) = server(move |_| (201, may.clone()));
+        let (address, waits) = (&address, &waits);
+        async move {
+            let offers = RunRights::ask(&page.state, &client, address).await.offers(waits);
+            let asked = asked.lock().unwrap().len();
+            (words(&offers), asked)
+        }
+    };
+    let off = || World::new(&["--auth", "impersonation"]);
+    assert_eq!(rights(off()).await, (vec![], 0), "nothing is offered, and nothing asked");
+    let (client, stored) = api_server(&refund("Waiting"), |_| {});
+    let refused = posts_to(&off(), &client, "Suspend", "", "").await.unwrap_err();
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert_eq!(stored.lock().unwrap().writes, 0);
+
+    let on = || World::new(&["--auth", "impersonation", "--impersonation-runs"]);
+    assert_eq!(rights(on()).await, (vec!["Suspend", "Cancel"], 2));
+    let first = text(posts_to(&on(), &client, "Suspend", "", "").await.unwrap()).await;
+    assert_eq!(stored.lock().unwrap().writes, 0, "it was only tried");
+    let sent = posts_to(&on(), &client, "Suspend", "", &field(&first, "confirmed")).await.unwrap();
+    assert_eq!(location(&sent), "/n/finance/w/refund");
+    assert_eq!(stored.lock().unwrap().writes, 1);
+}
+
 #[test]
 fn a_patch_names_the_run_and_a_change_without_effect_is_refused() {
     let me = sample::me("dana", &[]);
@@ -134,6 +179,10 @@ fn a_patch_names_the_run_and_a_change_without_effect_is_refused() {
     assert_eq!(changed.data["spec"], json!({"cancel": true}));
     assert!(propose(cancel, &run(&json!({}), "Failed"), &me, "").is_err());
     assert!(propose(cancel, &run(&json!({"cancel": true}), "Waiting"), &me, "").is_err());
+    let resume = PageVerb::Change(RunChange::Resume);
+    let why = propose(resume, &run(&json!({"restored": true}), "Pending"), &me, "").unwrap_err().to_string();
+    let copy = "is a copy from a backup, which never starts or continues anything";
+    assert_eq!(why, format!("nothing was sent: run refund {copy}"), "no command of a terminal");
     let other = sent.digest(&sample::me("eve", &[]), "u").unwrap();
     assert_ne!(sent.digest(&me, "u").unwrap(), other, "a confirmation is of one user");
 }

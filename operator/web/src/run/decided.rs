@@ -89,16 +89,24 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
     }
 }
 
-/// Returns who changed the value of a step at which gate, by the path of the step.
+/// Returns who changed the value of a step at which gates, by the path of the step:
+/// `changed by bob at gate sql, then by erin at gate prod`.
 pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<String, String> {
-    let mut changes = BTreeMap::new();
-    for record in records.iter().filter(|record| record.object.is_some()) {
+    let mut decided: Vec<_> = records.iter().filter(|record| record.object.is_some()).collect();
+    decided.sort_by_key(|record| record.done);
+    let mut changes: BTreeMap<String, String> = BTreeMap::new();
+    for record in decided {
         let Some(outcome) = &record.decision else { continue };
         let Some(approval) = approvals.iter().find(|one| one.metadata.name == record.object) else { continue };
         let request = &approval.spec.request;
         if let Some(reviewed) = request.reviews.as_ref().filter(|_| edits::replaced(outcome, request).is_some()) {
-            let sentence = format!("changed {} at gate {}", by(outcome), one_line(&record.path, 120));
-            changes.insert(reviewed.path.clone(), sentence);
+            let change = format!("{} at gate {}", by(outcome), one_line(&record.path, 120));
+            match changes.get_mut(&reviewed.path) {
+                Some(sentence) => *sentence += &format!(", then {change}"),
+                None => {
+                    changes.insert(reviewed.path.clone(), format!("changed {change}"));
+                }
+            }
         }
     }
     changes

@@ -2,7 +2,7 @@
 //!
 //! It must not guess an order that the spec does not say: what only the journal knows hangs beneath its step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
     RecordPath, Workflow,
@@ -38,8 +38,10 @@ pub struct Node {
     pub state: Option<State>,
     /// The states of its records, in their order; of an agent the turns after the first are not among them.
     pub states: Vec<State>,
-    /// The number of the turns of an agent after the first.
-    pub further_turns: usize,
+    /// The paths of these records: attempts share one.
+    pub paths: BTreeSet<String>,
+    /// The paths of the turns of an agent after the first.
+    pub further_turns: BTreeSet<String>,
     /// The page of its latest Approval.
     pub href: Option<String>,
 }
@@ -95,7 +97,8 @@ impl Graph {
             kind,
             state: None,
             states: Vec::new(),
-            further_turns: 0,
+            paths: BTreeSet::new(),
+            further_turns: BTreeSet::new(),
             href: None,
         });
         self.nodes.len() - 1
@@ -164,8 +167,9 @@ impl Graph {
             let node = &mut self.nodes[at];
             let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
             if RecordPath::new(&record.path).without_visits().path().is_turn() {
-                node.further_turns += 1;
+                node.further_turns.insert(record.path.clone());
             } else {
+                node.paths.insert(record.path.clone());
                 node.states.push(state);
             }
             // What is open is more important than what came after it elsewhere.
@@ -184,16 +188,17 @@ impl Node {
     /// Returns the words below its label: its state, or the numbers of its records in each state: `1 waits, 2 decided`.
     pub fn words(&self) -> String {
         let word = self.state.map_or("", State::word);
-        if self.further_turns > 0 {
-            return format!("{word}, {} turns", self.states.len() + self.further_turns);
+        if !self.further_turns.is_empty() {
+            return format!("{word}, {} turns", self.paths.len() + self.further_turns.len());
         }
         let Some((first, others)) = self.states.split_first() else { return word.to_owned() };
         if others.iter().all(|state| state == first) {
             let times = self.states.len();
             return if times > 1 { format!("{word}, {times} times") } else { word.to_owned() };
         }
-        let counted = COUNTED.iter().filter_map(|(group, said)| {
+        let counted = COUNTED.iter().filter_map(|(group, one, several)| {
             let count = self.states.iter().filter(|state| StateGroup::of(**state) == *group).count();
+            let said = if count == 1 { one } else { several };
             (count > 0).then(|| format!("{count} {said}"))
         });
         counted.collect::<Vec<_>>().join(", ")
@@ -212,15 +217,15 @@ enum StateGroup {
     Unbegun,
 }
 
-/// The groups in the order in which they are said, and the word of each.
-const COUNTED: [(StateGroup, &str); 7] = [
-    (StateGroup::Waiting, "waits"),
-    (StateGroup::Running, "runs"),
-    (StateGroup::Failed, "failed"),
-    (StateGroup::Decided, "decided"),
-    (StateGroup::Done, "done"),
-    (StateGroup::Skipped, "skipped"),
-    (StateGroup::Unbegun, "not begun"),
+/// The groups in the order in which they are said, with the word for one record and for several.
+const COUNTED: [(StateGroup, &str, &str); 7] = [
+    (StateGroup::Waiting, "waits", "wait"),
+    (StateGroup::Running, "running", "running"),
+    (StateGroup::Failed, "failed", "failed"),
+    (StateGroup::Decided, "decided", "decided"),
+    (StateGroup::Done, "done", "done"),
+    (StateGroup::Skipped, "skipped", "skipped"),
+    (StateGroup::Unbegun, "not begun", "not begun"),
 ];
 
 impl StateGroup {

@@ -8,13 +8,17 @@ use signoff_api::{
     Approval, Moment,
     journal::{FACT_GIVEN, StepKind, StepRecord},
 };
-use signoff_review::{clock, run::Node, text::one_line};
+use signoff_review::{
+    clock,
+    run::{Detail, Node},
+    text::one_line,
+};
 
 use super::{
     address::Address,
     decided,
     shapes::class,
-    texts::{self, Fenced, Link, Piece},
+    texts::{self, Fenced, Link, StepSentence},
 };
 use crate::page::Instant;
 
@@ -50,7 +54,7 @@ pub struct Line {
     /// The page of its Approval.
     pub href: Option<String>,
     /// Sentences about it.
-    pub details: Vec<Vec<Piece>>,
+    pub details: Vec<StepSentence>,
     /// Its short texts.
     pub texts: Vec<Fenced>,
     /// Its long texts.
@@ -81,7 +85,7 @@ fn count(nodes: &[Node]) -> usize {
 
 struct Outline<'r> {
     known: BTreeMap<(&'r str, i32), &'r StepRecord>,
-    /// The sentence about the person who changed the value of a step, by its path.
+    /// The sentence about the people who changed the value of a step, by its path.
     changes: BTreeMap<String, String>,
     address: &'r Address,
     now: Moment,
@@ -114,8 +118,9 @@ impl Outline<'_> {
         let gate = record.filter(|record| record.kind == StepKind::Hitl);
         let mut details = node.details.clone();
         let given = record.and_then(|record| record.facts.get(FACT_GIVEN));
-        details.extend(given.map(|given| format!("arguments: {}", one_line(given, LONGEST))));
-        details.extend(self.changes.get(&node.path).filter(|_| !node.is_earlier_attempt).cloned());
+        let given = given.map(|given| format!("arguments: {}", one_line(given, LONGEST)));
+        let changed = self.changes.get(&node.path).filter(|_| !node.is_earlier_attempt).cloned();
+        details.extend(given.into_iter().chain(changed).map(Detail::from));
         Line {
             label: node.label.clone(),
             kind: node.kind,
@@ -124,7 +129,7 @@ impl Outline<'_> {
             started: node.started.map(Instant::from),
             took: node.started.map(|from| clock::length(end.since(from))),
             href: gate.and_then(|record| record.object.as_ref()).map(|name| self.address.approval(name)),
-            details: details.iter().map(|detail| texts::pieces(detail)).collect(),
+            details: details.into_iter().map(StepSentence::from).collect(),
             texts: record.map(|record| texts::fenced(record)).unwrap_or_default(),
             links: record.map(|record| self.links(record)).unwrap_or_default(),
             has_below: !node.children.is_empty(),

@@ -17,12 +17,14 @@ use super::{
     shapes::class,
 };
 
-/// The size of a step.
+/// The size of a step whose words fit one line.
 const BOX: (f64, f64) = (186.0, 54.0);
 /// The size of the beginning and the end.
 const DOT: f64 = 18.0;
-/// The columns of a label on a step, and on an edge.
+/// The columns of a label on a step, and on an edge or of the words on a step.
 const COLUMNS: (usize, usize) = (20, 22);
+/// The height of a line of words.
+const LINE: f64 = 16.0;
 /// The width of a column of a label on an edge, and its height.
 const LETTER: (f64, f64) = (6.6, 16.0);
 /// The width from which a picture rather goes down than to the right.
@@ -60,8 +62,8 @@ pub struct Shape {
     pub is_gate: bool,
     /// The label, shortened.
     pub label: String,
-    /// The words below the label.
-    pub words: String,
+    /// The words below the label in lines, each with its place down.
+    pub words: Vec<(i64, String)>,
     /// The whole label with its state, for the title.
     pub title: String,
     /// The tone of its state.
@@ -96,16 +98,32 @@ impl Picture {
     }
 }
 
-fn size(at: usize) -> (f64, f64) {
-    if at == ENDS.0 || at == ENDS.1 { (DOT, DOT) } else { BOX }
+fn size(node: &Node, at: usize) -> (f64, f64) {
+    if at == ENDS.0 || at == ENDS.1 {
+        return (DOT, DOT);
+    }
+    let further = lines(&node.words()).iter().skip(1).map(|_| LINE).sum::<f64>();
+    (BOX.0, BOX.1 + further)
+}
+
+/// Returns the words of a step in lines, broken at commas.
+fn lines(words: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in words.split_inclusive(", ") {
+        match lines.last_mut().filter(|line| format!("{line}{part}").trim_end().width() <= COLUMNS.1) {
+            Some(line) => line.push_str(part),
+            None => lines.push(part.to_owned()),
+        }
+    }
+    lines.iter().map(|line| shortened(line.trim_end(), COLUMNS.1)).collect()
 }
 
 fn draw(graph: &Graph, direction: RankDir) -> Picture {
     let options = GraphOptions { directed: true, multigraph: true, compound: false };
     let mut placed = Placed::<NodeLabel, EdgeLabel>::with_options(options);
     // Nodes have numbers: no text of a run is a name in the layout.
-    for at in 0..graph.nodes.len() {
-        let (width, height) = size(at);
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let (width, height) = size(node, at);
         placed.set_node(at.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
     }
     for (at, edge) in graph.edges.iter().enumerate() {
@@ -129,7 +147,7 @@ fn draw(graph: &Graph, direction: RankDir) -> Picture {
     let mut reach = |x: f64, y: f64| corner = (corner.0.max(x), corner.1.max(y));
     for (at, node) in graph.nodes.iter().enumerate() {
         let Some(label) = placed.node(&at.to_string()) else { continue };
-        let (width, height) = size(at);
+        let (width, height) = size(node, at);
         let (x, y) = (label.x.unwrap_or(0.0) - width / 2.0, label.y.unwrap_or(0.0) - height / 2.0);
         reach(x + width, y + height);
         picture.boxes.push(shape(node, at, whole(x), whole(y)));
@@ -151,7 +169,8 @@ fn draw(graph: &Graph, direction: RankDir) -> Picture {
 fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
     let is_dot = at == ENDS.0 || at == ENDS.1;
     let is_gate = node.kind == "gate";
-    let (w, h) = (whole(BOX.0), whole(BOX.1));
+    let (width, height) = size(node, at);
+    let (w, h) = (whole(width), whole(height));
     let outline = if is_dot {
         format!("M{x} {}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0Z", y + 9)
     } else if is_gate {
@@ -170,6 +189,7 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
     };
     let whole_label = if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 512) };
     let words = node.words();
+    let place = |line: usize| y + 43 + whole(LINE) * i64::try_from(line).unwrap_or_default();
     Shape {
         x,
         y,
@@ -177,8 +197,8 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
         is_dot,
         is_gate,
         label: shortened(&whole_label, COLUMNS.0),
+        words: lines(&words).into_iter().enumerate().map(|(at, line)| (place(at), line)).collect(),
         title: if is_dot { whole_label } else { format!("{whole_label} ({}): {words}", node.kind) },
-        words: shortened(&words, COLUMNS.1),
         tone: node.state.map_or("quiet", |state| class(state.tone())),
         href: node.href.clone(),
     }

@@ -160,7 +160,7 @@ fn workers_are_one_node_and_what_is_open_counts() {
     let worker = graph.nodes.iter().find(|node| node.id == ".worker").unwrap();
     assert_eq!(
         (worker.words().as_str(), worker.state.unwrap().word(), graph.nodes.len()),
-        ("1 runs, 2 done", "Running", 4)
+        ("1 running, 2 done", "Running", 4)
     );
 }
 
@@ -182,6 +182,82 @@ fn the_turns_of_an_agent_are_one_node_and_gates_are_counted_by_their_states() {
     let words = |id: &str| graph.nodes.iter().find(|node| node.id == id).unwrap().words();
     assert_eq!((words("handle").as_str(), words("review").as_str()), ("Running, 3 turns", "1 waits, 2 decided"));
     assert_eq!(graph.nodes.len(), 4, "beginning, end, agent and gate");
+}
+
+#[test]
+fn attempts_at_a_turn_are_one_turn() {
+    let second = json!({"attempt": 2});
+    let status = json!({"phase": "Running", "steps": [
+        record(1, "handle", "agent", "Failed", 90, Some(1)),
+        with(record(2, "handle", "agent", "Succeeded", 80, Some(1)), &json!({"attempt": 2, "facts": {"calls": "1"}})),
+        record(3, "handle/.turn-2", "agent", "Failed", 70, Some(1)),
+        with(record(4, "handle/.turn-2", "agent", "Started", 60, None), &second),
+    ]});
+    let graph = Graph::of(&workflow(&json!({"steps": [agent("handle", &json!({}))]}), &status), &address());
+    let handle = graph.nodes.iter().find(|node| node.id == "handle").unwrap();
+    assert_eq!(handle.words(), "Running, 2 turns");
+}
+
+#[test]
+fn words_that_do_not_fit_one_line_of_a_step_have_another_one() {
+    let outcome =
+        json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
+    let status = json!({"phase": "Waiting", "steps": [
+        with(record(1, "review", "hitl", "Succeeded", 60, Some(1)), &outcome),
+        record(2, "review#2", "hitl", "Failed", 50, Some(1)),
+        record(3, "review#3", "hitl", "Waiting", 40, None),
+        record(4, "review#4", "hitl", "Waiting", 30, None),
+    ]});
+    let spec = json!({"steps": [agent("draft", &json!({})), gate("review")]});
+    let picture = Picture::of(&Graph::of(&workflow(&spec, &status), &address())).unwrap();
+    let said = |label: &str| {
+        let found = picture.boxes.iter().find(|one| one.label == label).unwrap();
+        found.words.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(said("review"), ["2 wait, 1 failed,", "1 decided"]);
+    assert_eq!(said("draft"), ["Pending"]);
+}
+
+/// Returns the sentences of a step of the outline, each with its instant apart.
+fn sentences(run: &Run, label: &str) -> Vec<(String, Option<String>)> {
+    let line = |item: &Item| match item {
+        Item::Line(line) if line.label == label => Some(line.details.clone()),
+        Item::Line(_) | Item::Up => None,
+    };
+    let details = run.outline.iter().find_map(line).unwrap();
+    details.into_iter().map(|one| (one.text, one.instant.map(|(at, _)| at.exact))).collect()
+}
+
+#[test]
+fn the_outline_has_arguments_and_each_change_of_a_value_and_no_instant_of_others_is_rewritten() {
+    let said = "2026-11-22T10:00:00Z";
+    let decided = |object: &str, by: &str, done: i64| {
+        let outcome = json!({"phase": "Modified", "verdict": "Modify", "source": "Human", "decidedBy": [by]});
+        json!({"object": object, "done": done, "decision": outcome})
+    };
+    let given = json!({"facts": {"given": format!("{{\"at\":\"{said}\"}}")}});
+    let status = json!({"phase": "Waiting", "steps": [
+        record(1, "draft", "set", "Succeeded", 90, Some(1)),
+        with(record(2, "pay", "http", "Succeeded", 80, Some(1)), &given),
+        with(record(4, "prod", "hitl", "Succeeded", 60, Some(1)), &decided("at-prod", "erin", 7)),
+        with(record(3, "sql", "hitl", "Succeeded", 70, Some(1)), &decided("at-sql", "bob", 6)),
+        with(record(8, "review", "hitl", "Waiting", 40, None), &json!({"object": "at-review"})),
+    ]});
+    let pending = json!({"phase": "Pending", "seq": 0});
+    let mut approvals = ["at-prod", "at-sql", "at-review"].map(|name| approval(name, &json!({}), &pending));
+    for one in &mut approvals {
+        one.spec.request.prompt = format!("Is {said} right?");
+        let digest = one.spec.request.digest.clone();
+        let reviews = json!({"path": "draft", "response": "a draft", "digest": digest});
+        one.spec.request.reviews = serde_json::from_value(reviews).unwrap();
+    }
+    let run = Run::of(&workflow(&json!({"steps": []}), &status), &approvals, &address(), now());
+    let changed = "changed by bob at gate sql, then by erin at gate prod";
+    assert_eq!(sentences(&run, "draft"), [(changed.to_owned(), None)]);
+    assert_eq!(sentences(&run, "pay"), [(format!("arguments: {{\"at\":\"{said}\"}}"), None)]);
+    let review = sentences(&run, "review");
+    assert!(review.contains(&(format!("asks: Is {said} right?"), None)), "{review:?}");
+    assert!(review.contains(&("until ".to_owned(), Some("2026-11-23T09:30:00Z".to_owned()))), "{review:?}");
 }
 
 #[test]

@@ -3,12 +3,9 @@
 //! It must not show a text of others without saying whose it is.
 
 use serde_json::Value;
-use signoff_api::{
-    Moment,
-    journal::{BlobRef, StepKind, StepRecord},
-};
+use signoff_api::journal::{BlobRef, StepKind, StepRecord};
 use signoff_expr::text::display;
-use signoff_review::run::turn;
+use signoff_review::run::{Detail, turn};
 
 use super::address::Address;
 use crate::page::Instant;
@@ -36,38 +33,20 @@ pub struct Link {
     pub size: i64,
 }
 
-/// A part of a sentence: text, or an instant that is shown in the zone of its reader.
+/// A sentence on a step. Its instant is shown in the zone of its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The text; empty for an instant.
+pub struct StepSentence {
+    /// The text, up to the instant where there is one.
     pub text: String,
-    /// The instant.
-    pub at: Option<Instant>,
+    /// The instant, and the text after it.
+    pub instant: Option<(Instant, String)>,
 }
 
-/// Returns a sentence with its instants apart: a page with two zones is misread.
-pub fn pieces(sentence: &str) -> Vec<Piece> {
-    let (mut pieces, mut plain) = (Vec::new(), String::new());
-    for word in sentence.split_inclusive(' ') {
-        let bare = word.trim_matches([' ', ',', ';', ':', '.', '(', ')']);
-        let Some((at, (before, after))) = instant(bare).zip(word.split_once(bare)) else {
-            plain.push_str(word);
-            continue;
-        };
-        plain.push_str(before);
-        pieces.push(Piece { text: std::mem::take(&mut plain), at: None });
-        pieces.push(Piece { text: String::new(), at: Some(at) });
-        plain.push_str(after);
+impl From<Detail> for StepSentence {
+    fn from(detail: Detail) -> Self {
+        let instant = detail.instant.map(|(at, after)| (Instant::from(at), after));
+        Self { text: detail.text, instant }
     }
-    pieces.push(Piece { text: plain, at: None });
-    pieces
-}
-
-/// Reads an instant as sentences have it: RFC 3339, in UTC.
-fn instant(word: &str) -> Option<Instant> {
-    let is_spelled = word.len() >= 20 && word.ends_with('Z');
-    let at: Option<jiff::Timestamp> = is_spelled.then(|| word.parse().ok()).flatten();
-    at.map(|at| Moment::from(at).into())
 }
 
 impl Fenced {
@@ -128,23 +107,4 @@ pub fn values(record: &StepRecord) -> Vec<(&'static str, &BlobRef)> {
     let log = record.log.iter().flat_map(|log| &log.ref_).map(|value| ("the end of the log", value));
     let shown = record.request.iter().flat_map(|request| &request.shows).map(|value| ("what people were shown", value));
     response.chain(decision).chain(log).chain(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn an_instant_in_a_sentence_is_a_piece_of_its_own_and_nothing_is_lost() {
-        let said = pieces("until 2026-11-22T10:00:00Z (in 3h); then it counts as rejected");
-        assert_eq!(said.len(), 3);
-        assert_eq!(said[0].text, "until ");
-        assert_eq!(said[1].at.as_ref().unwrap().exact, "2026-11-22T10:00:00Z");
-        assert_eq!(said[2].text, " (in 3h); then it counts as rejected");
-        for plain in ["", "calls pay(2026-11-22)", "a 99999999999999999999Z b", "<time>"] {
-            assert!(pieces(plain).iter().all(|piece| piece.at.is_none()), "{plain}");
-            assert_eq!(pieces(plain).iter().map(|piece| piece.text.as_str()).collect::<String>(), plain);
-        }
-    }
 }

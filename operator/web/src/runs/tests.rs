@@ -57,6 +57,23 @@ fn a_run_names_its_question_its_requester_and_its_tokens() {
 }
 
 #[test]
+fn a_run_shows_the_arguments_of_its_call_and_the_question_of_its_agent() {
+    for (approval, title, hint) in [
+        (sample::call(), "refund ", "POST https://bank.example/refunds"),
+        (sample::question(), "Which account?", "Question of clerk"),
+    ] {
+        let name = approval.metadata.name.clone().unwrap();
+        let asked = Arc::new(Row::of(&approval));
+        let page = rendered("", vec![row("refund-4711", "Waiting", &[name.as_str()], true)], &[Arc::clone(&asked)]);
+        let link = page.split_once(&format!("/a/{name}\">")).unwrap().1.split_once("</a>").unwrap().0;
+        assert!(link.starts_with(title), "{link}");
+        let arguments = asked.arguments.clone().unwrap_or_default().replace('"', "&#34;");
+        assert!(link.ends_with(&arguments) && !link.contains(&asked.prompt), "{link}");
+        assert!(page.contains(hint), "{page}");
+    }
+}
+
+#[test]
 fn hostile_texts_are_text_and_a_filter_keeps_what_was_typed() {
     let mut hostile = object("refund", "Failed", &[]);
     hostile["spec"]["requestedBy"] = json!("<b>dana</b>\u{202e}");

@@ -14,7 +14,7 @@ use kube::Client;
 use lru::LruCache;
 use signoff_review::{
     operator_lease::{self, GONE},
-    problem::Problem,
+    text::one_line,
 };
 use tokio::time::Instant;
 
@@ -139,7 +139,12 @@ async fn gone(client: &Client, operator: &str) -> Option<String> {
 /// reader may list.
 async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
     let selector = still_running();
-    let said = |why: String| format!("The admission policies are not in force: {}.", Problem::Unguarded(why));
+    let said = |why: String| {
+        let why = one_line(&why, 300);
+        format!(
+            "Decisions do not count now: the admission policies are not in force. Tell the administrators of Signoff: {why}"
+        )
+    };
     match first(client, None, &selector).await {
         Ok(run) => return run?.unguarded().map(said),
         Err(PageError::Refused(_)) => {}

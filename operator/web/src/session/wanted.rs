@@ -79,10 +79,12 @@ mod tests {
 
     #[test]
     fn one_lands_on_the_page_that_was_asked_for() {
-        for path in ["/", "/history", "/policies", "/n/finance/a/run-1.gate-2", "/n/a/w/b", "/n/a/t/0a1b"] {
+        for path in ["/", "/history", "/policies", "/runs", "/n/finance/a/run-1.gate-2", "/n/a/w/b", "/n/a/t/0a1b"] {
             assert_eq!(landed(path), path);
         }
         assert_eq!(landed("/n/finance/a/x/decide"), "/n/finance/a/x");
+        assert_eq!(landed("/n/finance/w/x/change"), "/n/finance/w/x");
+        assert_eq!(of_form("/n/finance/w/x/change"), "/n/finance/w/x");
     }
 
     #[test]
@@ -100,6 +102,10 @@ mod tests {
             "/n/a/a/x\r\nSet-Cookie: a=b",
             "/history.csv",
             "/history/",
+            "/runs/x",
+            "/runs?phase=open",
+            "/change",
+            "/n/a/w/x/change/change",
             "/events",
             "/sign-in",
             "/sign-out",

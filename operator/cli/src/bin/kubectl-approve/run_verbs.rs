@@ -11,7 +11,7 @@ use kube::{
 use signoff_api::Workflow;
 use signoff_review::{
     run::Repetition,
-    run_change::{NotCopied, RunChange, copy},
+    run_change::{Ineffective, NotCopied, RunChange, copy},
 };
 
 use signoff_cli::status::deletion;
@@ -149,7 +149,7 @@ async fn one(
     };
     let run = api.get(name).await.map_err(explain)?;
     if let Some(refused) = change.refusal(&run) {
-        return Err(Failure::Refused(format!("{resource} {refused}")));
+        return Err(Failure::Refused(format!("{resource} {refused}{}", way_on(refused))));
     }
     if change.is_done(&run) {
         return Ok(format!("{resource} unchanged ({} already)", change.done()));
@@ -157,6 +157,15 @@ async fn one(
     let options = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     api.patch(name, &options, &Patch::Merge(change.patch())).await.map_err(explain)?;
     Ok(format!("{resource} {}", change.done()))
+}
+
+/// Returns the end of a refusal: the commands with which the user goes on.
+fn way_on(why: Ineffective) -> &'static str {
+    match why {
+        Ineffective::Ended(_) => ": status says how to go on",
+        Ineffective::Restored => ": cancel it, or run it again (rerun)",
+        Ineffective::Cancelled => ": when it has ended, status says how to go on",
+    }
 }
 
 fn not_copied(why: NotCopied) -> Failure {
@@ -202,8 +211,10 @@ async fn check_repetition(
         }
     };
     if let Some(why) = repetition.refusal().filter(|_| !despite_unknown) {
+        let is_lost = backup.is_none() && run.spec.restored == Some(true);
+        let backup = if is_lost { ", or give the backup (--backup FILE)" } else { "" };
         return Err(Failure::Refused(format!(
-            "{}: {why}; to run every step again all the same, use --despite-unknown",
+            "{}: {why}{backup}; to run every step again all the same, use --despite-unknown",
             resource(name)
         )));
     }
