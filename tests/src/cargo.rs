@@ -1,6 +1,6 @@
 //! Runs cargo and other programs in the repository's root, and asks cargo about the workspace.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -42,17 +42,22 @@ const SILENCE: Duration = Duration::from_mins(10);
 
 /// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output and
 /// whether it succeeded. Lines for which `is_shown` is true are printed as they come. A command that prints nothing for
-/// ten minutes has failed: it is killed with the processes that it started, which are in its process group.
+/// ten minutes has failed: it is killed, and without a terminal the processes that it started are killed with it.
 pub fn tee(command: &mut Command, is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
-    tee_until_silent(command, SILENCE, is_shown)
+    // On a terminal, Ctrl-C ends what is in the terminal's own group.
+    tee_until_silent(command, SILENCE, !std::io::stdin().is_terminal(), is_shown)
 }
 
 fn tee_until_silent(
     command: &mut Command,
     silence: Duration,
+    has_group: bool,
     mut is_shown: impl FnMut(&str) -> bool,
 ) -> Result<(String, bool)> {
-    let command = command.stdout(Stdio::piped()).process_group(0);
+    let command = command.stdout(Stdio::piped());
+    if has_group {
+        command.process_group(0);
+    }
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let output = child.stdout.take().context("its output is not a pipe")?;
     let (sender, lines) = mpsc::channel();
@@ -65,7 +70,11 @@ fn tee_until_silent(
             Err(RecvTimeoutError::Disconnected) => return Ok((text, child.wait()?.success())),
             Err(RecvTimeoutError::Timeout) => {
                 say::result(&format!("ended: nothing was printed for {silence:?}"));
-                kill_process_group(Pid::from_child(&child), Signal::KILL)?;
+                if has_group {
+                    kill_process_group(Pid::from_child(&child), Signal::KILL)?;
+                } else {
+                    child.kill()?;
+                }
                 child.wait()?;
                 return Ok((text, false));
             }
@@ -196,9 +205,9 @@ mod tests {
     fn a_command_that_falls_silent_is_ended_and_has_failed() {
         let shell = |script: &str, silence| {
             let mut command = Command::new("sh");
-            tee_until_silent(command.args(["-c", script]), silence, |_| false).unwrap()
+            tee_until_silent(command.args(["-c", script]), silence, false, |_| false).unwrap()
         };
-        let falls_silent = shell("echo one; exec sleep 60", Duration::from_millis(500));
+        let falls_silent = shell("echo one; exec sleep 60", Duration::from_secs(3));
         assert_eq!(falls_silent, ("one\n".to_owned(), false));
         assert_eq!(shell("echo one; echo two", Duration::from_secs(60)), ("one\ntwo\n".to_owned(), true));
     }
@@ -210,7 +219,7 @@ mod tests {
             let (errors, writer) = std::io::pipe().unwrap();
             let mut command = Command::new("sh");
             command.args(["-c", script]).stderr(writer);
-            let ended = tee_until_silent(&mut command, Duration::from_millis(500), |_| false).unwrap();
+            let ended = tee_until_silent(&mut command, Duration::from_secs(3), true, |_| false).unwrap();
             assert_eq!(ended, ("one\n".to_owned(), false));
             // The pipe ends once no process holds it.
             drop(command);
