@@ -13,7 +13,7 @@ use signoff_api::{
     gate::GateType,
     journal::StepKind,
     pattern::{Edge, OrchestratorWorkers},
-    step::Step,
+    step::{OnError, Step},
 };
 use signoff_engine::{
     Plan, Settings,
@@ -38,6 +38,10 @@ const MOST: usize = 6;
 const TARGET: usize = 300;
 /// The line about steps that the definition does not name.
 const OPEN: &str = "the steps after it are chosen while the run goes on";
+/// The line about steps of a dag that are further away.
+const LATER: &str = "then the steps that wait for these run, after their own gates";
+/// The most steps of a run that is planned for its readers.
+const MOST_PLANNED: usize = 256;
 const ASKS_AGAIN: &str = "this gate asks again";
 
 /// Returns the run that asks, if its definition is the one that the request was made from.
@@ -136,7 +140,7 @@ pub struct PlannedRun<'w> {
 }
 
 impl<'w> PlannedRun<'w> {
-    /// Returns the run, or `None` where it was not accepted, or this version does not plan it.
+    /// Returns the run, or `None` where it was not accepted, has more than 256 steps, or cannot be planned by this version.
     #[must_use]
     pub fn of(workflow: &'w Workflow) -> Option<Self> {
         workflow.status.as_ref()?.spec_digest.as_ref()?;
@@ -146,7 +150,8 @@ impl<'w> PlannedRun<'w> {
     fn planned(workflow: &'w Workflow) -> Option<Self> {
         // The limits of the administrator are applied when a run is accepted.
         let settings = Settings { max_gate_timeout: Duration::MAX, ..Settings::default() };
-        let plan = Plan::of(workflow, &settings, &Arc::default()).ok()?;
+        let is_small = workflow.spec.steps.len() + workflow.spec.gates.len() <= MOST_PLANNED;
+        let plan = is_small.then(|| Plan::of(workflow, &settings, &Arc::default()).ok())??;
         Some(Self { spec: &workflow.spec, plan })
     }
 
@@ -168,8 +173,11 @@ impl<'w> PlannedRun<'w> {
             (_, _) => Vec::new(),
         };
         let about = gates.iter().map(|gate| format!("{} about the same call", asks(gate)));
+        let asking = request.action.as_ref().map_or(0, |action| action.gates.len());
+        let is_more = call(request).is_some() && verdict == Verdict::Approve && self.plan.gates_of_calls() > asking;
+        let more = is_more.then(|| "other gates of this run may ask about this call first".to_owned());
         let last = "the agent chooses what it does next; its further calls meet the gates of this run".to_owned();
-        std::iter::once(first).chain(about).chain([last]).collect()
+        std::iter::once(first).chain(about).chain(more).chain([last]).collect()
     }
 
     /// Returns the lines after a verdict with which the run goes on.
@@ -340,17 +348,23 @@ impl<'w> PlannedRun<'w> {
             }
             let rest = rest_of(of_branch());
             let (mut lines, waits) = self.until_gate(&rest, Some(request));
-            if lines.len() < MOST && !waits {
+            if lines.len() <= MOST && !waits {
                 lines.push("then the run waits until all branches have ended".to_owned());
                 lines.extend(self.chain(reduce.as_slice(), Some(request)));
             }
             return lines;
         }
         if pattern.dag.is_some() {
-            let waits = self.ordered().into_iter().filter(|one| one.depends_on.contains(&step.name));
-            let lines: Vec<_> = waits.map(|one| self.waiting(one, step)).collect();
+            let waiting_for = |before: &Step| -> Vec<&'w Step> {
+                self.ordered().into_iter().filter(|one| one.depends_on.contains(&before.name)).collect()
+            };
+            let waits = waiting_for(step);
+            let lines: Vec<_> = waits.iter().map(|one| self.waiting(one, step)).collect();
             let last = || vec!["no other step waits for it; the run ends when its other steps have ended".to_owned()];
-            let lines = if lines.is_empty() { last() } else { shortened(lines) };
+            let mut lines = if lines.is_empty() { last() } else { shortened(lines) };
+            if waits.iter().any(|one| !waiting_for(one).is_empty()) {
+                lines.push(LATER.to_owned());
+            }
             return lines.into_iter().chain(self.gates_at_end()).collect();
         }
         if let Some(graph) = &pattern.graph {
@@ -424,19 +438,20 @@ impl<'w> PlannedRun<'w> {
         (lines.chain(and_more(count)).collect(), gate.is_some())
     }
 
-    /// Whether the run certainly asks people when it comes to a step.
+    /// Whether the run certainly asks people when it comes to a step, before anything after it runs. A step whose failure
+    /// the run survives can fail before its gates ask.
     fn waits_at(&self, step: &Step) -> bool {
         let path = path_of(step);
         if step.hitl.is_some() {
             return self.plan.gate_at(&path).is_some_and(|gate| gate.is_certain);
         }
-        let gates = self.plan.gates_of_step(&path);
+        let gates = self.plan.gates_of_step(&path).filter(|_| !goes_on(step));
         gates.is_some_and(|gates| has_certain(&gates.before) || gates.output.is_some_and(|gate| gate.is_certain))
     }
 
-    /// Whether people are asked about every answer of a step.
+    /// Whether people are asked about every answer of a step, before anything after it runs.
     fn asks_about_answer(&self, step: &Step) -> bool {
-        let gates = self.plan.gates_of_step(&path_of(step));
+        let gates = self.plan.gates_of_step(&path_of(step)).filter(|_| !goes_on(step));
         gates.and_then(|gates| gates.output).is_some_and(|gate| gate.is_certain)
     }
 
@@ -478,6 +493,11 @@ impl<'w> PlannedRun<'w> {
         let asked = gates.as_ref().map(|gates| around(gates, state)).unwrap_or_default();
         format!("step {name}: {what}{unless}{asked}{}", failure(step, gates.and_then(|gates| gates.failure)))
     }
+}
+
+/// Whether the run goes on when a step fails.
+fn goes_on(step: &Step) -> bool {
+    step.on_error == Some(OnError::Continue)
 }
 
 fn open() -> Vec<String> {

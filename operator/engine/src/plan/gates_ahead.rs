@@ -81,6 +81,12 @@ impl Plan {
         self.tools.tools.get(tool).map(|tool| self.gates_of(&tool.step))
     }
 
+    /// Returns the number of gates that can ask about calls of agents.
+    #[must_use]
+    pub fn gates_of_calls(&self) -> usize {
+        self.tools.gates.len()
+    }
+
     /// Returns the gate at a path, visits and numbers included or not; `None` at any other path and at gates of calls.
     #[must_use]
     pub fn gate_at(&self, path: &str) -> Option<GateAhead<'_>> {

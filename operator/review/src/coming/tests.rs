@@ -372,3 +372,32 @@ fn the_steps_of_a_run_are_told_in_their_order_with_what_they_call() {
     assert_eq!(of(branches, 9), told);
     assert_eq!(of(json!({"steps": [post("apply")]}), 9), ["the steps cannot be told here: read the spec"]);
 }
+
+#[test]
+fn a_step_whose_failure_the_run_survives_hides_nothing_that_follows() {
+    let look = gate("look", &json!({"type": "outputValidation", "steps": ["rate"]}));
+    let told = |on_error: Value| {
+        let mut rate = json!({"name": "rate", "agent": {"name": "writer", "input": "x"}});
+        rate["onError"] = on_error;
+        let spec = json!({"gates": [look], "steps": [text("draft"), gate("review", &json!({})), rate, plain("pay")]});
+        after(&asked(spec, "review"), Verdict::Approve).join("\n")
+    };
+    assert!(!told(json!("fail")).contains("step pay"), "{}", told(json!("fail")));
+    assert!(told(json!("continue")).contains("step pay: POST http://pay.svc/run"), "{}", told(json!("continue")));
+}
+
+#[test]
+fn steps_of_a_dag_that_are_further_away_are_mentioned() {
+    let after_step = |name: &str, before: &str| {
+        let mut step = plain(name);
+        step["dependsOn"] = json!([before]);
+        step
+    };
+    let spec = |steps: Vec<Value>| json!({"pattern": {"dag": {}}, "steps": steps});
+    let (note, pay) = (after_step("note", "review"), after_step("pay", "note"));
+    let deep = asked(spec(vec![gate("review", &json!({})), note.clone(), pay]), "review");
+    assert!(after(&deep, Verdict::Approve).contains(&LATER.to_owned()));
+    let flat = asked(spec(vec![gate("review", &json!({})), note]), "review");
+    let told = after(&flat, Verdict::Approve);
+    assert!(told[0].contains("step note") && !told.contains(&LATER.to_owned()), "{told:?}");
+}
