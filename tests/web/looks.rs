@@ -154,6 +154,7 @@ async fn sees_every_stop(page: &Page, state: &str) {
         let focused = page.focused().await.unwrap();
         assert_eq!(page.evaluate(IS_SEEN).await.unwrap(), json!(true), "{state}: {focused} is hidden");
     }
+    panic!("{state}: the page has a stop after 120 stops");
 }
 
 #[tokio::test]

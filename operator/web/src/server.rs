@@ -220,7 +220,7 @@ fn is_read(request: &Request) -> bool {
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let looks = is_read(&request) && !path.ends_with("/events");
-    let decides = !is_read(&request) && (path.ends_with("/decide") || path.ends_with("/together"));
+    let decides = !is_read(&request) && (path.ends_with("/decide") || path.ends_with("/change"));
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
     match response.extensions().get::<PageError>().cloned() {

@@ -479,4 +479,6 @@
   compare();
   panes();
   keys();
+  // The reader has decided: the next request is one key away.
+  document.querySelector("#instead a")?.focus({ preventScroll: true });
 })();

@@ -4,7 +4,7 @@
 
 use askama::Template;
 use serde_json::Value;
-use signoff_api::Verdict;
+use signoff_api::{ApprovalRequest, Verdict, gate::GateType};
 use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
 use signoff_review::{
@@ -110,7 +110,7 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
         workflow: request.workflow.name.clone(),
         digest: request.digest.to_string(),
         verdict: verdict.name(),
-        meaning: run_again(request).filter(|_| verdict == Verdict::Retry),
+        meaning: meaning(request, verdict),
         comes_to: model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run()),
         left_out: left_out(read, typed, verdict),
         changes,
@@ -123,6 +123,23 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
         notice: action::is_question(request).then_some(action::NOTICE),
         namespace,
         name,
+    }
+}
+
+/// Returns the meaning of a verdict whose name can be misread: a Retry runs a step again, and an answer stops no run.
+fn meaning(request: &ApprovalRequest, verdict: Verdict) -> Option<String> {
+    let is_step = request.gate.type_ == GateType::Step && request.action.is_none();
+    let goes_on = is_step && request.allowed_verdicts.contains(&Verdict::Approve);
+    match verdict {
+        Verdict::Retry => run_again(request),
+        Verdict::Respond => goes_on.then(|| "the run goes on with your answer, as it does after Approve".to_owned()),
+        Verdict::Approve
+        | Verdict::Reject
+        | Verdict::Modify
+        | Verdict::Skip
+        | Verdict::Abort
+        | Verdict::Defer
+        | Verdict::Escalate => None,
     }
 }
 

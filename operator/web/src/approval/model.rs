@@ -69,6 +69,8 @@ pub struct ApprovalPage {
     requested_by: String,
     requested_for: Option<String>,
     earlier_requesters: Vec<String>,
+    /// The run that this one repeats.
+    repeats: Option<String>,
     since: Option<Instant>,
     ago: Option<String>,
     phase: &'static str,
@@ -231,6 +233,7 @@ impl ApprovalPage {
             requested_by: one_line(&request.requested_by, 512),
             requested_for: request.requested_for.as_ref().map(|person| one_line(person, 253)),
             earlier_requesters: request.earlier_requesters.iter().map(|name| one_line(name, 253)).collect(),
+            repeats: definition.and_then(|run| run.spec.rerun_of.as_ref()).map(|rerun| one_line(&rerun.name, 253)),
             since: since.map(Instant::from),
             phase: status.phase.name(),
             mark: mark(status.phase),

@@ -9,6 +9,7 @@ use signoff_api::{Approval, names};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
     action::authors_words,
+    alike,
     seen::{Seen, still_open},
     text::one_line,
 };
@@ -55,7 +56,10 @@ pub(super) async fn next(state: &PageState, caller: &Caller, read: &Read) -> Opt
         let waits = |one: &Waiting| {
             one.standing == Standing::Asked && one.row.is_open(read.at) && Some(one.row.uid.as_str()) != uid
         };
-        let first = feed.rows().into_iter().filter(waits).min_by_key(|one| (one.row.deadline, one.row.name.clone()))?;
+        // One of an equal gate comes first: its reader has the matter in mind.
+        let gate = alike::key(decided);
+        let rank = |one: &Waiting| (one.row.alike != gate, one.row.deadline, one.row.name.clone());
+        let first = feed.rows().into_iter().filter(waits).min_by_key(rank)?;
         let question = one_line(&first.row.prompt, LONGEST);
         return Some(NextRequest { path: path(&first.row.namespace, &first.row.name), question });
     }

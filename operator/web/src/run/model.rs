@@ -36,6 +36,8 @@ pub struct Run {
     pub troubles: Vec<(String, String)>,
     /// Who requested it.
     pub requester: String,
+    /// The run that it repeats.
+    pub repeats: Option<String>,
     /// When it was accepted.
     pub started: Option<Instant>,
     /// When it ended.
@@ -98,6 +100,7 @@ impl Run {
             why: why.filter(|why| !why.is_empty()),
             troubles: troubles.collect(),
             requester: one_line(&spec.requested_by, 512) + &person.unwrap_or_default(),
+            repeats: spec.rerun_of.as_ref().map(|rerun| one_line(&rerun.name, 253)),
             started: status.started_at.map(Instant::from),
             finished: status.finished_at.map(Instant::from),
             took: status.started_at.map(|from| clock::length(status.finished_at.unwrap_or(now).since(from))),

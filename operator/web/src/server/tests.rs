@@ -213,7 +213,7 @@ async fn a_browser_drops_what_it_keeps_at_a_sign_in_and_where_a_session_has_ende
 async fn the_answers_to_the_form_of_a_decision_are_kept_for_a_moment_errors_too() {
     let world = world();
     let mut browser = signed_in(&world, "of-alice").await;
-    for path in ["/n/finance/a/pay-1/decide", "/n/finance/t/0a1b2c/decide", "/n/finance/together"] {
+    for path in ["/n/finance/a/pay-1/decide", "/n/finance/t/0a1b2c/decide", "/n/finance/together/decide"] {
         let response = browser.post(&world, path, "verdict=Approve&confirmed=x").await;
         assert!(response.status().is_client_error() || response.status().is_server_error(), "{path}");
         assert_eq!(response.headers()[header::CACHE_CONTROL], "private, max-age=300", "{path}");

@@ -318,6 +318,8 @@ pub struct Confirm {
     calls: Vec<ConfirmedCall>,
     reason: Option<String>,
     guidance: Option<String>,
+    /// Whether guidance was typed that this verdict does not send.
+    leaves_guidance: bool,
     fields: Vec<(String, String)>,
 }
 
@@ -364,6 +366,7 @@ impl Confirm {
             heading,
             calls: calls.collect(),
             reason: said("reason").map(|text| display(&text, LONGEST)),
+            leaves_guidance: verdict != Verdict::Defer && said("guidance").is_some(),
             guidance: said("guidance").filter(|_| verdict == Verdict::Defer).map(|text| display(&text, LONGEST)),
             fields,
         }

@@ -189,7 +189,7 @@ async fn run_page(alice: &Seat<'_>) -> Result<()> {
     alice.opens(&format!("{}/n/{}/w/{LETTER}", stage.web.url(), stage.harness.namespace.name)).await?;
     alice.says("main", &[LETTER, "Succeeded", "draft", "review", "send", "modified by alice@example.com"]).await?;
     let words = ["dana@example.com", "alice@example.com"];
-    alice.lists("#run .facts dt, .outline .step-line, #run .votes li", &words).await?;
+    alice.lists("#run .run-facts dt, .outline .step-line, #run .votes li", &words).await?;
     alice.picture("run").await
 }
 
