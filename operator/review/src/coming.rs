@@ -140,7 +140,7 @@ pub struct PlannedRun<'w> {
 }
 
 impl<'w> PlannedRun<'w> {
-    /// Returns the run, or `None` where it was not accepted, has more than 256 steps, or cannot be planned by this version.
+    /// Returns the run, or `None` where it was not accepted, has more than 256 steps, or this version does not plan it.
     #[must_use]
     pub fn of(workflow: &'w Workflow) -> Option<Self> {
         workflow.status.as_ref()?.spec_digest.as_ref()?;
@@ -438,8 +438,8 @@ impl<'w> PlannedRun<'w> {
         (lines.chain(and_more(count)).collect(), gate.is_some())
     }
 
-    /// Whether the run certainly asks people when it comes to a step, before anything after it runs. A step whose failure
-    /// the run survives can fail before its gates ask.
+    /// Whether the run certainly asks people when it comes to a step, before anything after it runs. A step whose
+    /// failure the run survives can fail before its gates ask.
     fn waits_at(&self, step: &Step) -> bool {
         let path = path_of(step);
         if step.hitl.is_some() {
