@@ -106,7 +106,7 @@ fn constrained_impersonation_reads_and_decides_and_changes_runs_only_where_that_
     assert!(!arguments(&page(&["web.impersonation.runs=true"]).unwrap()).contains(&"--impersonation-runs".to_owned()));
 }
 
-/// What the page can do as a user besides reading, of constrained impersonation.
+/// Returns the verbs other than reads that the page has for constrained impersonation.
 fn writes(rendered: &str) -> Vec<String> {
     let list = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let mut held = BTreeSet::new();

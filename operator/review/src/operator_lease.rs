@@ -5,8 +5,8 @@
 //!     -> where it looks stale: the same after a renewal period (I/O) -> judge_again (pure)
 //! ```
 //!
-//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clocks of two API servers can
-//! differ, so only a Lease that is not renewed between two readings is stale.
+//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clocks of two API
+//! servers can differ, so only a Lease that is not renewed between two readings is stale.
 
 use std::{fmt, time::Duration};
 
@@ -34,14 +34,14 @@ const SLACK: Duration = Duration::from_secs(1);
 /// The operator's process that holds or held the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start time of
-    /// the process, in microseconds. Empty if the Lease was released.
+    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start time
+    /// of the process, in microseconds. Empty if the Lease was released.
     pub identity: String,
     /// The name of the Pod with this UID, if the caller can list it.
     pub pod: Option<String>,
 }
 
-/// What the operator's Lease says.
+/// The state of the operator, as its Lease tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorState {
     /// An operator renews its Lease.
@@ -134,8 +134,8 @@ impl Reading {
         }
     }
 
-    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks of two API
-    /// servers differ, or the operator is of a version that writes the time of its machine.
+    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks
+    /// of two API servers differ, or the operator is of a version that writes the time of its machine.
     pub fn judge_again(&self, later: &Self) -> OperatorState {
         match later.judge() {
             OperatorState::Stale { holder, age } if !later.is_released() && later.renewed_at != self.renewed_at => {

@@ -153,8 +153,8 @@ fn spec<'r>(run: &'r DynamicObject, field: &str) -> &'r Value {
     run.data.get("spec").and_then(|spec| spec.get(field)).unwrap_or(&Value::Null)
 }
 
-/// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata only
-/// the prefix of the name is kept: by labels and annotations other tools would take the copy for their own object.
+/// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata
+/// only the prefix of the name is kept: by labels and annotations other tools would take the copy for their own object.
 ///
 /// # Errors
 /// The Workflow has no spec, or too many requesters.
@@ -269,8 +269,8 @@ fn requesters(run: &DynamicObject) -> Vec<String> {
     names
 }
 
-/// Returns the requesters of a run and of those that it repeats, without the user who repeats it. A list that a new run cannot hold is
-/// refused.
+/// Returns the requesters of a run and of those that it repeats, without the user who repeats it. A list that a new run
+/// cannot hold is refused.
 fn earlier_requesters(old: &DynamicObject, me: &Me) -> Result<Vec<String>, NotCopied> {
     let names: Vec<String> = requesters(old).into_iter().filter(|name| *name != me.user).collect();
     let is_too_long = names.iter().any(|name| name.chars().count() > RerunOf::MAX_NAME);

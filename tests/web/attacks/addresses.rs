@@ -115,7 +115,7 @@ async fn a_path_of_a_run_is_one_run_and_only_its_confirmed_form_changes_it() {
         assert!(!seen.path.contains("..") && !seen.path.contains("kube-system"), "{}", seen.path);
     }
     only_reads(&harness.witness);
-    // A confirmation that nobody was shown is none.
+    // A made-up confirmation changes nothing.
     let address = format!("/n/{here}/w/one/change");
     let made_up = dana.post(&address, &[&fields[..], &[("confirmed", "sha256:00")]].concat()).await;
     assert_eq!(made_up.status, 409, "{}", made_up.text);

@@ -1,4 +1,4 @@
-//! What is told of the gates that follow an approval is compared with what the engine then asks.
+//! The gates that are told to follow an approval, compared with those at which the engine then asks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ struct Played {
     workflow: Workflow,
     journal: Journal,
     blobs: Blobs,
-    /// The requests that nobody has decided, the oldest first.
+    /// The requests without a decision, the oldest first.
     open: Vec<Ask>,
     asked: BTreeSet<String>,
     /// The gates that were told to ask, whatever happens.

@@ -50,7 +50,7 @@ pub(super) struct Confirm {
     before: Vec<Fact>,
     /// The beginning of the reviewed text, if the decision does not change it.
     subject: Option<Text>,
-    /// What the verdict does here, where its name alone would mislead.
+    /// The effect of the verdict, where its name alone would mislead.
     meaning: Option<String>,
     comes_to: String,
     /// The parts of the form that were filled in and are not sent.

@@ -1,5 +1,5 @@
-//! Who reads much now, a list of decisions or of runs or many requests with their runs: so many readers at once, and so
-//! many of one token.
+//! Places for readers of long lists, of decisions, of runs, or of many requests with their runs: a number for all readers,
+//! and a smaller one for each token.
 //!
 //! It must not let one reader, with whatever number of tabs, keep all others from their histories.
 

@@ -1,4 +1,4 @@
-//! What the reader looks for among the requests that are open, as the address says it.
+//! The filter of the open requests, read from an address.
 //!
 //! **Invariant:** nothing in an address is trusted. What cannot be read is told at its field; then nothing is listed.
 

@@ -1,4 +1,4 @@
-//! What the pages of requests that are decided together say: each with its facts and texts, then the words of others,
+//! The pages of requests that are decided together: each with its facts and texts, then the words of others,
 //! and one verdict for those that are chosen.
 //!
 //! Pure. It must not offer a verdict that no call takes, nor choose a call that the reader cannot decide.

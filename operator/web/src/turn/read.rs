@@ -1,7 +1,7 @@
 //! The requests that are decided together, read as their reader: the open ones of one turn, or those of equal gates.
 //!
-//! It must not trust the label of an Approval: the turn is computed from the request. Whether gates are equal is
-//! computed from their requests and from the specs of their runs.
+//! The turn is computed from the request, not from the label of the Approval. Whether gates are equal is computed from
+//! their requests and from the specs of their runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

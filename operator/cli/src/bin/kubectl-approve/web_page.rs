@@ -78,7 +78,7 @@ fn address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
 /// Starts a browser, by a program with its arguments, and does not wait for its end.
 ///
 /// # Errors
-/// Why it cannot be started, without a full stop.
+/// Starts a browser with an address. The error is a clause without a full stop.
 fn launch(words: &str, address: &str) -> Result<(), String> {
     let mut words = words.split_whitespace();
     let program = words.next().ok_or("BROWSER is not set, and there is no screen")?;
