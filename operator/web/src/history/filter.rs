@@ -8,21 +8,10 @@ use signoff_review::text::one_line;
 use url::form_urlencoded;
 
 use super::row::Row;
-use crate::scope::is_namespace;
+use crate::filter_form::{Field, FilterForm};
 
-/// The most characters that are searched for.
-const LONGEST: usize = 253;
 /// The outcomes without a verdict.
 const VOID: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Superseded];
-
-/// One field: what was typed, and why it cannot be used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Field {
-    /// What was typed, at most as much as is searched for.
-    pub text: String,
-    /// Why it cannot be used.
-    pub wrong: Option<String>,
-}
 
 /// The fields of the form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,8 +77,8 @@ impl Filter {
     }
 
     fn check(&mut self) {
-        let first = self.from.day();
-        let last = self.to.day();
+        let first = day(&mut self.from);
+        let last = day(&mut self.to);
         self.start = first.and_then(midnight);
         self.end = last.and_then(|day| midnight(day.checked_add(1.day()).ok()?));
         if last.is_some() && self.end.is_none() {
@@ -107,41 +96,6 @@ impl Filter {
                 self.verdict.say("there is no such verdict: choose one of the list");
             }
         }
-    }
-
-    /// Whether something was asked for that cannot be read.
-    #[must_use]
-    pub fn is_wrong(&self) -> bool {
-        self.fields().iter().any(|(_, field)| field.wrong.is_some())
-    }
-
-    /// Whether nothing was asked for.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.fields().iter().all(|(_, field)| field.text.is_empty())
-    }
-
-    fn fields(&self) -> [(&'static str, &Field); 8] {
-        [
-            ("from", &self.from),
-            ("to", &self.to),
-            ("namespace", &self.namespace),
-            ("run", &self.run),
-            ("gate", &self.gate),
-            ("who", &self.who),
-            ("verdict", &self.verdict),
-            ("reason", &self.reason),
-        ]
-    }
-
-    /// Returns the query of an address that asks for the same.
-    #[must_use]
-    pub fn query(&self) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
-            query.append_pair(name, &field.text);
-        }
-        query.finish()
     }
 
     /// Returns the field selector for the Approvals that can be meant: those that have ended, and only the phases that the
@@ -196,6 +150,21 @@ fn choices() -> Vec<Wanted> {
     verdicts.chain(VOID.map(Wanted::Phase)).collect()
 }
 
+impl FilterForm for Filter {
+    fn fields(&self) -> Vec<(&'static str, &Field)> {
+        vec![
+            ("from", &self.from),
+            ("to", &self.to),
+            ("namespace", &self.namespace),
+            ("run", &self.run),
+            ("gate", &self.gate),
+            ("who", &self.who),
+            ("verdict", &self.verdict),
+            ("reason", &self.reason),
+        ]
+    }
+}
+
 impl Wanted {
     fn name(self) -> &'static str {
         match self {
@@ -205,62 +174,22 @@ impl Wanted {
     }
 }
 
-impl Field {
-    /// Reads what was typed.
-    pub(crate) fn of(typed: &str) -> Self {
-        let typed = typed.trim();
-        let text: String = typed.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-        let mut field = Self { text, wrong: None };
-        if typed.chars().count() > LONGEST {
-            field.say(&format!("this is too long: search for at most {LONGEST} characters"));
-        } else if typed.chars().any(char::is_control) {
-            field.say("this has control characters: type it without them");
-        }
-        field
+/// Returns the day that a field names. A text that names none is told at the field.
+fn day(field: &mut Field) -> Option<Date> {
+    if field.text.is_empty() {
+        return None;
     }
-
-    /// Returns what was typed as a part of a line of the page.
-    pub(crate) fn shown(&self) -> String {
-        one_line(&self.text, LONGEST)
+    // Exactly the form that a date field sends: jiff alone reads more than days.
+    let is_spelled = field.text.len() == 10 && field.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+    let day = is_spelled.then(|| field.text.parse().ok()).flatten();
+    if day.is_none() {
+        field.say(&format!("{} is no day: write it as 2026-11-25", one_line(&field.text, 40)));
     }
-
-    /// Says why it cannot be used, unless that is said already.
-    pub(crate) fn say(&mut self, why: &str) {
-        self.wrong.get_or_insert_with(|| why.to_owned());
-    }
-
-    /// Whether a text contains what was typed, in capitals or not; nothing that was typed is contained in every text.
-    pub(crate) fn is_in(&self, text: &str) -> bool {
-        self.text.is_empty() || fold(text).contains(&fold(&self.text))
-    }
-
-    /// Says that what was typed is no namespace, where it is none.
-    pub(crate) fn check_namespace(&mut self) {
-        if !self.text.is_empty() && !is_namespace(&self.text) {
-            self.say("this is no namespace: names have lower-case letters, digits and hyphens");
-        }
-    }
-
-    fn day(&mut self) -> Option<Date> {
-        if self.text.is_empty() {
-            return None;
-        }
-        // Exactly the form that a date field sends: jiff alone reads more than days.
-        let is_spelled = self.text.len() == 10 && self.text.chars().all(|c| c.is_ascii_digit() || c == '-');
-        let day = is_spelled.then(|| self.text.parse().ok()).flatten();
-        if day.is_none() {
-            self.say(&format!("{} is no day: write it as 2026-11-25", one_line(&self.text, 40)));
-        }
-        day
-    }
+    day
 }
 
 fn midnight(day: Date) -> Option<Moment> {
     day.to_zoned(TimeZone::UTC).ok().map(|at| Moment::from(at.timestamp()))
-}
-
-fn fold(text: &str) -> String {
-    text.to_lowercase()
 }
 
 #[cfg(test)]

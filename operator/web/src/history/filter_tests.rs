@@ -99,8 +99,8 @@ fn no_query_is_an_error() {
 #[test]
 fn the_same_can_be_asked_again() {
     let asked = filter("run=a%26b%3D%23&who=%3Cb%3E&from=2026-11-22&page=4&odd=1");
-    assert_eq!(asked.query(), "from=2026-11-22&run=a%26b%3D%23&who=%3Cb%3E");
-    assert_eq!(filter(&asked.query()), asked);
+    assert_eq!(asked.query().finish(), "from=2026-11-22&run=a%26b%3D%23&who=%3Cb%3E");
+    assert_eq!(filter(&asked.query().finish()), asked);
 }
 
 #[test]

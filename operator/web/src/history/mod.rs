@@ -3,10 +3,9 @@
 //! **Invariant:** it shows what the caller may list, and says where that is not all.
 
 mod export;
-pub(crate) mod filter;
+mod filter;
 mod read;
 mod row;
-pub(crate) mod turns;
 
 use askama::Template;
 use axum::{
@@ -18,14 +17,11 @@ use kube::Client;
 use signoff_api::{Approval, Moment};
 use signoff_review::clock;
 
-use self::{
-    filter::Filter,
-    read::Found,
-    row::Row,
-    turns::{TURNS, Turns},
-};
+use self::{filter::Filter, read::Found, row::Row};
 use crate::{
     error::PageError,
+    filter_form::FilterForm as _,
+    long_reads::{LONG_READS, LongReads},
     page::{self, Instant, Shell},
     scope::scope,
     session::{Caller, Places, TokenId, now},
@@ -72,7 +68,7 @@ pub async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, part) = Filter::read(&query.unwrap_or_default());
-    let _turn = TURNS.wait(&caller.token).await?;
+    let _place = LONG_READS.wait(&caller.token).await?;
     let (filter, found, namespaces) = look(&caller.client, filter, &places).await?;
     Ok(page::html(&history(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
 }
@@ -88,7 +84,7 @@ pub async fn csv(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, _) = Filter::read(&query.unwrap_or_default());
-    let _turn = TURNS.wait(&caller.token).await?;
+    let _place = LONG_READS.wait(&caller.token).await?;
     let (filter, found, _) = look(&caller.client, filter, &places).await?;
     if filter.is_wrong() {
         return Err(PageError::Bad("the filter cannot be read: see the history, which says what is wrong".to_owned()));
@@ -131,7 +127,7 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
         (None, _) => "kubectl approve list --all --all-namespaces".to_owned(),
         (Some(_), _) => "kubectl approve list --all".to_owned(),
     });
-    let query = filter.query();
+    let query = filter.query().finish();
     let to = |page: usize| match query.as_str() {
         "" => format!("/history?page={page}"),
         query => format!("/history?{query}&page={page}"),
@@ -206,11 +202,16 @@ pub struct Latest {
 /// 500 Approvals at most in all, and of more the last one is not known. Nor is it while others read their histories: it is worth no
 /// wait.
 pub async fn latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
-    latest_in(&TURNS, &caller.token, &caller.client, namespaces).await
+    latest_in(&LONG_READS, &caller.token, &caller.client, namespaces).await
 }
 
-async fn latest_in(turns: &Turns, token: &TokenId, client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
-    let _turn = turns.now(token)?;
+async fn latest_in(
+    reads: &LongReads,
+    token: &TokenId,
+    client: &Client,
+    namespaces: Option<&[String]>,
+) -> Option<Latest> {
+    let _turn = reads.now(token)?;
     let selector = Filter::default().selector();
     let found = read::read(client, namespaces, &selector, read::PAGE, |row| row.at.is_some()).await;
     match found {

@@ -179,7 +179,7 @@ async fn the_file_is_an_attachment_that_says_when_it_is_not_everything() {
 /// The last decision, as one reads it whom nobody disturbs.
 async fn latest_of(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
     let token = TokenId::of(&secrecy::SecretString::from("t".to_owned()));
-    latest_in(&Turns::default(), &token, client, namespaces).await
+    latest_in(&LongReads::default(), &token, client, namespaces).await
 }
 
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -285,7 +285,7 @@ async fn the_last_decision_is_found_within_one_page() {
 #[tokio::test]
 async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
     let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
-    let turns = Turns::default();
+    let turns = LongReads::default();
     let token = |text: &str| TokenId::of(&secrecy::SecretString::from(text.to_owned()));
     let others: Vec<_> = std::iter::successors(Some(0), |at| Some(at + 1))
         .map_while(|at: u32| turns.now(&token(&at.to_string())))

@@ -8,7 +8,7 @@ use signoff_api::{Moment, gate::GateType};
 use url::form_urlencoded;
 
 use crate::{
-    history::filter::Field,
+    filter_form::{Field, FilterForm},
     live::{Row, Standing, Waiting},
 };
 
@@ -161,30 +161,6 @@ impl InboxFilter {
         }
     }
 
-    fn fields(&self) -> [(&'static str, &Field); 7] {
-        [
-            ("q", &self.search),
-            ("kind", &self.kind),
-            ("run", &self.run),
-            ("policy", &self.policy),
-            ("due", &self.due),
-            ("namespace", &self.namespace),
-            ("sort", &self.sort),
-        ]
-    }
-
-    /// Whether something was asked for that cannot be read.
-    #[must_use]
-    pub fn is_wrong(&self) -> bool {
-        self.fields().iter().any(|(_, field)| field.wrong.is_some())
-    }
-
-    /// Whether every request of the tab is asked for.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.alike.is_empty() && self.fields().iter().all(|(name, field)| *name == "sort" || field.text.is_empty())
-    }
-
     /// Whether more was typed than words to search for.
     #[must_use]
     pub fn is_unfolded(&self) -> bool {
@@ -200,10 +176,7 @@ impl InboxFilter {
     /// Returns the address of the inbox that asks for the same, on this page of it.
     #[must_use]
     pub fn address(&self, page: usize) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
-            query.append_pair(name, &field.text);
-        }
+        let mut query = self.query();
         if self.tab != Tab::default() {
             query.append_pair("tab", self.tab_name());
         }
@@ -266,6 +239,25 @@ impl InboxFilter {
     #[must_use]
     pub fn sorts(&self) -> Vec<ChoiceLine> {
         choices(SORTS, Some(self.order))
+    }
+}
+
+impl FilterForm for InboxFilter {
+    fn fields(&self) -> Vec<(&'static str, &Field)> {
+        vec![
+            ("q", &self.search),
+            ("kind", &self.kind),
+            ("run", &self.run),
+            ("policy", &self.policy),
+            ("due", &self.due),
+            ("namespace", &self.namespace),
+            ("sort", &self.sort),
+        ]
+    }
+
+    /// Whether every request of the tab is asked for: an order leaves none out.
+    fn is_empty(&self) -> bool {
+        self.alike.is_empty() && self.fields().iter().all(|(name, field)| *name == "sort" || field.text.is_empty())
     }
 }
 

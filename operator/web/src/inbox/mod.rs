@@ -33,6 +33,7 @@ use self::{
 use crate::{
     approval::model::{path, turn_page},
     error::PageError,
+    filter_form::FilterForm as _,
     history::{self, Latest},
     live::{Feed, Row, Standing, UNREADABLE, Unreadable, Waiting},
     page::{self, Instant, Shell},

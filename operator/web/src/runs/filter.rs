@@ -8,8 +8,7 @@ use url::form_urlencoded;
 
 use super::row::RunRow;
 use crate::{
-    history::filter::Field,
-    scope::is_namespace,
+    filter_form::{Field, FilterForm},
     workflows::{PHASES, still_running},
 };
 
@@ -69,9 +68,7 @@ impl RunFilter {
     }
 
     fn check(&mut self) {
-        if !self.namespace.text.is_empty() && !is_namespace(&self.namespace.text) {
-            self.namespace.say("this is no namespace: names have lower-case letters, digits and hyphens");
-        }
+        self.namespace.check_namespace();
         if !self.phase.text.is_empty() {
             self.phases = phases().find(|one| one.value() == self.phase.text);
             if self.phases.is_none() {
@@ -87,37 +84,6 @@ impl RunFilter {
                 None
             }
         };
-    }
-
-    fn fields(&self) -> [(&'static str, &Field); 4] {
-        [
-            ("phase", &self.phase),
-            ("requester", &self.requester),
-            ("namespace", &self.namespace),
-            ("search", &self.search),
-        ]
-    }
-
-    /// Whether a field cannot be read.
-    #[must_use]
-    pub fn is_wrong(&self) -> bool {
-        self.fields().iter().any(|(_, field)| field.wrong.is_some())
-    }
-
-    /// Whether every run is wanted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.fields().iter().all(|(_, field)| field.text.is_empty())
-    }
-
-    /// Returns the query of an address that asks for the same.
-    #[must_use]
-    pub fn query(&self) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, field) in self.fields().into_iter().filter(|(_, field)| !field.text.is_empty()) {
-            query.append_pair(name, &field.text);
-        }
-        query.finish()
     }
 
     /// Returns the field selector for the runs that can be meant; empty for all.
@@ -145,9 +111,8 @@ impl RunFilter {
             Some(WantedRequester::Mine) => row.is_mine,
             Some(WantedRequester::Others) => !row.is_mine,
         };
-        let wanted = self.search.text.to_lowercase();
         let texts = [&row.name, &row.namespace, &row.requester, &row.message];
-        let is_found = wanted.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&wanted));
+        let is_found = texts.iter().any(|text| self.search.is_in(text));
         let is_there = self.namespace.text.is_empty() || self.namespace.text == row.namespace;
         has_phase && has_requester && is_there && is_found
     }
@@ -164,6 +129,17 @@ impl RunFilter {
         vec![
             ("mine", "Me", self.requesters == Some(WantedRequester::Mine)),
             ("others", "Other people", self.requesters == Some(WantedRequester::Others)),
+        ]
+    }
+}
+
+impl FilterForm for RunFilter {
+    fn fields(&self) -> Vec<(&'static str, &Field)> {
+        vec![
+            ("phase", &self.phase),
+            ("requester", &self.requester),
+            ("namespace", &self.namespace),
+            ("search", &self.search),
         ]
     }
 }
@@ -230,7 +206,7 @@ mod tests {
             assert!(filter(query).is_wrong(), "{query}");
         }
         assert_eq!(RunFilter::read("page=x").1, 0);
-        assert_eq!(filter("search=a%26b&phase=open").query(), "phase=open&search=a%26b");
+        assert_eq!(filter("search=a%26b&phase=open").query().finish(), "phase=open&search=a%26b");
     }
 
     #[test]

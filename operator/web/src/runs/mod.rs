@@ -29,9 +29,10 @@ use self::{
 };
 use crate::{
     error::PageError,
-    history::turns::TURNS,
+    filter_form::FilterForm as _,
     inbox,
     live::Row,
+    long_reads::LONG_READS,
     page::{self, Instant, Shell},
     run::shapes,
     scope::scope,
@@ -117,7 +118,7 @@ async fn look(
     if filter.is_wrong() {
         return Ok((FoundRuns::default(), None));
     }
-    let _turn = TURNS.wait(&caller.token).await?;
+    let _place = LONG_READS.wait(&caller.token).await?;
     let named = [filter.namespace.text.clone()];
     let is_named = !filter.namespace.text.is_empty();
     let namespaces = scope::<Workflow>(&caller.client, if is_named { &named } else { places }).await?;
@@ -147,7 +148,7 @@ fn runs(
     let lines: Vec<_> = shown.map(|row| RunLine::new(row, &asked, at)).collect();
     let everywhere = if namespaces.is_none() && filter.namespace.text.is_empty() { " --all-namespaces" } else { "" };
     shell.command = Some(format!("kubectl get workflows{everywhere}"));
-    let query = filter.query();
+    let query = filter.query().finish();
     let to = |page: usize| match query.as_str() {
         "" => format!("/runs?page={page}"),
         query => format!("/runs?{query}&page={page}"),

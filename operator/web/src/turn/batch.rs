@@ -32,7 +32,7 @@ use crate::{
         typed::{Problems, Typed},
     },
     error::PageError,
-    history::turns::TURNS,
+    long_reads::LONG_READS,
     session::Caller,
     state::PageState,
 };
@@ -128,7 +128,7 @@ impl<'a> Batch<'a> {
         if chosen.len() > Bond::MOST {
             return wrong(&format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST)));
         }
-        let _turn = TURNS.wait(&caller.token).await?;
+        let _place = LONG_READS.wait(&caller.token).await?;
         let reads: Vec<_> = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
         let reads = few_at_once(reads).await;
         let found = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));

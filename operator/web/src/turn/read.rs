@@ -18,7 +18,7 @@ use super::bond::Bond;
 use crate::{
     approval::read::{self, Read},
     error::PageError,
-    history::turns::TURNS,
+    long_reads::LONG_READS,
     session::Caller,
     state::PageState,
 };
@@ -44,7 +44,7 @@ impl Together {
     /// # Errors
     /// As every request; and an Approval that this version cannot read.
     pub async fn turn(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
-        let _turn = TURNS.wait(&caller.token).await?;
+        let _place = LONG_READS.wait(&caller.token).await?;
         let most = u32::try_from(Bond::MOST).unwrap_or(u32::MAX);
         let open =
             ListParams::default().labels(&format!("{}={name}", names::LABEL_TURN)).fields(&still_open()).limit(most);
@@ -73,7 +73,7 @@ impl Together {
         namespace: &str,
         names: &[String],
     ) -> Result<Self, PageError> {
-        let _turn = TURNS.wait(&caller.token).await?;
+        let _place = LONG_READS.wait(&caller.token).await?;
         let found: Vec<_> = names.iter().map(|name| read::approval(&caller.client, namespace, name)).collect();
         let mut seen = Vec::new();
         for read in few_at_once(found).await {
