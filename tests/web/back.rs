@@ -70,24 +70,40 @@ async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing
 }
 
 #[tokio::test]
-async fn after_a_decision_the_next_request_that_waits_is_one_click_away() {
+async fn after_a_decision_the_next_request_that_waits_opens_and_tells_of_it() {
     let (harness, [runs]) = Harness::with_runs(["next"]).await.unwrap();
-    let second = runs.gate("second", json!({"prompt": "And this one?"})).await;
     runs.gate("others", json!({"prompt": "Not hers?", "approvers": [user("bob")]})).await;
-    let first = runs
-        .gate("first", json!({"prompt": "This one?", "approvers": [user("alice"), user("bob")], "threshold": 2}))
-        .await;
-    for look in [Look::default(), Look::default().without_scripts()] {
+    let last = runs.gate("last", json!({"prompt": "And this one?"})).await;
+    let two = |prompt| json!({"prompt": prompt, "approvers": [user("alice"), user("bob")], "threshold": 2});
+    let first = runs.gate("first", two("This <b>one</b>?")).await;
+    let second = runs.gate("second", two("And that one?")).await;
+    // One of an equal gate comes before others.
+    let looks = [(Look::default(), &first, &second), (Look::default().without_scripts(), &second, &last)];
+    for (look, decided, next) in looks {
         let page = harness.signed_in("alice", &look).await.unwrap();
-        page.goto(&harness.at(&path(&first))).await.unwrap();
-        if page.visible(role("button", "Approve")).await.unwrap() {
-            page.click(role("button", "Approve")).await.unwrap();
-            page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+        page.goto(&harness.at(&path(decided))).await.unwrap();
+        page.click(role("button", "Approve")).await.unwrap();
+        page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+        page.wait_url(&path(next)).await.unwrap();
+        let (prompt, told) = (&decided.spec.request.prompt, page.text(css("#after")).await.unwrap());
+        for part in [prompt, "You approved. Recorded", "Next:"] {
+            assert!(told.contains(part), "{part}: {told}");
         }
+        page.wait(role("heading", &next.spec.request.prompt)).await.unwrap();
+        harness.content(&page).await.unwrap();
+        page.click(role("link", prompt).inside("#after")).await.unwrap();
         page.wait(text("1 more is needed.").inside("#instead")).await.unwrap();
         assert!(!page.visible(role("button", "Approve")).await.unwrap(), "no vote is offered to who has voted");
-        page.click(role("link", "And this one?")).await.unwrap();
-        page.wait_url(&path(&second)).await.unwrap();
+        page.click(role("link", &next.spec.request.prompt)).await.unwrap();
+        page.wait_url(&path(next)).await.unwrap();
+        // An address claims nothing: what is not decided by its reader, or is no request, is not told.
+        let decided_by_nobody = path(&last).replace("/n/", "").replace("/a/", "/");
+        for after in [decided_by_nobody.as_str(), "..%2F..%2Fsecrets", "<b>", ""] {
+            page.goto(&harness.at(&format!("{}?after={after}", path(next)))).await.unwrap();
+            page.wait(role("heading", &next.spec.request.prompt)).await.unwrap();
+            assert_eq!(page.count(css("#after")).await.unwrap(), 0, "{after}");
+        }
+        page.close().await.unwrap();
     }
 }
 

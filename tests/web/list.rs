@@ -230,6 +230,50 @@ async fn keys_move_and_open_a_confirmation_and_send_nothing() {
 }
 
 #[tokio::test]
+async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_opens_there() {
+    let (harness, [runs]) = Harness::with_runs(["queue"]).await.unwrap();
+    let asked = invoices(&runs, 4).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.wait(text("4 requests wait for your decision.")).await.unwrap();
+    page.press("j").await.unwrap();
+    shown(&page, "invoice-1").await;
+    page.fill(css("#reason"), "as agreed").await.unwrap();
+    page.focus(css("#pane")).await.unwrap();
+    for (decided, next, left) in [(1, 2, "3 requests wait"), (2, 3, "2 requests wait"), (3, 4, "1 request waits")] {
+        if decided == 3 {
+            page.click(role("button", "Approve")).await.unwrap();
+            page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+        } else {
+            page.press("a").await.unwrap();
+            page.wait(css(".confirm form button:focus")).await.unwrap();
+            page.press("Enter").await.unwrap();
+        }
+        shown(&page, &format!("invoice-{next}")).await;
+        let told = page.text(css("#pane #after")).await.unwrap();
+        assert!(told.contains(&format!("Pay invoice {decided}?")) && told.contains("You approved. Recorded"), "{told}");
+        page.wait(text(&format!("{left} for your decision.")).inside("#list")).await.unwrap();
+        page.wait(css("#pane:focus")).await.unwrap();
+        assert_eq!(page.text(css("#list a.what[aria-current] .run")).await.unwrap(), format!("invoice-{next}"));
+        assert_eq!(page.value(css("#reason")).await.unwrap(), "", "no draft goes over to another request");
+    }
+    every_look(&page, "list-next").await;
+    // What is not seen as a whole is read from its heading, and a refusal stands in the pane.
+    page.fill(css("#reason"), &"on and on\n".repeat(60)).await.unwrap();
+    page.focus(css("#pane")).await.unwrap();
+    page.press("a").await.unwrap();
+    page.wait(css(".confirm h1:focus")).await.unwrap();
+    runs.decides("alice", &asked[3], json!({"verdict": "Reject", "requestDigest": asked[3].spec.request.digest})).await;
+    page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+    page.wait(text("Nothing was sent.").inside("#pane")).await.unwrap();
+    assert!(!page.url().await.unwrap().contains("/n/"), "the list stays");
+    assert_eq!(patches(&harness).0, 3);
+    for one in &asked[..3] {
+        assert_eq!(runs.decision(one, "alice").await["verdict"], "Approve");
+    }
+    assert_eq!(runs.decision(&asked[0], "alice").await["reason"], "as agreed");
+}
+
+#[tokio::test]
 async fn requests_of_equal_gates_are_folded_and_decided_together_by_one_vote_each() {
     let (harness, [runs]) = Harness::with_runs(["bulk"]).await.unwrap();
     let asked = invoices(&runs, 5).await;

@@ -99,20 +99,7 @@
         }
         const more = said.waiting - shown;
         const what = more > 0 ? `${more} new ${more === 1 ? "request waits" : "requests wait"} for you.` : "The list has changed.";
-        tell(what, "Show", () => {
-          const chosen = [...document.querySelectorAll("#list [name=a]:checked")].map((box) => box.value);
-          renew("#list").then(() => {
-            for (const box of document.querySelectorAll("#list [name=a]")) {
-              if (!chosen.includes(box.value)) continue;
-              box.checked = true;
-              box.closest("details")?.setAttribute("open", "");
-            }
-            live();
-            split();
-            mark();
-            document.getElementById("list")?.focus();
-          });
-        });
+        tell(what, "Show", () => fresh().then(() => document.getElementById("list")?.focus()));
       });
       // The parts that change under no finger are renewed at once; a form is never touched.
       own.addEventListener("changed", () => {
@@ -131,6 +118,20 @@
       });
     };
     open();
+  }
+
+  // The list as it is now, with what was chosen in it.
+  async function fresh() {
+    const chosen = [...document.querySelectorAll("#list [name=a]:checked")].map((box) => box.value);
+    await renew("#list");
+    for (const box of document.querySelectorAll("#list [name=a]")) {
+      if (!chosen.includes(box.value)) continue;
+      box.checked = true;
+      box.closest("details")?.setAttribute("open", "");
+    }
+    live();
+    split();
+    mark();
   }
 
   // An EventSource does not say why it was refused: the same address does.
@@ -243,8 +244,7 @@
         if (Date.now() - at > LIFE) localStorage.removeItem(name);
       }
       // The decision was recorded: its drafts have done their work.
-      const done = document.querySelector("[data-decided]");
-      if (done) {
+      for (const done of document.querySelectorAll("[data-decided]")) {
         const mine = `${PREFIX}${document.body.dataset.user}|${done.dataset.decided}`;
         for (const name of Object.keys(localStorage)) if (name.startsWith(mine)) localStorage.removeItem(name);
       }
@@ -258,7 +258,9 @@
 
   // The answer to the first of the two posts comes into the page: the confirmation in the place of the bar, or what is wrong at its
   // field. Every other answer is a page, as without scripts. From the post until Back, what it was made of does not change.
+  let byKey = false;
   async function asks(form, button) {
+    const isByKey = byKey;
     const fields = new URLSearchParams(new FormData(form));
     fields.append(button.name, button.value);
     const bar = document.getElementById("decide");
@@ -287,6 +289,7 @@
         button.focus();
       });
       confirm.querySelector("[autofocus]").focus();
+      if (isByKey && isInView(confirm)) confirm.querySelector("form button").focus();
       return;
     }
     hold(false);
@@ -311,6 +314,47 @@
     }
   }
 
+  // Whether a reader sees the whole of a confirmation. Then its button has the focus if a letter has opened it. Where Enter has
+  // opened it, a second Enter must send nothing.
+  function isInView(confirm) {
+    const { top, bottom } = confirm.getBoundingClientRect();
+    const fits = (part) => part.scrollHeight <= part.clientHeight + 1 && part.scrollWidth <= part.clientWidth + 1;
+    const isWhole = !confirm.matches("[data-cut], :has([role=alert])") && top >= 0 && bottom <= innerHeight + 1;
+    return isWhole && [confirm, ...confirm.querySelectorAll("[tabindex='0']")].every(fits);
+  }
+
+  // The second of the two posts, beside the list: what follows opens beside it too.
+  async function records(form) {
+    let answer = null;
+    let came = null;
+    try {
+      answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      came = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch {
+      tell("The connection broke: it is not known whether your decision was recorded.", "Read the request again", again);
+      return;
+    }
+    const at = new URL(answer.url);
+    if (answer.redirected && !/^\/n\/[^/]+\/a\/[^/]+$/.test(at.pathname)) {
+      location.assign(at);
+      return;
+    }
+    renewing = renewing.then(() => {
+      follows?.close();
+      pane.replaceChildren(...[...came.getElementById("content").children].filter((part) => !part.matches("[data-shell]")));
+      // A refused decision is shown at the request that was chosen.
+      if (answer.redirected) {
+        pane.dataset.at = at.pathname;
+        pane.dataset.shown = at.pathname;
+      }
+      opened();
+      wrong();
+    });
+    await renewing;
+    await fresh();
+    if (!pane.querySelector("[aria-invalid], #problem")) pane.focus();
+  }
+
   // What is wrong is shown, not only told.
   function wrong() { (document.querySelector("[aria-invalid]") ?? document.getElementById("problem"))?.focus(); }
 
@@ -327,13 +371,11 @@
     if (pane?.dataset.at) document.querySelector(`#list a.what[href="${pane.dataset.at}"]`)?.setAttribute("aria-current", "true");
   }
   function again() {
-    const link = opens() ? document.querySelector(current) : null;
-    if (link) choose(link); else location.assign(here());
+    if (opens() && pane.dataset.at) choose(pane.dataset.at); else location.assign(here());
   }
   // Of requests that are chosen one after the other, only the last is shown.
-  function choose(link) {
+  function choose(at) {
     clearTimeout(choice);
-    const at = link.pathname;
     pane.dataset.at = at;
     mark();
     renewing = renewing.then(async () => {
@@ -349,24 +391,27 @@
         tell("The request could not be opened.", "Try again", again);
         return;
       }
-      // News are told in the list.
-      const news = pane.querySelector("#news");
-      news?.remove();
-      pane.scrollTop = 0;
-      times(pane);
-      drafts();
-      compare();
-      if (!news?.dataset.live) return;
-      const own = new EventSource(news.dataset.live);
-      follows = own;
-      own.addEventListener("changed", () => {
-        for (const part of pane.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
-      });
-      own.addEventListener("error", () => {
-        if (own === follows && own.readyState === EventSource.CLOSED) tell("The request is not live any more.", "Read it again", again);
-      });
+      opened();
     });
     return renewing;
+  }
+  // A request came into the pane: it is live. News are told in the list.
+  function opened() {
+    const news = pane.querySelector("#news");
+    news?.remove();
+    pane.scrollTop = 0;
+    times(pane);
+    drafts();
+    compare();
+    if (!news?.dataset.live) return;
+    const own = new EventSource(news.dataset.live);
+    follows = own;
+    own.addEventListener("changed", () => {
+      for (const part of pane.querySelectorAll("[data-renew]")) renew(`#${part.id}`).then(compare);
+    });
+    own.addEventListener("error", () => {
+      if (own === follows && own.readyState === EventSource.CLOSED) tell("The request is not live any more.", "Read it again", again);
+    });
   }
   function panes() {
     split();
@@ -374,7 +419,7 @@
       const link = event.target.closest("#list a.what");
       if (!link || !opens() || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
-      choose(link).then(() => pane.focus());
+      choose(link.pathname).then(() => pane.focus());
     });
   }
 
@@ -405,25 +450,30 @@
       next.focus();
       next.scrollIntoView({ block: "nearest" });
       clearTimeout(choice);
-      if (opens() && next.matches("a")) choice = setTimeout(() => choose(next), 150);
+      if (opens() && next.matches("a")) choice = setTimeout(() => choose(next.pathname), 150);
     }
     async function decide(verdict) {
       clearTimeout(choice);
       let root = document;
       if (find("#list")) {
         const link = chosen();
-        if (!link) return;
-        if (!opens()) { location.assign(link.href); return; }
-        if (pane.dataset.shown !== link.pathname) choose(link);
+        if (link && !opens()) { location.assign(link.href); return; }
+        // The next request opens by itself, and need not be in this part of the list.
+        if (link && pane.dataset.shown !== link.pathname) choose(link.pathname);
         await renewing;
         // Only what is shown is decided.
-        if (pane.dataset.shown !== link.pathname || chosen()?.pathname !== link.pathname) return;
+        if (!opens() || !pane.dataset.shown || link && pane.dataset.shown !== link.pathname || chosen()?.pathname !== link?.pathname) return;
         root = pane;
       }
       // A confirmation is no first step: there a key presses nothing.
       const first = root.querySelector(`form[data-draft]:not(:has([name=confirmed])) button[name=verdict][value=${verdict}]`);
       const way = first?.closest("details");
-      if (!way) { first?.click(); return; }
+      if (!way) {
+        byKey = true;
+        first?.click();
+        byKey = false;
+        return;
+      }
       way.open = true;
       way.querySelector("textarea, input:not([type=hidden])")?.focus();
     }
@@ -458,9 +508,10 @@
     const form = event.target;
     if (form.dataset.sent !== undefined) { event.preventDefault(); return; }
     form.dataset.sent = "";
-    if (form.dataset.asks === undefined || !event.submitter) return;
+    const isConfirmed = opens() && pane.contains(form) && form.closest(".confirm") && !event.submitter?.name;
+    if (!isConfirmed && (form.dataset.asks === undefined || !event.submitter)) return;
     event.preventDefault();
-    asks(form, event.submitter);
+    if (isConfirmed) records(form); else asks(form, event.submitter);
   });
   // What a reader unfolds in the bar stays in view.
   document.addEventListener("toggle", ({ target }) => {

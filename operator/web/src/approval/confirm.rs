@@ -50,6 +50,8 @@ pub(super) struct Confirm {
     before: Vec<Fact>,
     /// The beginning of the reviewed text, if the decision does not change it.
     subject: Option<Text>,
+    /// Whether the reviewed text is not shown, or shown as a whole.
+    is_whole: bool,
     /// The effect of the verdict, where its name alone would mislead.
     meaning: Option<String>,
     comes_to: String,
@@ -100,11 +102,13 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     let own_page = format!("{}/text/{REVIEWED}", model::path(&namespace, &name));
     let changes = changes(request, entry, model::reviewed(read).as_deref());
     let subject = subject(request, &read.whole).filter(|_| changes.is_empty());
+    let subject = subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) });
     Confirm {
         question: display(action::authors_words(request), QUESTION),
         label: coming::label_of_question(request, coming::definition(request, &read.run)),
         before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
-        subject: subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) }),
+        is_whole: subject.as_ref().is_none_or(|text| text.more == 0 && text.cut.is_none()),
+        subject,
         shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
         target: model::target(request),
         workflow: request.workflow.name.clone(),

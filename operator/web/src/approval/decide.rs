@@ -11,7 +11,8 @@ use http::StatusCode;
 
 use super::{
     confirm::confirm,
-    model::{self, ApprovalPage},
+    model::ApprovalPage,
+    next,
     read::Read,
     send::{NotSent, Sender, answer_problems, propose, shown},
     typed::Typed,
@@ -53,7 +54,7 @@ pub async fn decide(
         }
     };
     match sender.record(&read, confirmed).await? {
-        Ok(_) => Ok(Redirect::to(&model::path(&namespace, &name)).into_response()),
+        Ok((_, waited)) => Ok(Redirect::to(&next::after(&state, &caller, &read, &waited).await).into_response()),
         Err(not_sent) => Ok(again(&state, &caller, &read, &typed, not_sent).await),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) mod texts;
 pub(crate) mod typed;
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, RawQuery, State},
     response::Response,
 };
 use http::HeaderMap;
@@ -40,12 +40,17 @@ pub async fn page(
     State(state): State<PageState>,
     caller: Caller,
     Path((namespace, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
     let mut shown = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
     if !next::is_for_state(&headers) {
-        shown.next_for_me = next::next(&state, &caller, &read).await;
+        let decided = &read.seen.approval;
+        if decided.spec.decisions.contains_key(&caller.me.user) {
+            shown.next_for_me = next::next(&state, &caller, decided, &read).await;
+        }
+        shown.decided_before = next::decided_before(&caller, &query.unwrap_or_default(), read.at).await;
     }
     Ok(page::html(&shown))
 }

@@ -133,6 +133,8 @@ pub struct ApprovalPage {
     instead: Option<String>,
     /// The request that waits next for a reader who has decided this one.
     pub(super) next_for_me: Option<NextRequest>,
+    /// The decision after which this request was opened.
+    pub(super) decided_before: Option<DecidedBefore>,
     /// Names the drafts of this request.
     draft: String,
     /// Whether the reader has decided, so that drafts are dropped.
@@ -155,6 +157,17 @@ pub(super) struct NextRequest {
     pub(super) path: String,
     /// Its question.
     pub(super) question: String,
+}
+
+/// The request that the reader decided before this one.
+pub(super) struct DecidedBefore {
+    pub(super) path: String,
+    /// Its question.
+    pub(super) question: String,
+    /// What became of the decision.
+    pub(super) says: String,
+    /// Names the drafts of the request, which are dropped.
+    pub(super) draft: Option<String>,
 }
 
 /// A recorded decision.
@@ -225,6 +238,7 @@ impl ApprovalPage {
             decided: definition.map(|run| coming::decided(run, &name, read.at, DECIDED)).unwrap_or_default(),
             instead: decisions::instead(approval, &caller.me, read.at).filter(|_| decide.is_none()),
             next_for_me: None,
+            decided_before: None,
             workflow: request.workflow.name.clone(),
             headline: headline(request),
             gate: one_line(&request.gate.path, 512),

@@ -1,25 +1,31 @@
-//! The next request of a reader who has decided: another one that waits for them.
+//! The next request of a reader who has decided: another one that waits for them. It opens by itself, and says what
+//! became of the decision.
 //!
 //! The live rows of the reader are searched first. Without them the pending requests of the run are read, then one list
 //! of open requests of the namespace. After an error the page names no next request.
+//!
+//! **Invariant:** an address says only which request was decided. How, and whether it counts, is read from the Approval.
 
 use http::HeaderMap;
 use kube::api::ListParams;
-use signoff_api::{Approval, names};
+use signoff_api::{Approval, Moment, names};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
     action::authors_words,
-    alike,
+    alike, decisions,
     seen::{Seen, still_open},
+    state::{DecisionState, Waited},
     text::one_line,
 };
+use url::form_urlencoded;
 
 use super::{
-    model::{NextRequest, path},
+    model::{DecidedBefore, NextRequest, draft, path},
     read::{Read, approval, approvals},
 };
 use crate::{
     live::{Standing, Waiting},
+    scope::is_namespace,
     session::Caller,
     state::PageState,
 };
@@ -38,18 +44,58 @@ pub(super) fn is_for_state(headers: &HeaderMap) -> bool {
     target.is_some_and(|target| target.ends_with("#state"))
 }
 
-fn of(approval: &Approval) -> NextRequest {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    NextRequest {
-        path: path(&text(&approval.metadata.namespace), &text(&approval.metadata.name)),
-        question: one_line(authors_words(&approval.spec.request), LONGEST),
+/// Returns the address that follows a recorded decision: that of the next request, or of the decided one where nothing
+/// else waits, or where the decision came to nothing.
+pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waited: &Waited) -> String {
+    let decided = &waited.approval;
+    let goes_on = match &waited.state {
+        DecisionState::Recorded | DecisionState::Counted | DecisionState::Escalated => true,
+        DecisionState::Closed { is_counted, .. } => *is_counted,
+        DecisionState::NotEscalated | DecisionState::Invalid(_) | DecisionState::Deleted => false,
+    };
+    let next = if goes_on { next(state, caller, decided, read).await } else { None };
+    match next {
+        Some(next) => format!("{}?after={}", next.path, address(decided)),
+        None => path_of(decided),
     }
 }
 
-/// Returns the next request for a reader whose decision on this one is recorded.
-pub(super) async fn next(state: &PageState, caller: &Caller, read: &Read) -> Option<NextRequest> {
-    let decided = &read.seen.approval;
+/// Returns what became of the decision after which a request was opened: `after=NAMESPACE/NAME` of the query.
+pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> Option<DecidedBefore> {
+    let (_, after) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "after")?;
+    let (namespace, name) =
+        after.split_once('/').filter(|(place, name)| is_namespace(place) && names::is_object(name))?;
+    let Ok(seen) = approval(&caller.client, namespace, name).await else {
+        let says = "The request that you decided cannot be read now.".to_owned();
+        return Some(DecidedBefore { path: path(namespace, name), question: name.to_owned(), says, draft: None });
+    };
+    let decided = &seen.approval;
     decided.spec.decisions.get(&caller.me.user)?;
+    let counts = decisions::instead(decided, &caller.me, at);
+    Some(DecidedBefore {
+        path: path_of(decided),
+        question: one_line(authors_words(&decided.spec.request), LONGEST),
+        draft: counts.is_some().then(|| draft(decided)),
+        says: counts.unwrap_or_else(|| "Your decision did not count: open it again.".to_owned()),
+    })
+}
+
+fn address(approval: &Approval) -> String {
+    let metadata = &approval.metadata;
+    format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+fn path_of(approval: &Approval) -> String {
+    let metadata = &approval.metadata;
+    path(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+}
+
+fn of(approval: &Approval) -> NextRequest {
+    NextRequest { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
+}
+
+/// Returns the next request for a reader who has decided one. `read`: the moment, and the run with its other requests.
+pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<NextRequest> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.known(caller) {
         let uid = decided.metadata.uid.as_deref();
