@@ -80,8 +80,13 @@ impl HalfRequests {
     }
 
     fn count_open(&self) -> usize {
-        let is_open = |stream: &&TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        self.connections.iter().filter(is_open).count()
+        self.connections.iter().filter(|stream| is_open(stream)).count()
+    }
+
+    /// Whether the other end has not closed the last one.
+    #[must_use]
+    pub fn is_last_open(&self) -> bool {
+        self.connections.last().is_some_and(is_open)
     }
 
     /// What the other end says to the last one that sent a part of a head, until it closes.
@@ -94,6 +99,10 @@ impl HalfRequests {
         tokio::time::timeout(patience, last.read_to_end(&mut answer)).await.context("it is still open")??;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// A program that starts another one with a soft limit of 200 open files, as some machines have low ones. It is a script in `folder`.

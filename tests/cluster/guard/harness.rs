@@ -190,7 +190,15 @@ impl Harness {
 
     async fn vote(&self, who: &str, key: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"spec": {"decisions": {key: {"verdict": verdict}}}}));
-        said(self.approvals(who).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+        let approvals = self.approvals(who).await;
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match approvals.patch(&approval.name_any(), &PatchParams::default(), &patch).await {
+                // While it takes a changed CRD over, an API server answers for none of its objects.
+                Err(error) if !is_answer(&error) && tokio::time::Instant::now() < deadline => {}
+                answer => return said(answer),
+            }
+        }
     }
 
     /// An object of the rules, of any kind.
@@ -247,6 +255,11 @@ impl Harness {
 /// The API server's own controllers write the status of rules too.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// Whether a vote was judged: accepted, refused, or in conflict.
+fn is_answer(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 409 | 422))
 }
 
 /// The run has not gone past its gate.
