@@ -99,7 +99,7 @@ fn judged(measured: &Measured) -> String {
     table(&head, rows)
 }
 
-fn goals(measured: &Measured) -> [Goal; 4] {
+fn goals(measured: &Measured) -> [Goal; 5] {
     let Measured { votes, pages, live, .. } = measured;
     let enough = measured.approvals >= APPROVALS;
     let weight = pages.page_bytes + pages.files.iter().map(|(_, bytes)| bytes).sum::<usize>();
@@ -113,8 +113,16 @@ fn goals(measured: &Measured) -> [Goal; 4] {
             votes.others,
             enough,
         ),
+        at_most(
+            "further pages, p99, ms",
+            milliseconds(percentile(&pages.warm, 0.99)),
+            25.0,
+            tenths,
+            pages.others,
+            enough,
+        ),
         // Bytes are the same whatever else runs.
-        at_most("the page and its files, KiB", weight as f64 / 1024.0, 100.0, tenths, 0.0, enough),
+        at_most("the page and its files, KiB", weight as f64 / 1024.0, 120.0, tenths, 0.0, enough),
         at_most(
             "memory with 200 open pages, MiB",
             live.rss_mib,
