@@ -19,7 +19,7 @@ use kube::{
 use openidconnect::CsrfToken;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use signoff_api::{Digest, Workflow};
+use signoff_api::{Digest, Workflow, workflow::WorkflowPhase};
 use signoff_review::{
     run::Repetition,
     run_change::{NotCopied, RunChange, altered, copy, copy_name, is_copy_name, is_same_run, phase},
@@ -332,8 +332,15 @@ async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Opt
     let repetition = repetition(&workflow);
     match repetition.refusal() {
         Some(why) => Err(PageError::Changed(format!("{}: {why}", address.name))),
-        None => Ok(repetition.warning()),
+        None => Ok(warning(phase, repetition.warning())),
     }
+}
+
+/// Returns the warning above a repetition: that the run has succeeded, and which calls are made again.
+fn warning(phase: WorkflowPhase, again: Option<String>) -> Option<String> {
+    let done = (phase == WorkflowPhase::Succeeded).then(|| "this run has succeeded already".to_owned());
+    let all: Vec<_> = done.into_iter().chain(again).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Turns a request without an answer into an unknown outcome: it may be stored all the same.

@@ -253,3 +253,13 @@ async fn a_run_that_has_ended_meanwhile_is_not_changed() {
     let why = posts(&client, "Rerun", "", "").await.unwrap_err();
     assert!(why.to_string().contains("the run has not ended"), "{why}");
 }
+
+#[test]
+fn a_repetition_of_a_run_that_has_succeeded_is_warned_of() {
+    let again = || Some("every step runs again".to_owned());
+    assert_eq!(warning(WorkflowPhase::Failed, None), None);
+    assert_eq!(warning(WorkflowPhase::Failed, again()), again());
+    assert_eq!(warning(WorkflowPhase::Succeeded, None).unwrap(), "this run has succeeded already");
+    let both = warning(WorkflowPhase::Succeeded, again()).unwrap();
+    assert_eq!(both, "this run has succeeded already; every step runs again");
+}

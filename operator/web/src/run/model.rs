@@ -4,7 +4,7 @@
 
 use signoff_api::{Approval, Moment, Workflow, journal::StepRecord};
 use signoff_review::{
-    clock,
+    clock, coming,
     run::{self, Tone},
     text::one_line,
 };
@@ -19,6 +19,9 @@ use super::{
 };
 use crate::page::Instant;
 
+/// The longest value of an input.
+const INPUT: usize = 300;
+
 /// A run as the page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -30,6 +33,8 @@ pub struct Run {
     pub phase: &'static str,
     /// The tone of its phase.
     pub tone: &'static str,
+    /// The inputs with their values.
+    pub inputs: Vec<(String, String)>,
     /// Why it is so.
     pub why: Option<String>,
     /// The conditions that people should know of: a type, and a sentence.
@@ -99,6 +104,7 @@ impl Run {
             tone: class(if is_read { tone(status.phase) } else { Tone::Attention }),
             why: why.filter(|why| !why.is_empty()),
             troubles: troubles.collect(),
+            inputs: coming::inputs(workflow, INPUT),
             requester: one_line(&spec.requested_by, 512) + &person.unwrap_or_default(),
             repeats: spec.rerun_of.as_ref().map(|rerun| one_line(&rerun.name, 253)),
             started: status.started_at.map(Instant::from),

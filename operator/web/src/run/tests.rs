@@ -364,7 +364,8 @@ fn page(workflow: &Workflow, approvals: &[Approval]) -> String {
 fn no_text_of_a_run_becomes_markup() {
     let evil = "<script>alert(1)</script>\"' onload=x \u{202e}&lt;";
     let long = "n".repeat(300);
-    let spec = json!({"requestedBy": evil, "requestedFor": evil, "steps": [
+    let inputs = json!([{"name": evil, "value": evil}, {"name": "amount", "value": 420}]);
+    let spec = json!({"requestedBy": evil, "requestedFor": evil, "inputs": inputs, "steps": [
         agent(evil, &json!({})), agent(&long, &json!({})), gate("review"),
     ], "pattern": {"graph": {"edges": [
         {"from": evil, "choose": [{"when": evil, "to": long}]}, {"from": long, "to": "review"},
@@ -388,6 +389,7 @@ fn no_text_of_a_run_becomes_markup() {
     let approvals = [approval(evil, &decisions, &json!({"phase": "Rejected", "seq": 1, "votes": [vote]}))];
     let html = page(&workflow(&spec, &status), &approvals);
     assert!(!html.contains('\u{202e}') && !html.contains("<script>"), "{html}");
+    assert!(html.contains("<dt>amount</dt><dd class=\"typed\">420</dd>"), "the inputs are told");
     assert!(html.contains(&format!(">{}…</text>", "n".repeat(19))), "a long name is shortened where it is drawn");
     let tokenizer = Tokenizer::new(Seen::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
