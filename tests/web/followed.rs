@@ -43,7 +43,10 @@ async fn who_is_still_typing_hears_that_it_was_decided_and_keeps_a_draft() {
     page.goto(&harness.at(&path(&asked))).await.unwrap();
     page.fill(css("#reason"), "half a thought").await.unwrap();
     vote(&runs, "bob", &asked, "Reject").await;
-    page.wait(text("It was decided meanwhile.").inside("[aria-live=polite]")).await.unwrap();
+    page.wait(text("It was decided meanwhile. What you typed is kept as a draft.").inside("[aria-live=polite]"))
+        .await
+        .unwrap();
+    assert_eq!(page.count(css(".boxes")).await.unwrap(), 0, "nothing would follow from a decision any more");
     page.wait(role("heading", "How it was decided")).await.unwrap();
     page.wait(text("Rejected (Reject) by bob@example.com")).await.unwrap();
     assert_eq!(page.text(css(".top .state")).await.unwrap().replace('\n', " "), "✕ Rejected");

@@ -172,7 +172,10 @@
     const decide = document.getElementById("decide");
     if (closed && decide && !decide.hidden) {
       decide.hidden = true;
-      tell("It was decided meanwhile. What you typed is kept as a draft.", "Reload", again);
+      // What would follow from a decision was told before.
+      document.querySelector(".boxes")?.remove();
+      const form = document.querySelector("form[data-draft]");
+      tell(form && draftOf(form) ? "It was decided meanwhile. What you typed is kept as a draft." : "It was decided meanwhile.", "Reload", again);
     }
   }
 
