@@ -58,7 +58,7 @@ async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing
         assert_eq!(page.response().await.unwrap().header("cache-control"), "private, max-age=300");
         assert!(!page.url().await.unwrap().contains("sixteen"), "nothing typed stands in an address");
         page.click(role("button", "Modify")).await.unwrap();
-        page.wait(css("#instead")).await.unwrap();
+        page.wait(css("[data-decided]")).await.unwrap();
         page.back().await.unwrap();
         page.wait(role("heading", "Modify: refund: a text of this run?")).await.unwrap();
         page.back().await.unwrap();

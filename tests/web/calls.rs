@@ -6,7 +6,7 @@ use signoff_api::Approval;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::looks::every_look;
 use crate::refusals::forced;
 use crate::runs::{Runs, path, user};
@@ -74,6 +74,7 @@ async fn asks(harness: &Harness, runs: &Runs, name: &str, spec: Value) -> (Page,
 async fn confirms(page: &Page, verdict: &str, target: &str) {
     page.wait(role("heading", &format!("{verdict}: {target}?"))).await.unwrap();
     page.click(role("button", verdict)).await.unwrap();
+    decided(page).await;
     page.wait(role("heading", "Decisions so far")).await.unwrap();
 }
 

@@ -6,7 +6,7 @@ use signoff_api::Approval;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, spec, user};
 
 /// How a person uses the page.
@@ -89,6 +89,7 @@ impl Alice {
                 self.page.press("Enter").await.unwrap();
             }
         }
+        decided(&self.page).await;
         self.page.wait(role("heading", "Decisions so far")).await.unwrap();
         assert!(self.page.url().await.unwrap().ends_with(&path(asked)), "the page of the request follows");
     }

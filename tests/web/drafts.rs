@@ -8,7 +8,7 @@ use serde_json::json;
 use signoff_api::Approval;
 use signoff_tests::browser::{Look, Page, css, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path};
 
 async fn stage(prefix: &str) -> (Harness, Runs, Approval, Page) {
@@ -59,6 +59,7 @@ async fn a_draft_survives_a_reload_and_is_dropped_when_asked_or_after_the_decisi
     assert_eq!(stored(&page).await, 1, "one draft for the one form");
     page.click(role("button", "Approve")).await.unwrap();
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+    decided(&page).await;
     page.wait(role("heading", "Decisions so far")).await.unwrap();
     assert_eq!(runs.decision(&asked, "alice").await["reason"], "a whole thought");
     assert_eq!(stored(&page).await, 0, "they have done their work");

@@ -4,7 +4,7 @@ use serde_json::json;
 use signoff_api::Approval;
 use signoff_tests::browser::{Look, css, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, user};
 
 async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
@@ -31,6 +31,7 @@ async fn votes_of_others_appear_and_no_form_is_touched() {
     harness.content(&page).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+    decided(&page).await;
     page.wait(role("heading", "How it was decided")).await.unwrap();
     assert_eq!(runs.result("followed").await, "done");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{path, user};
 
 /// Returns the number of decisions that reached the API server, without those that were only tried.
@@ -50,6 +50,7 @@ async fn answers_do_not_change_while_their_confirmation_stands() {
     page.wait(text("at the gate").inside(css(".confirm dl"))).await.unwrap();
     assert_eq!(sent(&harness), 0);
     page.click(role("button", "Respond").inside(css(".confirm"))).await.unwrap();
+    decided(&page).await;
     page.wait(css("#instead")).await.unwrap();
     assert_eq!(runs.decision(&asked, "alice").await["answers"], json!({"note": {"text": "at the gate"}}));
 }

@@ -96,3 +96,12 @@ pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32
     }
     page.click(role("button", "Sign in")).await
 }
+
+/// The page of the request that was decided just now. The next one that waits may have opened, and leads back to it.
+pub(crate) async fn decided(page: &Page) {
+    page.wait(css("[data-decided]").nth(0)).await.unwrap();
+    let back = css("#after a");
+    if page.count(&back).await.unwrap() > 0 {
+        page.click(&back).await.unwrap();
+    }
+}

@@ -4,7 +4,7 @@
 use serde_json::json;
 use signoff_tests::browser::{Look, Page, css, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{path, spec, user};
 
 fn looks() -> [(&'static str, Look); 4] {
@@ -74,6 +74,7 @@ async fn the_inbox_and_a_request_are_accessible_and_fit_in_every_look() {
     page.wait(role("heading", "Modify: review?")).await.unwrap();
     every_look(&page, "confirm").await;
     page.click(role("button", "Modify")).await.unwrap();
+    decided(&page).await;
     page.wait(css("#instead")).await.unwrap();
     every_look(&page, "request-decided").await;
     page.goto(&harness.at("/no/such/page")).await.unwrap();
@@ -213,6 +214,7 @@ async fn without_scripts_people_sign_in_read_decide_and_look_back() {
     page.fill(css("#modify-response"), "another draft\nof two lines").await.unwrap();
     page.click(role("button", "See the difference")).await.unwrap();
     page.click(role("button", "Modify")).await.unwrap();
+    decided(&page).await;
     page.wait(role("heading", "How it was decided")).await.unwrap();
     assert_eq!(runs.decision(&asked, "alice").await["parameters"], json!({"response": "another draft\nof two lines"}));
     assert_eq!(runs.result("plain").await, "another draft\nof two lines");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, user};
 
 /// The decisions that reached the API server through the page, without those that were only tried.
@@ -100,6 +100,7 @@ async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
     page.click(role("button", "See the difference")).await.unwrap();
     page.wait(role("heading", "Modify: review?")).await.unwrap();
     page.click(role("button", "Modify")).await.unwrap();
+    decided(&page).await;
     page.wait(role("heading", "Decisions so far")).await.unwrap();
     let stored = json!({"response": {"amount": 2, "note": null}});
     assert_eq!(runs.decision(&asked, "alice").await["parameters"], stored, "null is stored as it was typed");
@@ -228,6 +229,7 @@ async fn a_double_click_sends_once() {
     harness.witness.forget();
     harness.witness.delay(std::time::Duration::from_millis(200));
     page.evaluate("(b => { b.click(); b.click(); })(document.querySelector('.confirm button.main'))").await.unwrap();
+    decided(&page).await;
     page.wait(role("heading", "Decisions so far")).await.unwrap();
     assert_eq!(sent(&harness), 1);
     page.wait(text("Approve by alice@example.com (you)")).await.unwrap();
