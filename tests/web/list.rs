@@ -257,20 +257,57 @@ async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_open
         assert_eq!(page.value(css("#reason")).await.unwrap(), "", "no draft goes over to another request");
     }
     every_look(&page, "list-next").await;
-    // What is not seen as a whole is read from its heading, and a refusal stands in the pane.
+    // What is not seen as a whole is read from its heading. Another answer than the next request stands in the pane.
     page.fill(css("#reason"), &"on and on\n".repeat(60)).await.unwrap();
     page.focus(css("#pane")).await.unwrap();
     page.press("a").await.unwrap();
     page.wait(css(".confirm h1:focus")).await.unwrap();
-    runs.decides("alice", &asked[3], json!({"verdict": "Reject", "requestDigest": asked[3].spec.request.digest})).await;
+    page.evaluate("document.querySelector('.confirm [name=confirmed]').value = 'another'").await.unwrap();
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
     page.wait(text("Nothing was sent.").inside("#pane")).await.unwrap();
+    page.click(role("button", "Back")).await.unwrap();
+    page.wait(css("#pane #reason")).await.unwrap();
     assert!(!page.url().await.unwrap().contains("/n/"), "the list stays");
     assert_eq!(patches(&harness).0, 3);
     for one in &asked[..3] {
         assert_eq!(runs.decision(one, "alice").await["verdict"], "Approve");
     }
     assert_eq!(runs.decision(&asked[0], "alice").await["reason"], "as agreed");
+}
+
+#[tokio::test]
+async fn text_that_is_typed_and_a_double_click_confirm_nothing() {
+    let (harness, [runs]) = Harness::with_runs(["typing-on"]).await.unwrap();
+    let asked = invoices(&runs, 2).await;
+    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    page.press("j").await.unwrap();
+    shown(&page, "invoice-1").await;
+    // The confirmation comes while its reader types elsewhere: the field keeps the focus.
+    harness.witness.delay(std::time::Duration::from_millis(300));
+    page.press("a").await.unwrap();
+    page.press("/").await.unwrap();
+    page.keys("rent a").await.unwrap();
+    page.wait(css(".confirm")).await.unwrap();
+    page.keys(" car").await.unwrap();
+    assert_eq!(page.value(css("#find")).await.unwrap(), "rent a car");
+    // The button has the focus: text leads back to the heading, and the second click of a double click is none.
+    page.click(role("button", "Back")).await.unwrap();
+    page.focus(css("#pane")).await.unwrap();
+    page.press("a").await.unwrap();
+    page.wait(css(".confirm form button:focus")).await.unwrap();
+    page.press("Space").await.unwrap();
+    page.wait(css(".confirm h1:focus")).await.unwrap();
+    page.press("Enter").await.unwrap();
+    let twice = "document.querySelector('.confirm form button').dispatchEvent(new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true}))";
+    assert_eq!(page.evaluate(twice).await.unwrap(), json!(false), "it is prevented");
+    assert_eq!(patches(&harness), (0, 2), "nothing was sent");
+    // Another request that is chosen meanwhile stays, and the answer is told.
+    harness.witness.delay(std::time::Duration::from_secs(1));
+    page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
+    page.click(css(".request a.what").nth(1)).await.unwrap();
+    page.wait(text("Your decision is recorded.").inside("#news")).await.unwrap();
+    shown(&page, "invoice-2").await;
+    assert_eq!(runs.decision(&asked[0], "alice").await["verdict"], "Approve");
 }
 
 #[tokio::test]

@@ -19,15 +19,18 @@ struct Problem {
     said: String,
     retry: bool,
     sign_in: bool,
+    /// Whether a form was sent: a read that follows a decision says nothing about it.
+    is_post: bool,
 }
 
-/// Returns the page that tells a problem, with the navigation of a user where there is one.
-pub fn problem(error: &PageError, caller: Option<&Caller>) -> Response {
+/// Returns the page that tells a problem of a form or of a read, with the navigation of a user where there is one.
+pub fn problem(error: &PageError, caller: Option<&Caller>, is_post: bool) -> Response {
     page::html(&Problem {
         shell: caller.map_or_else(|| Shell::of_nobody(error.title()), |caller| Shell::of(caller, error.title(), "")),
         said: error.to_string(),
         retry: matches!(error, PageError::Away(_) | PageError::TooMany(_)),
         sign_in: matches!(error, PageError::SignIn),
+        is_post,
     })
 }
 
@@ -37,7 +40,7 @@ impl IntoResponse for PageError {
             tracing::error!(error = %self, "a page could not be made");
         }
         let status = self.status();
-        let mut response = (status, problem(&self, None)).into_response();
+        let mut response = (status, problem(&self, None, true)).into_response();
         if matches!(self, Self::TooMany(_)) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }

@@ -199,6 +199,7 @@ async fn with_navigation(
     state: &PageState,
     session: Option<Session>,
     error: &PageError,
+    is_post: bool,
     response: Response,
 ) -> Response {
     use PageError as E;
@@ -206,9 +207,13 @@ async fn with_navigation(
         E::Refused(_) | E::NotFound(_) | E::Bad(_) | E::Changed(_) | E::Mismatch(_) | E::Unreadable(_) => true,
         E::SignIn | E::TooMany(_) | E::Away(_) | E::Unknown(_) | E::Internal(_) => false,
     };
-    let Some(session) = session.filter(|_| answers) else { return response };
-    let Ok(caller) = Caller::of(&session, state).await else { return response };
-    (response.status(), problem(error, Some(&caller))).into_response()
+    let session = session.filter(|_| answers);
+    let caller = match &session {
+        Some(session) => Caller::of(session, state).await.ok(),
+        None => None,
+    };
+    let (head, _) = response.into_parts();
+    Response::from_parts(head, problem(error, caller.as_ref(), is_post).into_body())
 }
 
 fn is_read(request: &Request) -> bool {
@@ -219,14 +224,15 @@ fn is_read(request: &Request) -> bool {
 /// answered with a page instead: its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let looks = is_read(&request) && !path.ends_with("/events");
-    let decides = !is_read(&request) && (path.ends_with("/decide") || path.ends_with("/change"));
+    let is_post = !is_read(&request);
+    let looks = !is_post && !path.ends_with("/events");
+    let decides = is_post && (path.ends_with("/decide") || path.ends_with("/change"));
     let jar = PrivateCookieJar::from_headers(request.headers(), state.key.clone());
     let response = next.run(request).await;
     match response.extensions().get::<PageError>().cloned() {
         Some(PageError::SignIn) => {}
         Some(error) if !path.ends_with("/events") => {
-            let response = with_navigation(&state, cookie::read(&jar), &error, response).await;
+            let response = with_navigation(&state, cookie::read(&jar), &error, is_post, response).await;
             // Back shows what became of a decision, as it shows every other answer to its form.
             return if decides { page::kept(response) } else { response };
         }

@@ -271,17 +271,22 @@
     const hold = (on) => { for (const part of held) if (part) part.inert = on; };
     form.querySelector("[role=alert].note")?.remove();
     hold(true);
+    const before = document.activeElement;
+    let hasTyped = false;
+    const types = () => { hasTyped = true; };
+    document.addEventListener("keydown", types, true);
     let came = null;
     try {
       const answer = await fetch(form.action, { method: "POST", body: fields });
       came = new DOMParser().parseFromString(await answer.text(), "text/html");
     } catch { /* It is told below: this post records nothing. */ }
+    document.removeEventListener("keydown", types, true);
     delete form.dataset.sent;
     if (!form.isConnected) return;
     const confirm = came?.querySelector(".confirm");
     if (confirm) {
       const title = document.title;
-      document.title = came.title;
+      if (!pane?.contains(form)) document.title = came.title;
       confirm.className = "confirm decision";
       bar.replaceWith(confirm);
       confirm.querySelector("[data-back]").addEventListener("click", (event) => {
@@ -291,8 +296,9 @@
         document.title = title;
         button.focus();
       });
-      confirm.querySelector("[autofocus]").focus();
-      if (isByKey && isInView(confirm)) confirm.querySelector("form button").focus();
+      const isStill = !hasTyped && document.activeElement === before;
+      if (isStill || !isField(document.activeElement)) confirm.querySelector("[autofocus]").focus();
+      if (isByKey && isStill && isInView(confirm)) ready(confirm);
       return;
     }
     hold(false);
@@ -317,8 +323,7 @@
     }
   }
 
-  // Whether a reader sees the whole of a confirmation. Then its button has the focus if a letter has opened it. Where Enter has
-  // opened it, a second Enter must send nothing.
+  // Whether a reader sees the whole of a confirmation.
   function isInView(confirm) {
     const { top, bottom } = confirm.getBoundingClientRect();
     const fits = (part) => part.scrollHeight <= part.clientHeight + 1 && part.scrollWidth <= part.clientWidth + 1;
@@ -326,36 +331,79 @@
     return isWhole && [confirm, ...confirm.querySelectorAll("[tabindex='0']")].every(fits);
   }
 
-  // The second of the two posts, beside the list: what follows opens beside it too.
+  // Who has opened a confirmation with a letter can press Enter in it: after a moment in which no key was pressed, its button has the
+  // focus. Every other key leads back to its heading, so that no text that somebody types presses it.
+  const PAUSE = 400;
+  function ready(confirm) {
+    const heading = confirm.querySelector("[autofocus]");
+    const send = confirm.querySelector("form button");
+    const later = setTimeout(() => { if (document.activeElement === heading) send.focus(); }, PAUSE);
+    heading.addEventListener("keydown", () => clearTimeout(later), { once: true });
+    send.addEventListener("keydown", (event) => {
+      if (["Enter", "Tab", "Shift"].includes(event.key)) return;
+      event.preventDefault();
+      heading.focus();
+    });
+  }
+
+  // A second click of a double click is none: the confirmation may have come under the pointer meanwhile.
+  document.addEventListener("click", (event) => {
+    if (event.detail > 1 && event.target.closest(".confirm form button:not([name])")) event.preventDefault();
+  }, true);
+
+  const isField = (element) => element?.matches("input, textarea, select") ?? false;
+
+  // The second of the two posts, beside the list: what follows opens beside it too, unless its reader has chosen another request.
   async function records(form) {
+    const own = new URL(form.action).pathname.replace(/\/decide$/, "");
+    const fields = new URLSearchParams(new FormData(form));
+    // What its own vote changes is no news.
+    follows?.close();
+    follows = null;
     let answer = null;
     let came = null;
     try {
-      answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      answer = await fetch(form.action, { method: "POST", body: fields });
       came = new DOMParser().parseFromString(await answer.text(), "text/html");
-    } catch {
-      tell("The connection broke: it is not known whether your decision was recorded.", "Read the request again", again);
-      return;
-    }
-    const at = new URL(answer.url);
-    if (answer.redirected && !/^\/n\/[^/]+\/a\/[^/]+$/.test(at.pathname)) {
+    } catch { /* It is told below. */ }
+    const at = answer ? new URL(answer.url) : null;
+    const isRecorded = answer?.redirected && /^\/n\/[^/]+\/a\/[^/]+$/.test(at.pathname);
+    if (answer?.redirected && !isRecorded || came?.body.dataset.user && came.body.dataset.user !== document.body.dataset.user) {
       location.assign(at);
       return;
     }
-    renewing = renewing.then(() => {
-      follows?.close();
-      pane.replaceChildren(...[...came.getElementById("content").children].filter((part) => !part.matches("[data-shell]")));
-      // A refused decision is shown at the request that was chosen.
-      if (answer.redirected) {
-        pane.dataset.at = at.pathname;
-        pane.dataset.shown = at.pathname;
-      }
+    const content = came?.getElementById("content");
+    if (!content || isRecorded && !answer.ok) {
+      if (!form.isConnected) return;
+      const what = isRecorded ? "Your decision is recorded. The next request cannot be shown now. " : "It is not known whether your decision was recorded. ";
+      const look = document.createElement("button");
+      look.type = "button";
+      look.textContent = "Read the request again";
+      look.addEventListener("click", () => choose(own));
+      say(form, "alert", what).append(look);
+      look.focus();
+      return;
+    }
+    let isShown = false;
+    renewing = renewing.catch(() => {}).then(() => {
+      isShown = pane.dataset.at === own;
+      if (!isShown) return;
+      pane.replaceChildren(...[...content.children].filter((part) => !part.matches("[data-shell]")));
+      pane.dataset.at = isRecorded ? at.pathname : own;
+      pane.dataset.shown = pane.dataset.at;
+      mark();
       opened();
-      wrong();
+      pane.querySelector(".confirm [data-back]")?.addEventListener("click", (event) => {
+        event.preventDefault();
+        choose(own);
+      });
+      if (isField(document.activeElement)) return;
+      (pane.querySelector("[aria-invalid], #problem, .confirm [autofocus]") ?? pane).focus();
     });
     await renewing;
-    await fresh();
-    if (!pane.querySelector("[aria-invalid], #problem")) pane.focus();
+    // No text that is typed into the list is lost.
+    if (!document.activeElement.matches("#list input:not([type=checkbox])")) await fresh();
+    if (!isShown) tell(isRecorded ? "Your decision is recorded." : "Your decision was answered.", "See it", () => choose(own));
   }
 
   // What is wrong is shown, not only told.
@@ -371,7 +419,9 @@
   function split() { if (pane && window.htmx) pane.hidden = !pane.dataset.at && !document.querySelector("#list a.what"); }
   function mark() {
     document.querySelector(current)?.removeAttribute("aria-current");
-    if (pane?.dataset.at) document.querySelector(`#list a.what[href="${pane.dataset.at}"]`)?.setAttribute("aria-current", "true");
+    const link = pane?.dataset.at ? document.querySelector(`#list a.what[href="${pane.dataset.at}"]`) : null;
+    link?.setAttribute("aria-current", "true");
+    link?.closest("details")?.setAttribute("open", "");
   }
   function again() {
     if (opens() && pane.dataset.at) choose(pane.dataset.at); else location.assign(here());
@@ -381,7 +431,7 @@
     clearTimeout(choice);
     pane.dataset.at = at;
     mark();
-    renewing = renewing.then(async () => {
+    renewing = renewing.catch(() => {}).then(async () => {
       if (pane.dataset.at !== at) return;
       const before = pane.firstElementChild;
       follows?.close();
@@ -402,6 +452,8 @@
   function opened() {
     const news = pane.querySelector("#news");
     news?.remove();
+    // Read aloud when the pane gets the focus.
+    if (pane.querySelector("#after")) pane.setAttribute("aria-describedby", "after"); else pane.removeAttribute("aria-describedby");
     pane.scrollTop = 0;
     times(pane);
     drafts();
@@ -491,7 +543,8 @@
       u: () => {
         const list = find("#list");
         const last = kept("sessionStorage", "signoff-list") ?? "";
-        if (list) (chosen() ?? list).focus();
+        const link = chosen();
+        if (list) (link?.checkVisibility() ? link : list).focus();
         else location.assign(`/${last.startsWith(own) ? last.slice(own.length) : ""}`);
       },
       "?": help,

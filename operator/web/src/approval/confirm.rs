@@ -107,7 +107,8 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
         question: display(action::authors_words(request), QUESTION),
         label: coming::label_of_question(request, coming::definition(request, &read.run)),
         before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
-        is_whole: subject.as_ref().is_none_or(|text| text.more == 0 && text.cut.is_none()),
+        is_whole: subject.as_ref().is_none_or(|text| text.more == 0 && text.cut.is_none())
+            && action::authors_words(request).chars().count() <= QUESTION,
         subject,
         shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
         target: model::target(request),

@@ -152,7 +152,7 @@ struct VerdictBox {
     lines: Vec<String>,
 }
 
-/// Another request that waits for the reader.
+/// Another request of the reader: one that waits for them, or the decided one.
 pub(super) struct NextRequest {
     pub(super) path: String,
     /// Its question.
@@ -161,9 +161,8 @@ pub(super) struct NextRequest {
 
 /// The request that the reader decided before this one.
 pub(super) struct DecidedBefore {
-    pub(super) path: String,
-    /// Its question.
-    pub(super) question: String,
+    /// The request; `None` while it cannot be read.
+    pub(super) request: Option<NextRequest>,
     /// What became of the decision.
     pub(super) says: String,
     /// Names the drafts of the request, which are dropped.

@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** an address says only which request was decided. How, and whether it counts, is read from the Approval.
 
+use std::time::Duration;
+
 use http::HeaderMap;
 use kube::api::ListParams;
 use signoff_api::{Approval, Moment, names};
@@ -17,6 +19,7 @@ use signoff_review::{
     state::{DecisionState, Waited},
     text::one_line,
 };
+use tokio::time::timeout;
 use url::form_urlencoded;
 
 use super::{
@@ -24,6 +27,7 @@ use super::{
     read::{Read, approval, approvals},
 };
 use crate::{
+    error::PageError,
     live::{Standing, Waiting},
     scope::is_namespace,
     session::Caller,
@@ -34,6 +38,8 @@ use crate::{
 const OF_RUN: usize = 4;
 /// The most requests in the list of the namespace.
 const LISTED: u32 = 50;
+/// The time in which the next request is found, before the page goes on without it.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest question.
 const LONGEST: usize = 120;
 
@@ -53,8 +59,8 @@ pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waite
         DecisionState::Closed { is_counted, .. } => *is_counted,
         DecisionState::NotEscalated | DecisionState::Invalid(_) | DecisionState::Deleted => false,
     };
-    let next = if goes_on { next(state, caller, decided, read).await } else { None };
-    match next {
+    let next = async { if goes_on { next(state, caller, decided, read).await } else { None } };
+    match timeout(PATIENCE, next).await.ok().flatten() {
         Some(next) => format!("{}?after={}", next.path, address(decided)),
         None => path_of(decided),
     }
@@ -65,16 +71,19 @@ pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> 
     let (_, after) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "after")?;
     let (namespace, name) =
         after.split_once('/').filter(|(place, name)| is_namespace(place) && names::is_object(name))?;
-    let Ok(seen) = approval(&caller.client, namespace, name).await else {
-        let says = "The request that you decided cannot be read now.".to_owned();
-        return Some(DecidedBefore { path: path(namespace, name), question: name.to_owned(), says, draft: None });
+    let seen = match approval(&caller.client, namespace, name).await {
+        Ok(seen) => seen,
+        Err(PageError::NotFound(_) | PageError::Refused(_)) => return None,
+        Err(_) => {
+            let says = "The request that you decided cannot be read now.".to_owned();
+            return Some(DecidedBefore { request: None, says, draft: None });
+        }
     };
     let decided = &seen.approval;
     decided.spec.decisions.get(&caller.me.user)?;
     let counts = decisions::instead(decided, &caller.me, at);
     Some(DecidedBefore {
-        path: path_of(decided),
-        question: one_line(authors_words(&decided.spec.request), LONGEST),
+        request: Some(of(decided)),
         draft: counts.is_some().then(|| draft(decided)),
         says: counts.unwrap_or_else(|| "Your decision did not count: open it again.".to_owned()),
     })
