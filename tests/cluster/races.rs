@@ -111,7 +111,7 @@ impl Gate {
                 assert_eq!(outcome.verdict, Some(wins), "{}: {:?}", self.approval, status.votes);
             }
             Source::Timeout => assert!(stored.is_empty(), "{}: votes were taken, and the time counted", self.approval),
-            _ => assert_eq!(status.phase, ApprovalPhase::Cancelled, "{}", self.approval),
+            _ => assert_eq!(status.phase, ApprovalPhase::Cancelled, "{}: {:?}", self.approval, outcome.reason),
         }
     }
 }
