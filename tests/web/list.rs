@@ -245,7 +245,7 @@ async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_open
             page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
         } else {
             page.press("a").await.unwrap();
-            page.wait(css(".confirm form button:focus")).await.unwrap();
+            page.wait(css(".confirm form button:not([name]):focus")).await.unwrap();
             page.press("Enter").await.unwrap();
         }
         shown(&page, &format!("invoice-{next}")).await;
@@ -255,6 +255,11 @@ async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_open
         page.wait(css("#pane:focus")).await.unwrap();
         assert_eq!(page.text(css("#list a.what[aria-current] .run")).await.unwrap(), format!("invoice-{next}"));
         assert_eq!(page.value(css("#reason")).await.unwrap(), "", "no draft goes over to another request");
+        // The pane is in view as a whole: the note at its head, the bar at its foot.
+        let seen = "[document.querySelector('#after').getBoundingClientRect().top, innerHeight - document.querySelector('#decide').getBoundingClientRect().bottom, scrollY]";
+        let seen = page.evaluate(seen).await.unwrap();
+        let is_seen = |at: usize| seen.get(at).and_then(Value::as_f64).is_some_and(|pixels| pixels >= 0.0);
+        assert!(is_seen(0) && is_seen(1), "invoice-{next}: {seen}");
     }
     every_look(&page, "list-next").await;
     // What is not seen as a whole is read from its heading. Another answer than the next request stands in the pane.
@@ -294,13 +299,21 @@ async fn text_that_is_typed_and_a_double_click_confirm_nothing() {
     page.click(role("button", "Back")).await.unwrap();
     page.focus(css("#pane")).await.unwrap();
     page.press("a").await.unwrap();
-    page.wait(css(".confirm form button:focus")).await.unwrap();
+    page.wait(css(".confirm")).await.unwrap();
+    // An early Enter is none, and does not keep a later one away. Escape goes back.
+    let early = "document.querySelector('.confirm h1').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))";
+    page.evaluate(early).await.unwrap();
+    page.wait(css(".confirm form button:not([name]):focus")).await.unwrap();
+    page.press("Escape").await.unwrap();
+    page.wait(css("#pane #reason")).await.unwrap();
+    page.press("a").await.unwrap();
+    page.wait(css(".confirm form button:not([name]):focus")).await.unwrap();
     page.press("Space").await.unwrap();
     page.wait(css(".confirm h1:focus")).await.unwrap();
     page.press("Enter").await.unwrap();
-    let twice = "document.querySelector('.confirm form button').dispatchEvent(new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true}))";
+    let twice = "document.querySelector('.confirm form button:not([name])').dispatchEvent(new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true}))";
     assert_eq!(page.evaluate(twice).await.unwrap(), json!(false), "it is prevented");
-    assert_eq!(patches(&harness), (0, 2), "nothing was sent");
+    assert_eq!(patches(&harness), (0, 3), "nothing was sent");
     // Another request that is chosen meanwhile stays, and the answer is told.
     harness.witness.delay(std::time::Duration::from_secs(1));
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();

@@ -289,14 +289,17 @@
       if (!pane?.contains(form)) document.title = came.title;
       confirm.className = "confirm decision";
       bar.replaceWith(confirm);
-      confirm.querySelector("[data-back]").addEventListener("click", (event) => {
+      const back = confirm.querySelector("[data-back]");
+      confirm.addEventListener("keydown", ({ key }) => { if (key === "Escape") back.click(); });
+      back.addEventListener("click", (event) => {
         event.preventDefault();
         confirm.replaceWith(bar);
         hold(false);
         document.title = title;
         button.focus();
       });
-      const isStill = !hasTyped && document.activeElement === before;
+      // A button of the bar that was held has lost the focus to the page.
+      const isStill = !hasTyped && [before, document.body].includes(document.activeElement);
       if (isStill || !isField(document.activeElement)) confirm.querySelector("[autofocus]").focus();
       if (isByKey && isStill && isInView(confirm)) ready(confirm);
       return;
@@ -332,15 +335,20 @@
   }
 
   // Who has opened a confirmation with a letter can press Enter in it: after a moment in which no key was pressed, its button has the
-  // focus. Every other key leads back to its heading, so that no text that somebody types presses it.
+  // focus. Text that somebody types leads to its heading and stays there. Escape goes back.
   const PAUSE = 400;
   function ready(confirm) {
     const heading = confirm.querySelector("[autofocus]");
-    const send = confirm.querySelector("form button");
-    const later = setTimeout(() => { if (document.activeElement === heading) send.focus(); }, PAUSE);
-    heading.addEventListener("keydown", () => clearTimeout(later), { once: true });
+    const send = confirm.querySelector("form button:not([name])");
+    let later = 0;
+    const soon = () => {
+      clearTimeout(later);
+      later = setTimeout(() => { if (document.activeElement === heading) send.focus(); }, PAUSE);
+    };
+    soon();
+    heading.addEventListener("keydown", ({ key }) => { if (key === "Enter") soon(); else clearTimeout(later); });
     send.addEventListener("keydown", (event) => {
-      if (["Enter", "Tab", "Shift"].includes(event.key)) return;
+      if (["Enter", "Tab", "Shift", "Escape"].includes(event.key)) return;
       event.preventDefault();
       heading.focus();
     });
@@ -350,6 +358,12 @@
   document.addEventListener("click", (event) => {
     if (event.detail > 1 && event.target.closest(".confirm form button:not([name])")) event.preventDefault();
   }, true);
+
+  // The pane has the focus, and is moved no further than into view.
+  function look() {
+    pane.focus({ preventScroll: true });
+    pane.scrollIntoView({ block: "nearest" });
+  }
 
   const isField = (element) => element?.matches("input, textarea, select") ?? false;
 
@@ -376,12 +390,9 @@
     if (!content || isRecorded && !answer.ok) {
       if (!form.isConnected) return;
       const what = isRecorded ? "Your decision is recorded. The next request cannot be shown now. " : "It is not known whether your decision was recorded. ";
-      const look = document.createElement("button");
-      look.type = "button";
-      look.textContent = "Read the request again";
-      look.addEventListener("click", () => choose(own));
-      say(form, "alert", what).append(look);
-      look.focus();
+      const read = say(form, "alert", what).appendChild(document.createElement("button"));
+      Object.assign(read, { type: "button", textContent: "Read the request again", onclick: () => choose(own) });
+      read.focus();
       return;
     }
     let isShown = false;
@@ -389,16 +400,14 @@
       isShown = pane.dataset.at === own;
       if (!isShown) return;
       pane.replaceChildren(...[...content.children].filter((part) => !part.matches("[data-shell]")));
-      pane.dataset.at = isRecorded ? at.pathname : own;
-      pane.dataset.shown = pane.dataset.at;
+      pane.dataset.at = pane.dataset.shown = isRecorded ? at.pathname : own;
       mark();
       opened();
-      pane.querySelector(".confirm [data-back]")?.addEventListener("click", (event) => {
-        event.preventDefault();
-        choose(own);
-      });
+      pane.querySelector(".confirm [data-back]")?.addEventListener("click", (event) => { event.preventDefault(); choose(own); });
       if (isField(document.activeElement)) return;
-      (pane.querySelector("[aria-invalid], #problem, .confirm [autofocus]") ?? pane).focus();
+      const wrong = pane.querySelector("[aria-invalid], #problem, .confirm [autofocus]");
+      scrollTo({ top: 0 });
+      if (wrong) wrong.focus(); else look();
     });
     await renewing;
     // No text that is typed into the list is lost.
@@ -474,7 +483,7 @@
       const link = event.target.closest("#list a.what");
       if (!link || !opens() || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
-      choose(link.pathname).then(() => pane.focus());
+      choose(link.pathname).then(look);
     });
   }
 
