@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, program};
 use signoff_tests::half_requests::{HalfRequests, with_few_files};
 
-/// How long anything may take that does not wait for the ten seconds of a half request.
+/// The time limit of a step, on a loaded machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]

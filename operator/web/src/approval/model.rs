@@ -132,7 +132,7 @@ pub struct ApprovalPage {
     /// The sentences in the place of the form.
     instead: Option<String>,
     /// The request that waits next for a reader who has decided this one.
-    pub(super) next_for_me: Option<NextRequest>,
+    pub(super) next_for_me: Option<RequestLink>,
     /// The decision after which this request was opened.
     pub(super) decided_before: Option<DecidedBefore>,
     /// Names the drafts of this request.
@@ -152,8 +152,8 @@ struct VerdictBox {
     lines: Vec<String>,
 }
 
-/// Another request of the reader: one that waits for them, or the decided one.
-pub(super) struct NextRequest {
+/// A link to another request: one that waits for the reader, or the one that they have decided.
+pub(super) struct RequestLink {
     pub(super) path: String,
     /// Its question.
     pub(super) question: String,
@@ -162,8 +162,8 @@ pub(super) struct NextRequest {
 /// The request that the reader decided before this one.
 pub(super) struct DecidedBefore {
     /// The request; `None` while it cannot be read.
-    pub(super) request: Option<NextRequest>,
-    /// What became of the decision.
+    pub(super) request: Option<RequestLink>,
+    /// The effect of the decision so far, in sentences.
     pub(super) says: String,
     /// Names the drafts of the request, which are dropped.
     pub(super) draft: Option<String>,

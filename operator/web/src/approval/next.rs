@@ -4,7 +4,7 @@
 //! The live rows of the reader are searched first. Without them the pending requests of the run are read, then one list
 //! of open requests of the namespace. After an error the page names no next request.
 //!
-//! **Invariant:** an address says only which request was decided. How, and whether it counts, is read from the Approval.
+//! **Invariant:** the address names the decided request. The verdict, and whether it counts, come from its Approval.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use url::form_urlencoded;
 
 use super::{
-    model::{DecidedBefore, NextRequest, draft, path},
+    model::{DecidedBefore, RequestLink, draft, path},
     read::{Read, approval, approvals},
 };
 use crate::{
@@ -61,7 +61,10 @@ pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waite
     };
     let next = async { if goes_on { next(state, caller, decided, read).await } else { None } };
     match timeout(PATIENCE, next).await.ok().flatten() {
-        Some(next) => format!("{}?after={}", next.path, address(decided)),
+        Some(next) => {
+            let (namespace, name) = place(decided);
+            format!("{}?after={namespace}/{name}", next.path)
+        }
         None => path_of(decided),
     }
 }
@@ -89,22 +92,23 @@ pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> 
     })
 }
 
-fn address(approval: &Approval) -> String {
+/// Returns the namespace and the name of an Approval.
+fn place(approval: &Approval) -> (&str, &str) {
     let metadata = &approval.metadata;
-    format!("{}/{}", metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+    (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
 fn path_of(approval: &Approval) -> String {
-    let metadata = &approval.metadata;
-    path(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
+    let (namespace, name) = place(approval);
+    path(namespace, name)
 }
 
-fn of(approval: &Approval) -> NextRequest {
-    NextRequest { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
+fn of(approval: &Approval) -> RequestLink {
+    RequestLink { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
 }
 
 /// Returns the next request for a reader who has decided one. `read`: the moment, and the run with its other requests.
-pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<NextRequest> {
+pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.known(caller) {
         let uid = decided.metadata.uid.as_deref();
@@ -116,7 +120,7 @@ pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval,
         let rank = |one: &Waiting| (one.row.alike != gate, one.row.deadline, one.row.name.clone());
         let first = feed.rows().into_iter().filter(waits).min_by_key(rank)?;
         let question = one_line(&first.row.prompt, LONGEST);
-        return Some(NextRequest { path: path(&first.row.namespace, &first.row.name), question });
+        return Some(RequestLink { path: path(&first.row.namespace, &first.row.name), question });
     }
     let waits = |seen: &Seen| {
         let other = &seen.approval;

@@ -211,7 +211,7 @@ async fn latest_in(
     client: &Client,
     namespaces: Option<&[String]>,
 ) -> Option<Latest> {
-    let _turn = reads.now(token)?;
+    let _place = reads.now(token)?;
     let selector = Filter::default().selector();
     let found = read::read(client, namespaces, &selector, read::PAGE, |row| row.at.is_some()).await;
     match found {

@@ -285,16 +285,16 @@ async fn the_last_decision_is_found_within_one_page() {
 #[tokio::test]
 async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
     let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
-    let turns = LongReads::default();
+    let reads = LongReads::default();
     let token = |text: &str| TokenId::of(&secrecy::SecretString::from(text.to_owned()));
     let others: Vec<_> = std::iter::successors(Some(0), |at| Some(at + 1))
-        .map_while(|at: u32| turns.now(&token(&at.to_string())))
+        .map_while(|at: u32| reads.now(&token(&at.to_string())))
         .collect();
-    let said = latest_in(&turns, &token("own"), &client, None).now_or_never();
+    let said = latest_in(&reads, &token("own"), &client, None).now_or_never();
     assert_eq!(said, Some(None), "at once, and without a request");
     assert!(asked.lock().unwrap().is_empty());
     drop(others);
-    assert!(latest_in(&turns, &token("own"), &client, None).await.is_some());
+    assert!(latest_in(&reads, &token("own"), &client, None).await.is_some());
 }
 
 #[tokio::test]
