@@ -55,6 +55,8 @@ pub struct CallError {
     pub retry_after: Option<Duration>,
     /// Whether any byte of the request *may* have reached the server.
     pub sent: bool,
+    /// Whether the connection failed by TLS, such as a certificate that is not accepted.
+    pub tls: bool,
 }
 
 impl CallError {
@@ -70,7 +72,7 @@ impl CallError {
 
     /// A failure of `class`; `sent` is whether the server may have seen the request.
     pub fn new(class: ErrorClass, sent: bool, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None, sent }
+        Self { class, message: message.into(), retry_after: None, sent, tls: false }
     }
 
     /// Whether the same call may be made again without a person's say.

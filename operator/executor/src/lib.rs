@@ -16,6 +16,7 @@ mod redact;
 mod resolve;
 pub mod room;
 pub mod secrets;
+mod tls;
 
 pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
 pub use agent::{Model, Providers, TurnReply, TurnRequest};
@@ -28,3 +29,4 @@ pub use http::{Http, HttpClient, HttpReply, HttpRequest};
 pub use redact::excerpt;
 pub use room::{AnswerRoom, UnboundedRoom};
 pub use secrets::{ExposeSecret, SecretText, Secrets, host_allowed};
+pub use tls::is_tls;

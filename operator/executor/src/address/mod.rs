@@ -47,6 +47,8 @@ pub struct Settings {
     pub allow: Vec<Allowed>,
     /// The addresses around the operator, as far as they are known.
     pub protected: ProtectedSet,
+    /// Whether no exception opens a metadata service, a link-local address or another spelling of an IPv4 address.
+    pub is_metadata_closed: bool,
 }
 
 /// The error of an address, URL or setting. Every message names the remedy.
@@ -76,6 +78,14 @@ pub enum Error {
         why: String,
         /// The value that would allow it.
         remedy: String,
+    },
+    /// An address that no setting opens here.
+    #[error("{place} is {kind}: calls to it are always refused; use another address")]
+    Closed {
+        /// The address, and the name that led to it.
+        place: String,
+        /// The class of the address.
+        kind: &'static str,
     },
     /// A scheme other than http and https.
     #[error("the URL's scheme is {0}: use http or https")]
@@ -146,6 +156,9 @@ impl Settings {
             Some(name) => format!("{address} (to which {name} resolves)"),
             None => address.to_string(),
         };
+        if let Some(range) = range_of(judged).filter(|range| self.is_metadata_closed && range.is_closed()) {
+            return Err(Error::Closed { place: place(), kind: range.class.what });
+        }
         let remedy = || port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
         if let Some(range) = refused
             && covering.peek().is_none()
@@ -401,6 +414,52 @@ mod tests {
         );
         assert!(settings.check_url("http://192.168.0.9/").is_ok());
         assert!(settings.check_url("https://models.example.com/").is_ok());
+    }
+
+    #[test]
+    fn where_metadata_is_closed_no_name_no_network_and_no_spelling_opens_it() {
+        let services = [
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.1.1",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "fe80::1",
+            "fe80::a9fe:a9fe",
+            "::ffff:169.254.169.254",
+            "::169.254.169.254",
+            "::ffff:0:169.254.169.254",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b:1::169.254.169.254",
+            "2002:a9fe:a9fe::1",
+            "2001:0:a9fe:a9fe::1",
+            "2001:0:808:808::5601:5601",
+        ];
+        let relays = ["10.0.0.25", "127.0.0.1", "::1", "100.64.0.1", "64:ff9b::10.0.0.25"];
+        for address in services.into_iter().chain(relays) {
+            let ip: IpAddr = address.parse().unwrap();
+            let socket = SocketAddr::new(ip, 465).to_string();
+            for entry in
+                [address, socket.as_str(), "relay.example.com:465", if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" }]
+            {
+                let settings = Settings { is_metadata_closed: true, ..allowing(&[entry]) };
+                let checked = settings.check_address(ip, Some(465), Some("relay.example.com"));
+                let is_closed = matches!(checked, Err(Error::Closed { .. }));
+                assert_eq!(
+                    (is_closed, checked.is_ok()),
+                    (services.contains(&address), relays.contains(&address)),
+                    "{entry}"
+                );
+                let url = settings.check_url(&format!("http://{socket}/"));
+                assert!(!is_closed || url.is_err(), "{entry} {address}");
+            }
+        }
+        let open = allowing(&["relay.example.com:465"]);
+        let metadata = "169.254.169.254".parse().unwrap();
+        assert!(open.check_address(metadata, Some(465), Some("relay.example.com")).is_ok(), "a name opens it to runs");
     }
 
     #[test]

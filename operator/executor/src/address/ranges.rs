@@ -59,9 +59,12 @@ const fn allowed(what: &'static str, reason: &'static str) -> Class {
     Class { verdict: Verdict::Allowed, what, reason }
 }
 
+/// The reason of every class of spellings.
+const SPELLING: &str = "leads to an IPv4 address past the rows for IPv4; the IPv4 address itself can be called";
+
 /// A class of addresses that lead to an IPv4 address by another spelling or a relay.
 const fn spelling(what: &'static str) -> Class {
-    refused(what, "leads to an IPv4 address past the rows for IPv4; the IPv4 address itself can be called")
+    refused(what, SPELLING)
 }
 
 static PUBLIC: Class = allowed("a public address", "public hosts");
@@ -104,6 +107,15 @@ static TEREDO: Class = spelling("a Teredo address");
 
 const fn row(network: Cidr, name: &'static str, source: &'static str, class: &'static Class) -> Range {
     Range { network, name, source, class }
+}
+
+impl Range {
+    /// Whether the range has metadata services, is link-local, or spells IPv4 addresses in another way.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let is_metadata = self.class.verdict == Verdict::Metadata;
+        is_metadata || std::ptr::eq(self.class, &LINK_LOCAL) || self.class.reason == SPELLING
+    }
 }
 
 /// The table for IPv4.

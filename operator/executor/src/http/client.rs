@@ -24,6 +24,7 @@ use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
 use crate::resolve::{Checked, PORT, System, refusal};
 use crate::room::HTTP_ANSWER_BYTES;
+use crate::tls::is_tls;
 
 /// The bytes read of an answer with an unexpected status, for the message.
 pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
@@ -193,7 +194,9 @@ impl HttpClient {
         }
         let url = self.addresses.check_url(&request.url).map_err(|error| CallError {
             class: match error {
-                AddressError::Special { .. } | AddressError::Unknown { .. } => ErrorClass::Refused,
+                AddressError::Special { .. } | AddressError::Unknown { .. } | AddressError::Closed { .. } => {
+                    ErrorClass::Refused
+                }
                 _ => ErrorClass::Invalid,
             },
             ..CallError::invalid(error.to_string())
@@ -345,7 +348,8 @@ fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
         CallError::invalid(format!("{target} could not be built: {cause}"))
     } else if error.is_connect() {
         let cause = if error.is_timeout() { "the connection timed out".to_owned() } else { cause };
-        CallError::new(ErrorClass::Unreachable, false, format!("{target} was not sent, no connection: {cause}"))
+        let why = format!("{target} was not sent, no connection: {cause}");
+        CallError { tls: is_tls(error), ..CallError::new(ErrorClass::Unreachable, false, why) }
     } else {
         CallError::new(ErrorClass::Protocol, true, format!("{target}: the connection broke before an answer ({cause})"))
     }

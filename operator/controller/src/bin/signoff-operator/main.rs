@@ -53,7 +53,11 @@ async fn main() -> anyhow::Result<ExitCode> {
     let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics, &clock).await?;
     let protected = cluster::protected_set(&way).await;
     let http = HttpClient::new(HttpSettings {
-        addresses: AddressSettings { allow: arguments.allow_address.clone(), protected: protected.clone() },
+        addresses: AddressSettings {
+            allow: arguments.allow_address.clone(),
+            protected: protected.clone(),
+            ..AddressSettings::default()
+        },
         ..HttpSettings::default()
     });
     let http = http.context("preparing calls to models and addresses")?;
