@@ -1,0 +1,224 @@
+//! The files of the administrator, read again when their content changes *(I/O)*.
+//!
+//! **Invariant:** a bad file keeps the configuration before it for ten minutes. Then nothing is sent until it is
+//! mended.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use signoff_api::{Digest, Moment};
+
+use super::{Config, ConfigError};
+use crate::people::People;
+
+/// The time for which a configuration is kept after its file became bad.
+const KEPT: Duration = Duration::from_secs(600);
+/// The largest size of a file, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// A configuration with the people that it names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedConfig {
+    /// The configuration.
+    pub config: Config,
+    /// The addresses of people.
+    pub people: People,
+}
+
+/// The state of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileState {
+    /// It is in force as the files say.
+    Current,
+    /// The files are bad, and the configuration before them is kept.
+    Kept {
+        /// The problem and the remedy.
+        why: String,
+        /// The time at which sending stops.
+        until: Moment,
+    },
+    /// The files are bad, and nothing is sent.
+    Stopped {
+        /// The problem and the remedy.
+        why: String,
+    },
+}
+
+/// The configuration in force, and its file.
+pub struct ConfigFile {
+    path: PathBuf,
+    /// The digest of all files, as they were read last.
+    digest: Option<Digest>,
+    loaded: Option<Arc<LoadedConfig>>,
+    bad: Option<(ConfigError, Moment)>,
+}
+
+impl ConfigFile {
+    /// Returns the configuration of a file, which is not read yet.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, digest: None, loaded: None, bad: None }
+    }
+
+    /// Reads the files again, and builds what they say. Returns the configuration where it is another one than before.
+    pub fn refresh<T>(
+        &mut self,
+        now: Moment,
+        build: impl FnOnce(&LoadedConfig) -> Result<T, ConfigError>,
+    ) -> Option<(Arc<LoadedConfig>, T)> {
+        let read = self.read();
+        let built = read.and_then(|read| match read {
+            Some((digest, loaded)) => build(&loaded).map(|built| Some((digest, loaded, built))),
+            None => Ok(None),
+        });
+        match built {
+            Ok(None) => {
+                self.bad = None;
+                None
+            }
+            Ok(Some((digest, loaded, built))) => {
+                let loaded = Arc::new(loaded);
+                (self.digest, self.bad) = (Some(digest), None);
+                self.loaded = Some(Arc::clone(&loaded));
+                Some((loaded, built))
+            }
+            Err(error) => {
+                let known = self.bad.take();
+                if known.as_ref().is_none_or(|(known, _)| *known != error) {
+                    tracing::error!(file = %self.path.display(), "the configuration of notices is not used: {error}");
+                }
+                self.bad = Some((error, known.map_or(now, |(_, since)| since)));
+                None
+            }
+        }
+    }
+
+    /// Returns the state.
+    #[must_use]
+    pub fn state(&self, now: Moment) -> FileState {
+        match (&self.bad, &self.loaded) {
+            (None, Some(_)) => FileState::Current,
+            (None, None) => FileState::Stopped { why: "the configuration of notices was not read yet".to_owned() },
+            (Some((error, since)), Some(_)) if now < since.after(KEPT) => {
+                FileState::Kept { why: error.to_string(), until: since.after(KEPT) }
+            }
+            (Some((error, _)), _) => FileState::Stopped { why: error.to_string() },
+        }
+    }
+
+    /// Returns the digest and the content, or `None` where nothing changed.
+    fn read(&self) -> Result<Option<(Digest, LoadedConfig)>, ConfigError> {
+        let text = text_of(&self.path)
+            .map_err(|why| ConfigError::new("notifications", format!("the file {} {why}", self.path.display())))?;
+        let config = Config::parse(&text)?;
+        let mut all = text;
+        let (mut people, mut unread) = (String::new(), Vec::new());
+        for (field, path) in config.files() {
+            // The path is not told, because it may be the secret itself.
+            let is_of_people = config.people.file.as_ref() == Some(path);
+            let content = match text_of(path) {
+                Ok(content) => content,
+                Err(why) if is_of_people => return Err(ConfigError::new(field, format!("the file {why}"))),
+                // This channel alone cannot send, and finds the file once it is there.
+                Err(why) => {
+                    unread.push(format!("{field}: the file {why}"));
+                    String::new()
+                }
+            };
+            // The length tells where one file ends.
+            all.push_str(&format!("\n{} {}\n{content}", path.display(), content.len()));
+            if is_of_people {
+                people = content;
+            }
+        }
+        let digest = Digest::of_bytes(all.as_bytes());
+        if self.digest.as_ref() == Some(&digest) {
+            return Ok(None);
+        }
+        for problem in unread {
+            tracing::error!("notifications: {problem}; its channel sends nothing until then");
+        }
+        let text = if people.trim().is_empty() { "{}" } else { people.as_str() };
+        let read = People::parse(text, &config.people.domains);
+        let people = read.map_err(|why| ConfigError::new("people.file", why))?;
+        Ok(Some((digest, LoadedConfig { config, people })))
+    }
+}
+
+/// Returns the content of a file, or what is wrong with it.
+fn text_of(path: &Path) -> Result<String, String> {
+    let open = fs::File::open(path).map_err(|error| format!("cannot be read: {}", error.kind()))?;
+    let mut text = String::new();
+    let read = open.take(MAX_BYTES + 1).read_to_string(&mut text);
+    // The error of bytes that are not text would show none of them, and says less.
+    read.map_err(|error| format!("is not text, or cannot be read: {}", error.kind()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err("is larger than 1 MiB".to_owned());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+        start.after(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_bad_file_keeps_the_old_configuration_for_ten_minutes_and_a_good_one_ends_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notices.yaml");
+        let write = |text: &str| fs::write(&path, text).unwrap();
+        let mut file = ConfigFile::new(path.clone());
+        let usable = |_: &LoadedConfig| Ok(());
+        assert!(matches!(file.state(at(0)), FileState::Stopped { .. }));
+        write("inbox: https://a.example");
+        assert!(file.refresh(at(0), usable).is_some());
+        assert_eq!(file.refresh(at(1), usable), None, "nothing changed");
+        assert_eq!(file.state(at(1)), FileState::Current);
+        write("inboxes: x");
+        assert_eq!(file.refresh(at(2), usable), None);
+        let FileState::Kept { why, until } = file.state(at(3)) else { panic!("{:?}", file.state(at(3))) };
+        assert!(why.contains("unknown field, expected one of `inbox`") && until == at(602), "{why} {until}");
+        file.refresh(at(500), usable);
+        assert!(matches!(file.state(at(602)), FileState::Stopped { .. }), "the ten minutes count from the first");
+        write("inbox: https://a.example");
+        file.refresh(at(700), usable);
+        assert_eq!(file.state(at(700)), FileState::Current);
+        let refused = |_: &LoadedConfig| Err::<(), _>(ConfigError::new("channels[0]", "no key"));
+        write("inbox: https://b.example");
+        for second in [701, 702, 703] {
+            assert_eq!(file.refresh(at(second), refused), None);
+        }
+        assert_eq!(file.state(at(703)), FileState::Kept { why: "channels[0]: no key".to_owned(), until: at(1301) });
+    }
+
+    #[test]
+    fn a_new_content_of_a_secret_is_a_new_configuration_and_one_that_is_missing_stops_no_other_channel() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, key) = (folder.path().join("notices.yaml"), folder.path().join("key"));
+        let text = format!("channels: [{{name: oncall, pagerduty: {{routingKeyFile: {}}}}}]", key.display());
+        fs::write(&path, &text).unwrap();
+        let mut file = ConfigFile::new(path.clone());
+        let usable = |_: &LoadedConfig| Ok(());
+        assert!(file.refresh(at(0), usable).is_some(), "the channel fails at each notice, and no other one");
+        for content in [&b"one"[..], b"two", &[0xff, b's'], b"three"] {
+            fs::write(&key, content).unwrap();
+            assert!(file.refresh(at(1), usable).is_some());
+            assert_eq!((file.refresh(at(2), usable), file.state(at(2))), (None, FileState::Current));
+        }
+        fs::write(&path, format!("{text}\npeople: {{file: {}}}", folder.path().join("people").display())).unwrap();
+        assert_eq!(file.refresh(at(3), usable), None);
+        let FileState::Kept { why, .. } = file.state(at(3)) else { panic!("there are no people") };
+        assert_eq!(why, "people.file: the file cannot be read: entity not found");
+    }
+}

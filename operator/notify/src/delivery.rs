@@ -1,0 +1,582 @@
+//! The notices of an operator, and the task that sends them: tell -> queue *(pure)* -> a channel *(I/O)* -> ledger
+//! *(pure)* -> the state *(I/O)*.
+//!
+//! **Invariant:** to tell never waits. Each channel has a queue of its own, so that one that is away, slow or full
+//! costs no other anything. While nothing is told, no request is made.
+
+mod derived;
+mod hold;
+mod pending;
+mod standing;
+mod state_store;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use signoff_api::Moment;
+use signoff_executor::{Clock, clock::wake_up};
+use tokio::{
+    sync::Notify,
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::{
+    channel::{Channel, MessageHandle, SendError},
+    config::{ChannelConfig, Config, ConfigError, ConfigFile, FileState, LoadedConfig, NamespaceLabels},
+    failures::Failures,
+    notice::Notice,
+    queue::{Expired, Finished, LaneId, Limits, Queue, Start},
+    routes::{self, DeliveryKey, Occasion},
+    state::{Handles, Ledger, Mark},
+};
+use pending::PendingEvents;
+use state_store::UnfinishedWrites;
+
+pub use hold::Hold;
+pub use standing::{ChangedApprovals, NoticeStanding};
+pub use state_store::{StateStore, StoredState};
+
+/// The longest time of one attempt.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The time after which the administrator's files are read again. The kubelet replaces mounted files, and tells no
+/// process.
+const BETWEEN_READS: Duration = Duration::from_secs(10);
+/// The reason why a delivery that was never attempted is given up.
+const NOT_ATTEMPTED: &str = "the channel has failed for a day";
+
+/// The longest time by which the deletion of a run waits for its notices.
+pub const DELETION_WAITS: Duration = Duration::from_secs(600);
+
+/// Builds the channel of a configuration. The error names the field below the channel, and the remedy.
+pub type BuildChannel = dyn Fn(&ChannelConfig, &Config) -> Result<Arc<dyn Channel>, String> + Send + Sync;
+
+/// Counts the result of a delivery by the name of the channel.
+pub type CountResult = dyn Fn(&str, NoticeResult) + Send + Sync;
+
+/// The results of deliveries, for a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoticeResult {
+    /// Delivered.
+    Delivered,
+    /// Failed, and tried again later.
+    Later,
+    /// Given up: refused for good, or failed for a day.
+    Dead,
+    /// Dropped, because too many waited.
+    Dropped,
+    /// Lost, because its object was deleted before it was delivered.
+    Lost,
+}
+
+impl NoticeResult {
+    /// Returns the name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Later => "later",
+            Self::Dead => "dead",
+            Self::Dropped => "dropped",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The source of what is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It has just happened.
+    Live,
+    /// It is derived from a stored object, and may have been told before.
+    Derived,
+}
+
+/// The parts that an operator gives to its notices.
+pub struct NoticeParts {
+    /// The administrator's file.
+    pub file: PathBuf,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The place of the state.
+    pub store: Arc<dyn StateStore>,
+    /// The builder of channels.
+    pub build: Arc<BuildChannel>,
+    /// The counter of results.
+    pub count: Arc<CountResult>,
+}
+
+/// The notices of an operator.
+pub struct Notices {
+    parts: NoticeParts,
+    file: Mutex<ConfigFile>,
+    inner: Mutex<Inner>,
+    /// Something can be sent.
+    news: Notify,
+    /// Something is to be stored.
+    changed: Notify,
+    /// The condition of an Approval may have to change.
+    standings: Notify,
+    /// Held while the state is written.
+    unfinished: tokio::sync::Mutex<UnfinishedWrites>,
+}
+
+#[derive(Default)]
+struct Inner {
+    loaded: Arc<LoadedConfig>,
+    /// Whether a configuration was ever read.
+    is_configured: bool,
+    /// The Approvals whose condition may have to change.
+    changed: ChangedApprovals,
+    /// The namespaces and names of the runs whose deletion waits for their notices, and since when.
+    awaited: BTreeMap<(String, String), Moment>,
+    lines: BTreeMap<String, Line>,
+    /// The stored states of channels that are not configured yet.
+    stored: BTreeMap<String, Mark>,
+    handles: Handles,
+    /// The times since which something may be stored and not told.
+    held: BTreeMap<Moment, usize>,
+    /// Whether the state was loaded. Otherwise none is stored over it.
+    is_loaded: bool,
+    /// The reason why it was not.
+    load_problem: Option<String>,
+    /// Whether every stored object was seen once. Until then the stored watermarks stay.
+    has_recovered: bool,
+    /// The events that wait for the state and the configuration.
+    pending: PendingEvents,
+}
+
+/// One channel with what waits for it.
+struct Line {
+    channel: Arc<dyn Channel>,
+    queue: Queue,
+    ledger: Ledger,
+    failures: Failures,
+    failing_since: Option<Moment>,
+}
+
+/// An attempt to be made.
+struct Attempt {
+    name: String,
+    channel: Arc<dyn Channel>,
+    start: Start,
+    earlier: Option<MessageHandle>,
+}
+
+type SendResult = Result<Option<MessageHandle>, SendError>;
+
+impl Notices {
+    /// Returns notices that are not loaded yet: [`Self::load`] comes first, then [`Self::run`].
+    #[must_use]
+    pub fn new(parts: NoticeParts) -> Self {
+        let file = Mutex::new(ConfigFile::new(parts.file.clone()));
+        let (news, changed, standings) = (Notify::new(), Notify::new(), Notify::new());
+        let unfinished = tokio::sync::Mutex::default();
+        Self { parts, file, inner: Mutex::default(), news, changed, standings, unfinished }
+    }
+
+    fn now(&self) -> Moment {
+        self.parts.clock.now().into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_file(&self) -> MutexGuard<'_, ConfigFile> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells an event: queues its notices. `labels`: those of its namespace.
+    pub fn tell(&self, occasion: &Occasion, labels: &NamespaceLabels, origin: Origin) {
+        let now = self.now();
+        let is_news = self.lock().tell(occasion, labels, origin, now, &*self.parts.count);
+        if is_news {
+            self.news.notify_one();
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether an event that is derived from a stored object may have to be told, whatever its recipients.
+    #[must_use]
+    pub fn may_be_due(&self, uid: &str, key: &str, at: Moment) -> bool {
+        let (id, now) = (routes::notice_id(uid, key), self.now());
+        let inner = self.lock();
+        if !inner.is_ready() {
+            return PendingEvents::is_told_later(at, now);
+        }
+        inner.lines.values().any(|line| line.ledger.may_be_due(&id, at))
+    }
+
+    /// Whether an earlier process told an event and did not deliver it.
+    #[must_use]
+    pub fn is_open(&self, uid: &str, key: &str) -> bool {
+        let id = routes::notice_id(uid, key);
+        self.lock().lines.values().any(|line| line.ledger.is_open(&id))
+    }
+
+    /// Ends the recovery: every stored object was seen once. What an earlier process did not deliver of others is lost,
+    /// and from now on the state is stored.
+    pub fn end_recovery(&self) {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.has_recovered = true;
+        inner.catch_up(now, &*self.parts.count);
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Whether a notice of a run waits to be delivered. Then [`Self::take_changed`] names the run once none does.
+    #[must_use]
+    pub fn are_waiting(&self, namespace: &str, run: &str) -> bool {
+        let now = self.now();
+        let mut inner = self.lock();
+        let are_queued = inner.lines.values().any(|line| line.queue.has_run(namespace, run));
+        let are_waiting = are_queued || inner.pending.has_run(namespace, run);
+        if are_waiting {
+            inner.awaited.entry((namespace.to_owned(), run.to_owned())).or_insert(now);
+        }
+        are_waiting
+    }
+
+    /// Returns the channels that have failed, and since when.
+    #[must_use]
+    pub fn failing(&self) -> BTreeMap<String, Moment> {
+        let inner = self.lock();
+        inner.lines.iter().filter_map(|(name, line)| Some((name.clone(), line.failing_since?))).collect()
+    }
+
+    /// Returns the number of deliveries that wait, by channel.
+    #[must_use]
+    pub fn waiting(&self) -> BTreeMap<String, usize> {
+        self.lock().lines.iter().map(|(name, line)| (name.clone(), line.ledger.waiting())).collect()
+    }
+
+    /// Returns the state of the configuration, for probes.
+    #[must_use]
+    pub fn file_state(&self) -> FileState {
+        self.lock_file().state(self.now())
+    }
+
+    /// Reads the administrator's files again, and takes what changed.
+    fn refresh(&self) {
+        let now = self.now();
+        let build = |loaded: &LoadedConfig| -> Result<BTreeMap<String, Arc<dyn Channel>>, ConfigError> {
+            let channels = loaded.config.channels.iter().enumerate();
+            let built = channels.map(|(at, channel)| {
+                let built = (self.parts.build)(channel, &loaded.config);
+                built
+                    .map(|built| (channel.name.clone(), built))
+                    .map_err(|why| ConfigError::new(format!("channels[{at}]"), why))
+            });
+            built.collect()
+        };
+        let refreshed = self.lock_file().refresh(now, build);
+        let Some((loaded, channels)) = refreshed else { return };
+        let mut inner = self.lock();
+        let Inner { lines, stored, loaded: loaded_before, .. } = &mut *inner;
+        lines.retain(|name, line| {
+            let is_kept = channels.contains_key(name);
+            if !is_kept && line.ledger.waiting() > 0 {
+                tracing::warn!(channel = name, waiting = line.ledger.waiting(), "the channel is no longer configured");
+            }
+            is_kept
+        });
+        let folds = |name: &str| {
+            let channel = loaded.config.channels.iter().find(|channel| channel.name == name);
+            let inbox = || loaded.config.inbox.as_ref().map(|inbox| inbox.to_string());
+            channel.filter(|channel| channel.folds()).map(|_| inbox())
+        };
+        let (before, after) = (Arc::clone(loaded_before), Arc::clone(&loaded));
+        let is_readable = |loaded: &LoadedConfig, name: &str| {
+            let channel = loaded.config.channels.iter().find(|channel| channel.name == name);
+            channel.filter(|channel| channel.has_details).map(|channel| channel.namespaces.clone())
+        };
+        for (name, channel) in channels {
+            let folds = folds(&name);
+            match lines.get_mut(&name) {
+                Some(line) => {
+                    line.channel = channel;
+                    line.queue.set_folds(folds);
+                    if is_readable(&before, &name) != is_readable(&after, &name) {
+                        line.queue.drop_details();
+                    }
+                    // Of what was routed elsewhere until now, the next process tells nothing.
+                    line.ledger.mark_changed();
+                }
+                None => {
+                    let ledger = stored.remove(&name).map_or_else(|| Ledger::begin(now), Ledger::restore);
+                    let queue = Queue::new(Limits::default(), folds);
+                    let failures = Failures::default();
+                    lines.insert(name, Line { channel, queue, ledger, failures, failing_since: None });
+                }
+            }
+        }
+        // A channel that comes back later begins anew.
+        stored.clear();
+        inner.loaded = loaded;
+        inner.is_configured = true;
+        inner.changed.is_reloaded = true;
+        inner.catch_up(now, &*self.parts.count);
+        drop(inner);
+        self.news.notify_one();
+        self.changed.notify_one();
+        self.standings.notify_one();
+    }
+
+    /// Sends until it is dropped, which ends every attempt.
+    pub async fn run(self: Arc<Self>) {
+        tokio::join!(self.deliver(), self.keep_state());
+    }
+
+    async fn deliver(&self) {
+        let mut sending: JoinSet<SendResult> = JoinSet::new();
+        let mut in_flight: HashMap<Id, (String, LaneId, Arc<Notice>)> = HashMap::new();
+        let mut next_read = Instant::now() + BETWEEN_READS;
+        loop {
+            if Instant::now() >= next_read {
+                self.refresh();
+                self.give_up();
+                next_read = Instant::now() + BETWEEN_READS;
+            }
+            let (attempts, due) = self.attempts();
+            for Attempt { name, channel, start, earlier } in attempts {
+                let Start { lane, addressed } = start;
+                let notice = Arc::clone(&addressed.notice);
+                let task = sending.spawn(async move {
+                    let sent = channel.send(&addressed.notice, &addressed.to, earlier.as_ref());
+                    let late = |_| SendError::Later { why: format!("no answer within {PATIENCE:?}"), after: None };
+                    timeout(PATIENCE, sent).await.map_err(late)?
+                });
+                in_flight.insert(task.id(), (name, lane, notice));
+            }
+            let wake = due.map_or(next_read, |due| wake_up(due, self.now()).min(next_read));
+            tokio::select! {
+                Some(done) = sending.join_next_with_id() => {
+                    let (id, result) = id_and_result(done);
+                    if let Some((name, lane, notice)) = in_flight.remove(&id) {
+                        self.finish(&name, &lane, &notice, result);
+                    }
+                }
+                () = self.news.notified() => {}
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// Returns the attempts that begin now, and when another one can begin without an event.
+    fn attempts(&self) -> (Vec<Attempt>, Option<Moment>) {
+        let now = self.now();
+        let (mut attempts, mut due) = (Vec::new(), None);
+        if matches!(self.file_state(), FileState::Stopped { .. }) {
+            return (attempts, due);
+        }
+        let mut inner = self.lock();
+        let Inner { lines, handles, .. } = &mut *inner;
+        for (name, line) in lines {
+            while let Some(start) = line.queue.next(now) {
+                let earlier = handles.get(name, &start.lane.handle_key());
+                attempts.push(Attempt { name: name.clone(), channel: Arc::clone(&line.channel), start, earlier });
+            }
+            due = [due, line.queue.wake_at(now)].into_iter().flatten().min();
+        }
+        (attempts, due)
+    }
+
+    /// Gives up what the channels have not attempted for a day.
+    fn give_up(&self) {
+        let now = self.now();
+        let (mut given_up, mut is_news) = (0, false);
+        let mut inner = self.lock();
+        let Inner { lines, changed, awaited, .. } = &mut *inner;
+        awaited.retain(|_, since| now.since(*since) < DELETION_WAITS);
+        for (name, line) in lines {
+            for Expired { lane, notice, keys } in line.queue.expire(now) {
+                keys.iter().for_each(|_| (self.parts.count)(name, NoticeResult::Dead));
+                given_up += keys.len();
+                if line.settle(&lane, &notice, &keys, Some(NOT_ATTEMPTED), now) {
+                    changed.add(&notice);
+                    is_news = true;
+                }
+            }
+        }
+        drop(inner);
+        if given_up > 0 {
+            tracing::error!(given_up, "notices are given up: {NOT_ATTEMPTED}");
+            self.changed.notify_one();
+        }
+        if is_news {
+            self.standings.notify_one();
+        }
+    }
+
+    fn finish(&self, name: &str, lane: &LaneId, notice: &Notice, result: SendResult) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let Inner { lines, handles, changed, awaited, .. } = &mut *inner;
+        let Some(line) = lines.get_mut(name) else { return };
+        let (handle, result) = match result {
+            Ok(handle) => (handle, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        if let Some(handle) = handle {
+            handles.put(name, &lane.handle_key(), handle);
+        }
+        let is_news = match line.queue.finish(lane, result, now) {
+            Finished::Settled { keys, dead } => {
+                let result = if dead.is_some() { NoticeResult::Dead } else { NoticeResult::Delivered };
+                keys.iter().for_each(|_| (self.parts.count)(name, result));
+                match &dead {
+                    Some(why) => tracing::error!(channel = name, "a notice is given up: {why}"),
+                    None => line.failing_since = None,
+                }
+                line.settle(lane, notice, &keys, dead.as_deref(), now)
+            }
+            Finished::Later { at, why } => {
+                if line.failing_since.is_none() {
+                    tracing::warn!(channel = name, until = %at, "a notice is not delivered, and is tried again: {why}");
+                }
+                line.failing_since.get_or_insert(now);
+                (self.parts.count)(name, NoticeResult::Later);
+                line.failures.note_retry(lane, notice, &why, now)
+            }
+        };
+        if is_news {
+            changed.add(notice);
+        }
+        let run = (notice.namespace.clone(), notice.run.clone());
+        let is_released = awaited.contains_key(&run) && !lines.values().any(|line| line.queue.has_run(&run.0, &run.1));
+        if is_released {
+            awaited.remove(&run);
+            changed.runs.insert(run);
+        }
+        drop(inner);
+        self.changed.notify_one();
+        if is_news || is_released {
+            self.standings.notify_one();
+        }
+    }
+}
+
+impl Inner {
+    /// Whether the state and the configuration are known. Before that, nothing says what was told already.
+    fn is_ready(&self) -> bool {
+        self.is_loaded && self.is_configured
+    }
+
+    /// Tells an event, or has it wait until that can be done. Returns whether there is something to be sent.
+    fn tell(
+        &mut self,
+        occasion: &Occasion,
+        labels: &NamespaceLabels,
+        origin: Origin,
+        now: Moment,
+        count: &CountResult,
+    ) -> bool {
+        let can_be_told = match origin {
+            Origin::Live => self.is_configured,
+            Origin::Derived => self.is_ready(),
+        };
+        if !can_be_told {
+            self.pending.add(occasion, labels);
+            return false;
+        }
+        let mut is_news = false;
+        for addressed in routes::addressed(&self.loaded.config, &self.loaded.people, labels, occasion) {
+            let Some(line) = self.lines.get_mut(&addressed.channel) else { continue };
+            let key = addressed.key();
+            let (is_due, since) = match origin {
+                Origin::Live => (!line.ledger.is_known(&key), now),
+                Origin::Derived => {
+                    // A route may have begun to concern an outcome of long ago, which is not told any more.
+                    let is_news = occasion.event.is_open() || PendingEvents::is_told_later(occasion.at, now);
+                    let is_due = line.ledger.is_due(&key, occasion.at) && (is_news || line.ledger.was_open(&key));
+                    (is_due, occasion.at.min(now))
+                }
+            };
+            if !is_due {
+                continue;
+            }
+            is_news = true;
+            line.ledger.add(key, occasion.at);
+            let name = addressed.channel.clone();
+            for dropped in line.queue.push(addressed, since, now) {
+                line.ledger.settle(&dropped);
+                count(&name, NoticeResult::Dropped);
+            }
+        }
+        is_news
+    }
+
+    /// Takes the state that an earlier process stored.
+    fn adopt(&mut self, state: StoredState) {
+        self.is_loaded = true;
+        self.handles.adopt(state.handles);
+        for (name, text) in state.marks {
+            match serde_json::from_str::<Mark>(&text) {
+                Ok(mark) => match self.lines.get_mut(&name) {
+                    Some(line) => line.ledger.adopt(mark),
+                    None => drop(self.stored.insert(name, mark)),
+                },
+                Err(error) => {
+                    tracing::error!(channel = name, %error, "the state of the channel cannot be read, and begins anew");
+                }
+            }
+        }
+        if self.is_configured {
+            // A channel that comes back later begins anew.
+            self.stored.clear();
+        }
+    }
+
+    /// Tells what waited for the state and the configuration. Once every object was seen, what an earlier process did
+    /// not deliver of others is lost.
+    fn catch_up(&mut self, now: Moment, count: &CountResult) {
+        if !self.is_ready() {
+            return;
+        }
+        for (occasion, labels) in self.pending.take(now) {
+            self.tell(&occasion, &labels, Origin::Derived, now, count);
+        }
+        if !self.has_recovered {
+            return;
+        }
+        for (name, line) in &mut self.lines {
+            let lost = line.ledger.forget_unseen();
+            if lost > 0 {
+                tracing::warn!(channel = name, lost, "notices are lost, because their objects were deleted");
+            }
+            (0..lost).for_each(|_| count(name, NoticeResult::Lost));
+        }
+    }
+}
+
+impl Line {
+    /// Settles deliveries that are made or given up. Returns whether their Approval has to tell it.
+    fn settle(
+        &mut self,
+        lane: &LaneId,
+        notice: &Notice,
+        keys: &[DeliveryKey],
+        given_up: Option<&str>,
+        now: Moment,
+    ) -> bool {
+        keys.iter().for_each(|key| self.ledger.settle(key));
+        self.failures.note_end(lane, notice, given_up, now)
+    }
+}
+
+/// Returns the task and its result. One that panicked is tried again.
+fn id_and_result(done: Result<(Id, SendResult), JoinError>) -> (Id, SendResult) {
+    match done {
+        Ok(done) => done,
+        Err(died) => {
+            let why = "internal error in the channel; report this as a bug".to_owned();
+            (died.id(), Err(SendError::Later { why, after: None }))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The events that wait until the state and the configuration are known *(pure)*.
+//!
+//! **Invariant:** bounded: of too many the oldest ones are dropped, and a warning tells their number.
+
+use std::collections::BTreeMap;
+
+use signoff_api::Moment;
+
+use crate::{
+    config::NamespaceLabels,
+    notice::NoticeEvent,
+    queue::GIVEN_UP,
+    routes::{Occasion, notice_id},
+};
+
+/// The most bytes of them, roughly.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// The bytes of an event besides its text and its people, roughly.
+const BYTES_BESIDES: usize = 1024;
+/// The bytes of one of the people, roughly.
+const BYTES_OF_PERSON: usize = 64;
+
+/// The events that wait, each once, in the order in which they happened.
+#[derive(Debug, Default)]
+pub(super) struct PendingEvents {
+    by_time: BTreeMap<(Moment, NoticeEvent, String), (Occasion, NamespaceLabels)>,
+    bytes: usize,
+    dropped: usize,
+}
+
+impl PendingEvents {
+    /// Whether an event of this time is still told once all is known.
+    pub(super) fn is_told_later(at: Moment, now: Moment) -> bool {
+        at.after(GIVEN_UP) > now
+    }
+
+    /// Adds an event.
+    pub(super) fn add(&mut self, occasion: &Occasion, labels: &NamespaceLabels) {
+        let id = notice_id(&occasion.uid, &occasion.key);
+        let event = (occasion.clone(), labels.clone());
+        self.bytes += bytes_of(occasion);
+        if let Some((replaced, _)) = self.by_time.insert((occasion.at, occasion.event, id), event) {
+            self.bytes = self.bytes.saturating_sub(bytes_of(&replaced));
+        }
+        while self.bytes > MAX_BYTES
+            && let Some((_, (oldest, _))) = self.by_time.pop_first()
+        {
+            self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
+            self.dropped += 1;
+        }
+    }
+
+    /// Whether an event of a run waits.
+    pub(super) fn has_run(&self, namespace: &str, run: &str) -> bool {
+        self.by_time.values().any(|(occasion, _)| occasion.namespace == namespace && occasion.run == run)
+    }
+
+    /// Returns what is to be told now, without what is older than a day.
+    pub(super) fn take(&mut self, now: Moment) -> Vec<(Occasion, NamespaceLabels)> {
+        let Self { by_time, dropped, .. } = std::mem::take(self);
+        if dropped > 0 {
+            tracing::warn!(dropped, "too many events waited for the state of notices; the oldest ones are not told");
+        }
+        by_time.into_values().filter(|(occasion, _)| Self::is_told_later(occasion.at, now)).collect()
+    }
+}
+
+fn bytes_of(occasion: &Occasion) -> usize {
+    let text = occasion.details.as_ref().map_or(0, String::len);
+    BYTES_BESIDES + text + occasion.audience.len() * BYTES_OF_PERSON
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+        start.after(Duration::from_secs(seconds))
+    }
+
+    fn occasion(number: u64, event: NoticeEvent, details: Option<String>) -> Occasion {
+        Occasion {
+            event,
+            uid: number.to_string(),
+            key: format!("{event:?}"),
+            namespace: "pay".to_owned(),
+            run: "refund".to_owned(),
+            approval: None,
+            digest: None,
+            gate: None,
+            gate_type: None,
+            requester: "dana".to_owned(),
+            deadline: None,
+            then: None,
+            outcome: None,
+            details,
+            audience: Vec::new(),
+            added: Vec::new(),
+            at: at(number),
+        }
+    }
+
+    #[test]
+    fn each_event_waits_once_and_in_order_and_not_longer_than_a_day() {
+        let (mut pending, labels) = (PendingEvents::default(), NamespaceLabels::default());
+        for number in [3, 1, 2, 3] {
+            for event in [NoticeEvent::Taken, NoticeEvent::Asked] {
+                pending.add(&occasion(number, event, None), &labels);
+            }
+        }
+        let told = pending.take(at(1).after(GIVEN_UP));
+        let told: Vec<_> = told.iter().map(|(told, _)| (told.uid.as_str(), told.event)).collect();
+        let (asked, taken) = (NoticeEvent::Asked, NoticeEvent::Taken);
+        assert_eq!(told, [("2", asked), ("2", taken), ("3", asked), ("3", taken)]);
+        assert!(pending.take(at(3)).is_empty());
+    }
+
+    #[test]
+    fn of_too_many_events_the_newest_ones_wait() {
+        let (mut pending, labels) = (PendingEvents::default(), NamespaceLabels::default());
+        let details = Some("x".repeat(64 * 1024));
+        for number in 0..1000 {
+            pending.add(&occasion(number, NoticeEvent::Asked, details.clone()), &labels);
+            pending.add(&occasion(number, NoticeEvent::Asked, details.clone()), &labels);
+        }
+        let told = pending.take(at(1000));
+        let bytes: usize = told.iter().map(|(told, _)| bytes_of(told)).sum();
+        assert!(bytes <= MAX_BYTES && told.len() > 200, "{} of {bytes} bytes", told.len());
+        assert_eq!(told.last().map(|(told, _)| told.at), Some(at(999)));
+    }
+}

@@ -1,0 +1,184 @@
+//! The deliveries of a channel that failed, so that open Approvals can tell of them *(pure)*.
+//!
+//! **Invariant:** bounded, however many deliveries fail.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use signoff_api::Moment;
+
+use crate::{notice::Notice, queue::LaneId};
+
+/// The time after which a failure is told on the Approval.
+pub const TOLD_AFTER: Duration = Duration::from_secs(60);
+/// The most deliveries that are remembered. What is beyond them is in the log and the metrics only.
+const MAX_FAILURES: usize = 500;
+
+/// The result of the last attempt at a delivery that failed at least once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It failed, and is tried again.
+    Retried {
+        /// The time of the first failure.
+        since: Moment,
+        /// The reason of the first failure.
+        why: String,
+    },
+    /// It is not tried again.
+    GivenUp {
+        /// The reason.
+        why: String,
+    },
+    /// It succeeded in the end.
+    Recovered,
+}
+
+/// The deliveries of one channel that failed.
+#[derive(Debug, Default)]
+pub struct Failures {
+    by_lane: BTreeMap<LaneId, Failure>,
+}
+
+impl Failures {
+    /// Whether no failure is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_lane.is_empty()
+    }
+
+    /// Notes a failure after which the delivery is tried again. Returns whether it is the first one of its Approval.
+    pub fn note_retry(&mut self, lane: &LaneId, notice: &Notice, why: &str, now: Moment) -> bool {
+        if !is_shown(notice) || matches!(self.by_lane.get(lane), Some(Failure::Retried { .. })) {
+            return false;
+        }
+        self.insert(lane, Failure::Retried { since: now, why: why.to_owned() });
+        true
+    }
+
+    /// Notes the end of a delivery. `given_up`: the reason; `None`: it is delivered. Returns whether the Approval has
+    /// to tell it.
+    pub fn note_end(&mut self, lane: &LaneId, notice: &Notice, given_up: Option<&str>, now: Moment) -> bool {
+        if !is_shown(notice) {
+            // The Approval has ended.
+            self.by_lane.retain(|other, _| !other.is_about(&notice.correlation));
+            return false;
+        }
+        if let Some(why) = given_up {
+            self.insert(lane, Failure::GivenUp { why: why.to_owned() });
+            return true;
+        }
+        let has_failed = self.by_lane.get(lane).is_some_and(|failure| *failure != Failure::Recovered);
+        // The failures of an earlier process are not known here, and the Approval may tell of them.
+        let is_news = has_failed || now.since(notice.at) >= TOLD_AFTER;
+        if is_news {
+            self.insert(lane, Failure::Recovered);
+        }
+        is_news
+    }
+
+    /// Returns the failures of the notices with this correlation, by their lanes.
+    pub fn about<'f>(&'f self, correlation: &'f str) -> impl Iterator<Item = (&'f LaneId, &'f Failure)> {
+        self.by_lane.range(LaneId::first_about(correlation)..).take_while(move |(lane, _)| lane.is_about(correlation))
+    }
+
+    fn insert(&mut self, lane: &LaneId, failure: Failure) {
+        if self.by_lane.len() >= MAX_FAILURES && !self.by_lane.contains_key(lane) {
+            let recovered = self.by_lane.iter().find(|(_, known)| **known == Failure::Recovered);
+            let dropped = recovered.or_else(|| self.by_lane.first_key_value()).map(|(dropped, _)| dropped.clone());
+            if let Some(dropped) = dropped {
+                self.by_lane.remove(&dropped);
+            }
+        }
+        self.by_lane.insert(lane.clone(), failure);
+    }
+}
+
+/// Whether an open Approval tells the failure of a notice. Of a notice that stands for several it does not.
+fn is_shown(notice: &Notice) -> bool {
+    notice.approval.is_some() && notice.event.is_open()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        channel::Recipient,
+        notice::NoticeEvent,
+        routes::{correlation, notice_id},
+    };
+
+    fn at(seconds: u64) -> Moment {
+        let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+        start.after(Duration::from_secs(seconds))
+    }
+
+    fn notice(uid: &str, event: NoticeEvent) -> Notice {
+        Notice {
+            id: notice_id(uid, &format!("{event:?}")),
+            event,
+            correlation: correlation(uid, "hook"),
+            namespace: "pay".to_owned(),
+            run: "refund".to_owned(),
+            approval: Some(uid.to_owned()),
+            gate: None,
+            kind: None,
+            requester: "dana".to_owned(),
+            deadline: None,
+            then: None,
+            outcome: None,
+            details: None,
+            link: None,
+            at: at(0),
+        }
+    }
+
+    fn lane(uid: &str, person: &str) -> LaneId {
+        LaneId::new(&correlation(uid, "hook"), Recipient::Person(person.to_owned()))
+    }
+
+    fn known(failures: &Failures, uid: &str) -> Vec<Failure> {
+        failures.about(&correlation(uid, "hook")).map(|(_, failure)| failure.clone()).collect()
+    }
+
+    #[test]
+    fn a_failure_is_known_from_its_first_attempt_until_it_is_delivered() {
+        let (mut failures, asked) = (Failures::default(), notice("a", NoticeEvent::Asked));
+        assert!(failures.note_retry(&lane("a", "alice"), &asked, "busy", at(1)));
+        assert!(!failures.note_retry(&lane("a", "alice"), &asked, "away", at(9)), "it is told once");
+        assert!(!failures.note_end(&lane("a", "bob"), &asked, None, at(2)), "bob's was delivered at once");
+        assert_eq!(known(&failures, "a"), [Failure::Retried { since: at(1), why: "busy".to_owned() }]);
+        assert!(known(&failures, "b").is_empty());
+        assert!(failures.note_end(&lane("a", "alice"), &asked, None, at(30)));
+        assert_eq!(known(&failures, "a"), [Failure::Recovered]);
+    }
+
+    #[test]
+    fn a_refusal_is_known_until_a_later_notice_arrives_or_the_approval_ends() {
+        let (mut failures, asked) = (Failures::default(), notice("a", NoticeEvent::Asked));
+        assert!(failures.note_end(&lane("a", "alice"), &asked, Some("refused"), at(1)));
+        assert!(failures.note_end(&lane("a", "alice"), &notice("a", NoticeEvent::Reminded), None, at(2)));
+        assert!(failures.note_end(&lane("a", "bob"), &asked, Some("refused"), at(3)));
+        assert_eq!(known(&failures, "a").len(), 2);
+        assert!(!failures.note_end(&lane("a", "bob"), &notice("a", NoticeEvent::Taken), None, at(4)));
+        assert!(failures.is_empty());
+    }
+
+    #[test]
+    fn a_notice_that_arrives_late_may_end_a_failure_of_an_earlier_process() {
+        let mut failures = Failures::default();
+        assert!(!failures.note_end(&lane("a", "alice"), &notice("a", NoticeEvent::Asked), None, at(59)));
+        assert!(failures.note_end(&lane("a", "alice"), &notice("a", NoticeEvent::Asked), None, at(60)));
+    }
+
+    #[test]
+    fn a_flood_of_failures_is_bounded_and_forgets_first_what_is_mended() {
+        let mut failures = Failures::default();
+        for number in 0..MAX_FAILURES {
+            let (uid, given_up) = (number.to_string(), (number != 7).then_some("refused"));
+            failures.note_end(&lane(&uid, "alice"), &notice(&uid, NoticeEvent::Asked), given_up, at(60));
+        }
+        failures.note_retry(&lane("one more", "alice"), &notice("one more", NoticeEvent::Asked), "busy", at(61));
+        assert_eq!(failures.by_lane.len(), MAX_FAILURES);
+        assert!(known(&failures, "7").is_empty() && known(&failures, "one more").len() == 1);
+    }
+}

@@ -1,0 +1,394 @@
+//! The connection to a mail server, from which only so much is read: lettre keeps a line until it ends, and a server
+//! may never end one.
+//!
+//! **Invariant:** lettre gets a connection only after TLS, nothing that was read before TLS, and a bounded number of
+//! bytes and lines.
+#![expect(deprecated, reason = "lettre has no other way to begin with TLS over a stream that exists")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::io::{AsyncRead as FuturesRead, AsyncWrite as FuturesWrite};
+use lettre::transport::smtp;
+use lettre::transport::smtp::client::{AsyncNetworkStream, AsyncSmtpConnection, AsyncTokioStream, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The most bytes that are read of one connection, those of TLS included. A whole delivery takes about 10 KiB.
+const MOST_BYTES: usize = 256 * 1024;
+/// The most lines of all answers in TLS: lettre reads an answer again from its beginning for each of its lines. A whole
+/// delivery takes about 30.
+const MOST_LINES: usize = 500;
+/// The most bytes of one answer before TLS.
+const MOST_BYTES_BEFORE_TLS: usize = 8 * 1024;
+/// The greeting for lettre where the server gave its own before TLS.
+const GREETING: &[u8] = b"220 TLS\r\n";
+
+/// The reason why there is no connection in which TLS has begun.
+#[derive(Debug)]
+pub(super) enum ConnectError {
+    /// The address does not answer, or ended the connection before TLS.
+    Unreachable,
+    /// The server offers no TLS.
+    NoStartTls,
+    /// An answer before TLS, which any machine on the way can give: its code, or `None` where it has none.
+    BeforeTls(Option<u16>),
+    /// TLS failed, or the server refuses the connection in TLS.
+    Smtp(smtp::Error),
+}
+
+/// Connects to an address, and begins TLS at once or after STARTTLS.
+///
+/// # Errors
+/// As [`ConnectError`] says.
+pub(super) async fn connect(
+    address: SocketAddr,
+    patience: Duration,
+    (tls, is_tls_first): (TlsParameters, bool),
+    hello: &ClientId,
+) -> Result<AsyncSmtpConnection, ConnectError> {
+    let Ok(Ok(stream)) = timeout(patience, TcpStream::connect(address)).await else {
+        return Err(ConnectError::Unreachable);
+    };
+    let mut bounded = BoundedStream { stream, left: MOST_BYTES };
+    let greeting: &'static [u8] = if is_tls_first {
+        b""
+    } else {
+        start_tls(&mut bounded, hello).await?;
+        GREETING
+    };
+    let mut stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));
+    stream.upgrade_tls(tls).await.map_err(ConnectError::Smtp)?;
+    let secured = SecuredStream { stream, greeting, lines_left: MOST_LINES };
+    AsyncSmtpConnection::connect_with_transport(Box::new(secured), hello).await.map_err(ConnectError::Smtp)
+}
+
+/// Asks the server to begin TLS. Nothing is read beyond its last answer, so that text that follows it in plain counts
+/// as TLS, which fails, and not as an answer in TLS.
+async fn start_tls(stream: &mut BoundedStream, hello: &ClientId) -> Result<(), ConnectError> {
+    accepted(stream, 220).await?;
+    let offered = asked(stream, &format!("EHLO {hello}\r\n"), 250).await?;
+    if !offered.lines().any(|line| line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("STARTTLS"))) {
+        return Err(ConnectError::NoStartTls);
+    }
+    asked(stream, "STARTTLS\r\n", 220).await.map(drop)
+}
+
+/// Sends a command and returns the answer, which has this code.
+async fn asked(stream: &mut BoundedStream, command: &str, code: u16) -> Result<String, ConnectError> {
+    stream.write_all(command.as_bytes()).await.map_err(|_| ConnectError::Unreachable)?;
+    accepted(stream, code).await
+}
+
+/// Reads an answer, byte by byte up to its end, and returns it if it has this code.
+async fn accepted(stream: &mut BoundedStream, code: u16) -> Result<String, ConnectError> {
+    let (mut answer, mut line) = (Vec::new(), Vec::new());
+    loop {
+        let byte = stream.read_u8().await.map_err(|_| ConnectError::Unreachable)?;
+        line.push(byte);
+        if answer.len() + line.len() > MOST_BYTES_BEFORE_TLS {
+            return Err(ConnectError::BeforeTls(None));
+        }
+        if byte != b'\n' {
+            continue;
+        }
+        let is_last = line.get(3) != Some(&b'-');
+        let found = line.get(..3).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        answer.append(&mut line);
+        match found {
+            Some(found) if found == code && is_last => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Some(found) if found == code => {}
+            other => return Err(ConnectError::BeforeTls(other)),
+        }
+    }
+}
+
+/// A connection of which only so much is read.
+#[derive(Debug)]
+struct BoundedStream {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl AsyncRead for BoundedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let read = buffer.filled().len().saturating_sub(before);
+        match self.left.checked_sub(read) {
+            Some(left) => {
+                self.left = left;
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Ready(Err(too_long())),
+        }
+    }
+}
+
+impl AsyncWrite for BoundedStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl AsyncTokioStream for BoundedStream {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+/// A connection in which TLS has begun.
+#[derive(Debug)]
+struct SecuredStream {
+    stream: AsyncNetworkStream,
+    /// The text that is read before anything else.
+    greeting: &'static [u8],
+    lines_left: usize,
+}
+
+impl AsyncRead for SecuredStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.greeting.is_empty() {
+            let greeting = self.greeting;
+            let (now, later) = greeting.split_at(greeting.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            self.greeting = later;
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        let read = ready!(FuturesRead::poll_read(Pin::new(&mut self.stream), context, buffer.initialize_unfilled()))?;
+        buffer.advance(read);
+        let lines = buffer.filled().iter().skip(before).filter(|byte| **byte == b'\n').count();
+        match self.lines_left.checked_sub(lines) {
+            Some(left) => {
+                self.lines_left = left;
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Ready(Err(too_long())),
+        }
+    }
+}
+
+impl AsyncWrite for SecuredStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        FuturesWrite::poll_write(Pin::new(&mut self.stream), context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        FuturesWrite::poll_flush(Pin::new(&mut self.stream), context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        FuturesWrite::poll_close(Pin::new(&mut self.stream), context)
+    }
+}
+
+impl AsyncTokioStream for SecuredStream {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+fn too_long() -> io::Error {
+    io::Error::other("the answers of the server are too long")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use signoff_executor::is_tls;
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::channel::SendError;
+    use crate::mail::{Stage, failed, unconnected};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A server that answers each command with the next text, the connection with the first, and then reads on.
+    async fn server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = BufReader::new(stream);
+            let mut commands = Vec::new();
+            for (at, answer) in answers.iter().enumerate() {
+                let mut command = Vec::new();
+                if at > 0 && stream.read_until(b'\n', &mut command).await.unwrap_or(0) > 0 {
+                    commands.push(String::from_utf8_lossy(&command).into_owned());
+                }
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest).await;
+            commands.push(String::from_utf8_lossy(&rest).into_owned());
+            commands
+        });
+        (address, task)
+    }
+
+    async fn connected(address: SocketAddr) -> Result<AsyncSmtpConnection, ConnectError> {
+        let tls = TlsParameters::new("mail.example.com".to_owned()).unwrap();
+        let client = ClientId::default();
+        timeout(PATIENCE, connect(address, PATIENCE, (tls, false), &client)).await.expect("it ends in time")
+    }
+
+    /// Connects in plain, as if TLS had begun.
+    async fn secured(address: SocketAddr, greeting: &'static [u8]) -> Result<AsyncSmtpConnection, smtp::Error> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let bounded = BoundedStream { stream, left: MOST_BYTES };
+        let stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));
+        let secured = SecuredStream { stream, greeting, lines_left: MOST_LINES };
+        let client = ClientId::default();
+        let connecting = AsyncSmtpConnection::connect_with_transport(Box::new(secured), &client);
+        timeout(PATIENCE, connecting).await.expect("it ends in time")
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_ends_the_connection_and_not_the_memory() {
+        for is_before_tls in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let line = vec![b'2'; 64 * 1024];
+                let mut sent = 0_usize;
+                while stream.write_all(&line).await.is_ok() {
+                    sent += line.len();
+                }
+                sent
+            });
+            let is_refused = match is_before_tls {
+                true => matches!(connected(address).await, Err(ConnectError::BeforeTls(None))),
+                false => secured(address, b"").await.is_err(),
+            };
+            assert!(is_refused, "before TLS: {is_before_tls}");
+            assert!(server.await.unwrap() < 64 * 1024 * 1024, "the connection was ended");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_too_many_lines_ends_the_connection() {
+        let many: &'static str = Box::leak(format!("{}220 x\r\n", "220-\r\n".repeat(MOST_LINES)).into_boxed_str());
+        let answers: &'static [&'static str] = Box::leak(Box::new([many]));
+        let (address, _server) = server(answers).await;
+        let failed = secured(address, b"").await.err().unwrap();
+        assert!(format!("{failed:?}").contains("too long"), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_before_tls_is_no_answer_in_tls() {
+        let injected = "220 go on\r\n250-mail.example.com\r\n250 AUTH PLAIN\r\n235 2.7.0 welcome\r\n";
+        let answers: &'static [&'static str] =
+            Box::leak(Box::new(["220 hello\r\n", "250-mail.example.com\r\n250 STARTTLS\r\n", injected]));
+        let (address, server) = server(answers).await;
+        match connected(address).await {
+            Err(ConnectError::Smtp(error)) => assert!(is_tls(&error), "{error:?}"),
+            other => panic!("{:?}", other.err()),
+        }
+        let commands = server.await.unwrap();
+        assert!(commands[0].starts_with("EHLO ") && commands[1] == "STARTTLS\r\n", "{commands:?}");
+        assert!(!commands[2].contains("EHLO") && !commands[2].contains("AUTH"), "{commands:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_goes_on_in_tls_without_a_second_greeting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = BufReader::new(stream);
+            let mut command = String::new();
+            stream.read_line(&mut command).await.unwrap();
+            stream.write_all(b"250-mail.example.com\r\n250 AUTH PLAIN\r\n").await.unwrap();
+            command
+        });
+        let connection = secured(address, GREETING).await.unwrap();
+        assert_eq!(connection.server_info().name(), "mail.example.com");
+        assert!(server.await.unwrap().starts_with("EHLO "));
+    }
+
+    #[tokio::test]
+    async fn an_answer_before_tls_is_told_by_its_code_and_by_nothing_else() {
+        let of =
+            |answers: &[&'static str]| -> &'static [&'static str] { Box::leak(answers.to_vec().into_boxed_slice()) };
+        for (answers, expected) in [
+            (of(&["554 SECRET\r\n"]), "BeforeTls(Some(554))"),
+            (of(&["550-SECRET\r\n550 SECRET\r\n"]), "BeforeTls(Some(550))"),
+            (of(&["SECRET\r\n"]), "BeforeTls(None)"),
+            (of(&["\r\n"]), "BeforeTls(None)"),
+            (of(&["220 x\r\n", "250-x\r\n250 AUTH PLAIN\r\n"]), "NoStartTls"),
+            (of(&["220 x\r\n", "502 SECRET\r\n"]), "BeforeTls(Some(502))"),
+            (of(&["220 x\r\n", "250 x\r\n"]), "NoStartTls"),
+            (of(&["220 x\r\n", "250-x\r\n250 starttls\r\n", "454 SECRET\r\n"]), "BeforeTls(Some(454))"),
+        ] {
+            let (address, _server) = server(answers).await;
+            let failed = connected(address).await.err().unwrap();
+            assert_eq!(format!("{failed:?}"), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_refusal_of_the_mail_itself_is_final_and_no_failure_has_the_text_of_the_server() {
+        let of = |answer: &str| -> &'static [&'static str] {
+            let answer: &'static str = Box::leak(format!("{answer} SECRET\r\n").into_boxed_str());
+            Box::leak(Box::new(["220 x\r\n", "250 x\r\n", answer]))
+        };
+        for (code, stage, is_final, said) in [
+            ("554", Stage::Connect, false, "554 when the connection began"),
+            ("535", Stage::SignIn, false, "535: it refuses user and password; correct the files"),
+            ("454", Stage::SignIn, false, "454: it refuses user and password"),
+            ("530", Stage::Send, false, "530: it wants a user"),
+            ("450", Stage::Send, false, "450: it refuses the recipient"),
+            ("550", Stage::Send, true, "550: it refuses the recipient"),
+            ("552", Stage::Send, true, "552: it refuses the recipient"),
+        ] {
+            let (address, _server) = server(of(code)).await;
+            let mut connection = secured(address, b"").await.unwrap();
+            let failure = failed(stage, &connection.command("NOOP\r\n").await.unwrap_err());
+            let told = format!("{failure:?}");
+            assert!(told.contains(said) && !told.contains("SECRET"), "{told}");
+            assert_eq!(matches!(failure, SendError::Dead { .. }), is_final, "{told}");
+        }
+        for error in [
+            ConnectError::Unreachable,
+            ConnectError::NoStartTls,
+            ConnectError::BeforeTls(Some(550)),
+            ConnectError::BeforeTls(None),
+        ] {
+            assert!(matches!(unconnected(&error), SendError::Later { .. }), "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_is_no_failure_of_the_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        assert!(matches!(connected(address).await, Err(ConnectError::Unreachable)));
+    }
+}

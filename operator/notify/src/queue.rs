@@ -1,0 +1,536 @@
+//! The deliveries of one channel that wait: which is next, when a failed one is tried again, and when it is given up
+//! *(pure)*.
+//!
+//! **Invariant:** of one Approval and one recipient, a later notice is sent after an earlier one. Namespaces take
+//! turns, so that a flood of one delays no other by more than its turn.
+
+mod pause;
+mod share;
+mod window;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry as MapEntry},
+    sync::Arc,
+    time::Duration,
+};
+
+use signoff_api::Moment;
+
+use crate::{
+    channel::{Recipient, SendError},
+    notice::{Notice, NoticeEvent},
+    routes::{Addressed, DeliveryKey},
+};
+use pause::{Pause, backoff};
+use share::{Share, bytes_of};
+use window::{Window, Windows, is_folded};
+
+/// A delivery that fails for so long is given up.
+pub const GIVEN_UP: Duration = Duration::from_secs(24 * 3600);
+/// The longest time between two attempts, whatever the receiver asks for.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// The time of a window in which floods are folded.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The limits of the queue of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most deliveries that wait.
+    pub entries: usize,
+    /// The most bytes of them.
+    pub bytes: usize,
+    /// The most deliveries in flight. One namespace has at most half of these places, however slow its recipients are.
+    pub at_once: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 16_384, bytes: 16 * 1024 * 1024, at_once: 8 }
+    }
+}
+
+/// The order in which notices are sent: those of one recipient about one object. Those about one object stand together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneId {
+    correlation: String,
+    to: Recipient,
+}
+
+impl LaneId {
+    /// Returns the lane of the notices with this correlation to a recipient.
+    #[must_use]
+    pub fn new(correlation: &str, to: Recipient) -> Self {
+        Self { correlation: correlation.to_owned(), to }
+    }
+
+    /// Returns the first lane of the notices with this correlation.
+    #[must_use]
+    pub fn first_about(correlation: &str) -> Self {
+        Self::new(correlation, Recipient::Channel)
+    }
+
+    /// Whether its notices have this correlation.
+    #[must_use]
+    pub fn is_about(&self, correlation: &str) -> bool {
+        self.correlation == correlation
+    }
+
+    /// Returns the name of the message of this lane, which later notices change or answer.
+    #[must_use]
+    pub fn handle_key(&self) -> DeliveryKey {
+        DeliveryKey::new(&self.correlation, &self.to)
+    }
+}
+
+/// A delivery that begins.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its lane, which [`Queue::finish`] takes.
+    pub lane: LaneId,
+    /// The notice and its recipient.
+    pub addressed: Addressed,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// Delivered, or given up: these deliveries are settled.
+    Settled {
+        /// The deliveries.
+        keys: Vec<DeliveryKey>,
+        /// The reason why it was given up; `None`: it was delivered.
+        dead: Option<String>,
+    },
+    /// Tried again at this time.
+    Later {
+        /// The time.
+        at: Moment,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A delivery that is given up without a further attempt.
+#[derive(Clone, Debug)]
+pub struct Expired {
+    /// Its lane.
+    pub lane: LaneId,
+    /// The notice.
+    pub notice: Arc<Notice>,
+    /// The deliveries that are settled with it.
+    pub keys: Vec<DeliveryKey>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    addressed: Addressed,
+    /// The deliveries that are settled with it.
+    covers: Vec<DeliveryKey>,
+    /// The time from which it is given up after [`GIVEN_UP`].
+    since: Moment,
+    /// The time at which this process took it.
+    queued: Moment,
+    attempts: u32,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        bytes_of(&self.addressed) + self.covers.iter().map(|key| key.as_str().len()).sum::<usize>()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LaneState {
+    Ready,
+    InFlight,
+    Waiting(Moment),
+}
+
+#[derive(Debug)]
+struct Lane {
+    namespace: String,
+    entries: VecDeque<Entry>,
+    state: LaneState,
+}
+
+/// The deliveries of one channel that wait.
+#[derive(Debug)]
+pub struct Queue {
+    limits: Limits,
+    /// Whether floods are folded, and the address of the inbox.
+    folds: Option<Option<String>>,
+    lanes: BTreeMap<LaneId, Lane>,
+    /// The lanes that can begin, by namespace.
+    ready: BTreeMap<String, VecDeque<LaneId>>,
+    /// The namespaces with such lanes, in turn.
+    turns: VecDeque<String>,
+    waiting: BTreeSet<(Moment, LaneId)>,
+    windows: Windows,
+    /// The first time at which a window ends.
+    window_ends: Option<Moment>,
+    /// The deliveries of each namespace.
+    shares: BTreeMap<String, Share>,
+    /// Their sum.
+    total: Share,
+    in_flight: usize,
+    pause: Pause,
+}
+
+impl Queue {
+    /// Returns an empty queue. `folds`: whether floods are folded into one notice, with the address of the inbox.
+    #[must_use]
+    pub fn new(limits: Limits, folds: Option<Option<String>>) -> Self {
+        Self {
+            limits,
+            folds,
+            lanes: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            turns: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            windows: Windows::new(),
+            window_ends: None,
+            shares: BTreeMap::new(),
+            total: Share::default(),
+            in_flight: 0,
+            pause: Pause::default(),
+        }
+    }
+
+    /// Changes whether floods are folded, after the configuration changed.
+    pub fn set_folds(&mut self, folds: Option<Option<String>>) {
+        self.folds = folds;
+    }
+
+    /// Leaves text of others out of all that waits, after it was switched off.
+    pub fn drop_details(&mut self) {
+        let mut freed = Vec::new();
+        for lane in self.lanes.values_mut() {
+            for entry in lane.entries.iter_mut().filter(|entry| entry.addressed.notice.details.is_some()) {
+                let before = entry.bytes();
+                Arc::make_mut(&mut entry.addressed.notice).details = None;
+                freed.push((lane.namespace.clone(), before.saturating_sub(entry.bytes())));
+            }
+        }
+        freed.iter().for_each(|(namespace, bytes)| self.shrink(namespace, 0, *bytes));
+    }
+
+    /// Returns the number of deliveries that wait or are in flight.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shares.values().map(|share| share.entries).sum()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+
+    /// Whether notices of a lane wait or are in flight.
+    #[must_use]
+    pub fn has_lane(&self, lane: &LaneId) -> bool {
+        self.lanes.contains_key(lane)
+    }
+
+    /// Whether notices with this correlation wait or are in flight.
+    #[must_use]
+    pub fn has_notices_about(&self, correlation: &str) -> bool {
+        let next = self.lanes.range(LaneId::first_about(correlation)..).next();
+        next.is_some_and(|(lane, _)| lane.is_about(correlation))
+    }
+
+    /// Whether a notice of a run waits.
+    #[must_use]
+    pub fn has_run(&self, namespace: &str, run: &str) -> bool {
+        let is_of = |entry: &Entry| entry.addressed.notice.run == run;
+        let mut lanes = self.lanes.values().filter(|lane| lane.namespace == namespace);
+        self.shares.contains_key(namespace) && lanes.any(|lane| lane.entries.iter().any(is_of))
+    }
+
+    /// Takes a delivery. Returns the deliveries that are dropped because too many wait, or too large ones: those of the
+    /// namespace that has most, which may be this one. `since`: the time from which it is given up after a day of
+    /// failures.
+    pub fn push(&mut self, addressed: Addressed, since: Moment, now: Moment) -> Vec<DeliveryKey> {
+        let namespace = addressed.notice.namespace.as_str();
+        let added = Share { entries: 1, bytes: bytes_of(&addressed), in_flight: 0 };
+        let mut dropped = Vec::new();
+        while let Some(size) = self.exceeded(added) {
+            let own = size(&added) + self.shares.get(namespace).map_or(0, size);
+            let others = self.shares.iter().filter(|(name, share)| name.as_str() != namespace && size(share) > own);
+            let largest = others.max_by_key(|(_, share)| size(share)).map(|(name, _)| name.clone());
+            match largest.and_then(|largest| self.drop_last(&largest)) {
+                Some(keys) => dropped.extend(keys),
+                None => {
+                    dropped.push(addressed.key());
+                    return dropped;
+                }
+            }
+        }
+        self.take(addressed, since, now);
+        dropped
+    }
+
+    /// Returns the size of which a further delivery would be too much; `None` where there is room for it.
+    fn exceeded(&self, added: Share) -> Option<fn(&Share) -> usize> {
+        let entries: fn(&Share) -> usize = |share| share.entries;
+        let bytes: fn(&Share) -> usize = |share| share.bytes;
+        let is_exceeded = |size: fn(&Share) -> usize, limit: usize| size(&added) + size(&self.total) > limit;
+        if is_exceeded(entries, self.limits.entries) {
+            return Some(entries);
+        }
+        is_exceeded(bytes, self.limits.bytes).then_some(bytes)
+    }
+
+    fn take(&mut self, addressed: Addressed, since: Moment, now: Moment) {
+        self.close_windows(now);
+        let notice = &addressed.notice;
+        let mut covers = vec![addressed.key()];
+        let recipient = (addressed.to.clone(), notice.namespace.clone());
+        if notice.event == NoticeEvent::Taken
+            && let Some(window) = self.windows.get_mut(&recipient)
+        {
+            // What is decided waits no more: its outcome stands for it.
+            let (decided, bytes) = window.remove(&notice.correlation);
+            self.shrink(&notice.namespace, decided.len(), bytes);
+            covers.extend(decided);
+        }
+        if self.folds.is_some() && is_folded(notice.event) {
+            // In whole seconds, so that many windows end at once.
+            let ends = now.floor_to_second().after(WINDOW);
+            let window = self.windows.entry(recipient).or_insert_with(|| Window::new(ends));
+            self.window_ends = Some(self.window_ends.map_or(window.ends, |first| first.min(window.ends)));
+            if let Some(bytes) = window.fold(&addressed) {
+                return self.grow(&notice.namespace, 1, bytes);
+            }
+        }
+        self.append(Entry { addressed, covers, since, queued: now, attempts: 0 });
+    }
+
+    fn append(&mut self, entry: Entry) {
+        let notice = &entry.addressed.notice;
+        let id = LaneId::new(&notice.correlation, entry.addressed.to.clone());
+        let namespace = notice.namespace.clone();
+        self.grow(&namespace, entry.covers.len(), entry.bytes());
+        match self.lanes.entry(id.clone()) {
+            MapEntry::Occupied(mut lane) => lane.get_mut().entries.push_back(entry),
+            MapEntry::Vacant(place) => {
+                place.insert(Lane { namespace: namespace.clone(), entries: [entry].into(), state: LaneState::Ready });
+                self.make_ready(namespace, id);
+            }
+        }
+    }
+
+    fn make_ready(&mut self, namespace: String, id: LaneId) {
+        let lanes = self.ready.entry(namespace.clone()).or_default();
+        lanes.push_back(id);
+        if lanes.len() == 1 {
+            self.turns.push_back(namespace);
+        }
+    }
+
+    /// Begins the next delivery; `None` where none can begin now.
+    pub fn next(&mut self, now: Moment) -> Option<Start> {
+        self.close_windows(now);
+        self.wake_lanes(now);
+        // After many failures one attempt finds out whether the receiver is back.
+        let at_once = if self.pause.is_general() { 1 } else { self.limits.at_once };
+        if self.in_flight >= at_once || self.pause.until(now).is_some() {
+            return None;
+        }
+        let most = self.limits.at_once.div_ceil(2);
+        let has_place = |name: &String| self.shares.get(name).is_none_or(|share| share.in_flight < most);
+        let turn = self.turns.iter().position(has_place)?;
+        let namespace = self.turns.remove(turn)?;
+        let lanes = self.ready.get_mut(&namespace)?;
+        let id = lanes.pop_front();
+        if lanes.is_empty() {
+            self.ready.remove(&namespace);
+        } else {
+            self.turns.push_back(namespace);
+        }
+        let id = id?;
+        let lane = self.lanes.get_mut(&id)?;
+        let addressed = lane.entries.front()?.addressed.clone();
+        lane.state = LaneState::InFlight;
+        self.in_flight += 1;
+        if let Some(share) = self.shares.get_mut(&lane.namespace) {
+            share.in_flight += 1;
+        }
+        Some(Start { lane: id, addressed })
+    }
+
+    /// Returns the time at which a delivery can begin that cannot now; `None` where only an event changes that. It is
+    /// later than `now`, the time at which [`Self::next`] returned none.
+    #[must_use]
+    pub fn wake_at(&self, now: Moment) -> Option<Moment> {
+        let pause = self.pause.until(now);
+        let resumes = pause.filter(|_| !self.ready.is_empty());
+        let first = self.waiting.first().map(|(at, _)| pause.map_or(*at, |until| until.max(*at)));
+        [first, resumes, self.window_ends].into_iter().flatten().min()
+    }
+
+    /// Ends an attempt.
+    pub fn finish(&mut self, id: &LaneId, result: Result<(), SendError>, now: Moment) -> Finished {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(lane) = self.lanes.get(id)
+            && let Some(share) = self.shares.get_mut(&lane.namespace)
+        {
+            share.in_flight = share.in_flight.saturating_sub(1);
+        }
+        match result {
+            Ok(()) => {
+                self.pause.end_general();
+                Finished::Settled { keys: self.settle(id), dead: None }
+            }
+            Err(SendError::Dead { why }) => {
+                self.pause.end_general();
+                Finished::Settled { keys: self.settle(id), dead: Some(why) }
+            }
+            Err(SendError::Later { why, after }) => {
+                self.pause.fail(id, after, now);
+                let Some(lane) = self.lanes.get_mut(id) else {
+                    return Finished::Settled { keys: Vec::new(), dead: Some(why) };
+                };
+                let Some(entry) = lane.entries.front_mut() else {
+                    return Finished::Settled { keys: self.settle(id), dead: Some(why) };
+                };
+                if now.since(entry.since) >= GIVEN_UP {
+                    return Finished::Settled { keys: self.settle(id), dead: Some(why) };
+                }
+                entry.attempts = entry.attempts.saturating_add(1);
+                let asked = after.unwrap_or_default().min(LONGEST_PAUSE);
+                let at = now.after(backoff(entry.attempts, &entry.addressed.key()).max(asked));
+                lane.state = LaneState::Waiting(at);
+                self.waiting.insert((at, id.clone()));
+                Finished::Later { at, why }
+            }
+        }
+    }
+
+    /// Removes the first delivery of a lane in flight, and returns what is settled with it.
+    fn settle(&mut self, id: &LaneId) -> Vec<DeliveryKey> {
+        let Some(mut lane) = self.lanes.remove(id) else { return Vec::new() };
+        let Some(settled) = lane.entries.pop_front() else { return Vec::new() };
+        self.shrink(&lane.namespace, settled.covers.len(), settled.bytes());
+        if !lane.entries.is_empty() {
+            lane.state = LaneState::Ready;
+            let namespace = lane.namespace.clone();
+            self.lanes.insert(id.clone(), lane);
+            self.make_ready(namespace, id.clone());
+        }
+        settled.covers
+    }
+
+    /// Gives up what has waited for a day without being attempted now: while the whole channel pauses, most lanes are
+    /// not. What has failed and waits for its next attempt is given up by that.
+    pub fn expire(&mut self, now: Moment) -> Vec<Expired> {
+        let mut expired = Vec::new();
+        let mut gone: BTreeMap<String, BTreeSet<LaneId>> = BTreeMap::new();
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.state == LaneState::Ready) {
+            while lane.entries.front().is_some_and(|entry| now.since(entry.queued) >= GIVEN_UP)
+                && let Some(entry) = lane.entries.pop_front()
+            {
+                expired.push((id.clone(), entry));
+            }
+            if lane.entries.is_empty() {
+                gone.entry(lane.namespace.clone()).or_default().insert(id.clone());
+            }
+        }
+        for (namespace, lanes) in &gone {
+            self.remove_lanes(namespace, lanes);
+        }
+        let settled = expired.into_iter().map(|(lane, entry)| {
+            let bytes = entry.bytes();
+            let Entry { addressed: Addressed { notice, .. }, covers: keys, .. } = entry;
+            self.shrink(&notice.namespace, keys.len(), bytes);
+            Expired { lane, notice, keys }
+        });
+        settled.collect()
+    }
+
+    fn grow(&mut self, namespace: &str, entries: usize, bytes: usize) {
+        let share = self.shares.entry(namespace.to_owned()).or_default();
+        share.entries += entries;
+        share.bytes += bytes;
+        self.total.entries += entries;
+        self.total.bytes += bytes;
+    }
+
+    fn shrink(&mut self, namespace: &str, entries: usize, bytes: usize) {
+        let Some(share) = self.shares.get_mut(namespace) else { return };
+        self.total.entries = self.total.entries.saturating_sub(entries);
+        self.total.bytes = self.total.bytes.saturating_sub(bytes);
+        share.entries = share.entries.saturating_sub(entries);
+        share.bytes = share.bytes.saturating_sub(bytes);
+        if share.entries == 0 {
+            self.shares.remove(namespace);
+        }
+    }
+
+    /// Makes the lanes ready whose pause is over.
+    fn wake_lanes(&mut self, now: Moment) {
+        while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, id)) = self.waiting.pop_first() else { return };
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            lane.state = LaneState::Ready;
+            let namespace = lane.namespace.clone();
+            self.make_ready(namespace, id);
+        }
+    }
+
+    /// Ends the windows whose time is over: what they folded is one delivery.
+    fn close_windows(&mut self, now: Moment) {
+        if self.window_ends.is_none_or(|first| first > now) {
+            return;
+        }
+        let inbox = self.folds.clone().flatten();
+        let (over, open): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.windows).into_iter().partition(|(_, window)| window.ends <= now);
+        self.windows = open.into_iter().collect();
+        self.window_ends = self.windows.values().map(|window| window.ends).min();
+        for ((_, namespace), window) in over {
+            if let Some((addressed, covers, bytes)) = window.close(inbox.as_deref()) {
+                self.shrink(&namespace, covers.len(), bytes);
+                self.append(Entry { addressed, covers, since: now, queued: now, attempts: 0 });
+            }
+        }
+    }
+
+    /// Drops a delivery of a namespace that is not in flight: the last one that is folded, where there is one.
+    fn drop_last(&mut self, namespace: &str) -> Option<Vec<DeliveryKey>> {
+        let mut windows = self.windows.iter_mut().filter(|((_, name), _)| name == namespace);
+        if let Some((key, bytes)) = windows.find_map(|(_, window)| window.pop()) {
+            self.shrink(namespace, 1, bytes);
+            return Some(vec![key]);
+        }
+        let is_idle = |lane: &Lane| lane.entries.len() > usize::from(lane.state == LaneState::InFlight);
+        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.namespace == namespace && is_idle(lane));
+        let id = lanes.next_back().map(|(id, _)| id.clone())?;
+        let lane = self.lanes.get_mut(&id)?;
+        let dropped = lane.entries.pop_back()?;
+        if lane.entries.is_empty() {
+            self.remove_lanes(namespace, &BTreeSet::from([id]));
+        }
+        self.shrink(namespace, dropped.covers.len(), dropped.bytes());
+        Some(dropped.covers)
+    }
+
+    /// Removes lanes of a namespace that have no deliveries any more.
+    fn remove_lanes(&mut self, namespace: &str, gone: &BTreeSet<LaneId>) {
+        for id in gone {
+            if let Some(Lane { state: LaneState::Waiting(at), .. }) = self.lanes.remove(id) {
+                self.waiting.remove(&(at, id.clone()));
+            }
+        }
+        if let Some(ready) = self.ready.get_mut(namespace) {
+            ready.retain(|id| !gone.contains(id));
+            if ready.is_empty() {
+                self.ready.remove(namespace);
+                self.turns.retain(|turn| turn != namespace);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

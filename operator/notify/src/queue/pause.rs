@@ -1,0 +1,80 @@
+//! The pause of a whole channel, and the times between attempts *(pure)*.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use signoff_api::{Digest, Moment};
+
+use super::{LONGEST_PAUSE, LaneId};
+use crate::{channel::Recipient, routes::DeliveryKey};
+
+/// After failures of so many lanes in a row, the whole channel pauses between attempts.
+const LANES_IN_A_ROW: usize = 8;
+/// The most lanes of one person among them: one who is refused, of however many requests, delays no other.
+const LANES_OF_A_PERSON: usize = 2;
+/// The longest pause of a channel that nothing asked for.
+const LONGEST_PROBE: Duration = Duration::from_secs(30);
+
+/// The pause of the whole channel.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    /// The time until which the receiver asks to wait.
+    asked: Option<Moment>,
+    /// The time of the next attempt after many failures.
+    probe: Option<Moment>,
+    /// The lanes that failed since the last success.
+    lanes: BTreeSet<LaneId>,
+    /// The failures since there are too many of them.
+    failures: u32,
+}
+
+impl Pause {
+    /// Whether so many lanes failed that the receiver seems to be away.
+    pub(super) fn is_general(&self) -> bool {
+        self.lanes.len() >= LANES_IN_A_ROW
+    }
+
+    /// Returns the end of the pause; `None` where there is none.
+    pub(super) fn until(&self, now: Moment) -> Option<Moment> {
+        self.asked.max(self.probe).filter(|until| *until > now)
+    }
+
+    /// Notes a failure: the receiver asks for a pause, or many lanes failed in a row.
+    pub(super) fn fail(&mut self, lane: &LaneId, after: Option<Duration>, now: Moment) {
+        let asked = after.map(|after| now.after(after.min(LONGEST_PAUSE)));
+        self.asked = self.asked.max(asked);
+        if !self.is_general() && self.is_counted(lane) {
+            self.lanes.insert(lane.clone());
+        }
+        if self.is_general() {
+            self.probe = Some(now.after(seconds_doubled(self.failures).min(LONGEST_PROBE)));
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    fn is_counted(&self, lane: &LaneId) -> bool {
+        match &lane.to {
+            Recipient::Channel => true,
+            person @ Recipient::Person(_) => {
+                self.lanes.iter().filter(|known| known.to == *person).count() < LANES_OF_A_PERSON
+            }
+        }
+    }
+
+    /// Notes that the receiver answers. A pause that it asked for stays.
+    pub(super) fn end_general(&mut self) {
+        *self = Self { asked: self.asked, ..Self::default() };
+    }
+}
+
+/// Returns the time before attempt `attempts + 1`: doubled each time up to an hour, and a part more that differs by
+/// delivery.
+pub(super) fn backoff(attempts: u32, key: &DeliveryKey) -> Duration {
+    let base = seconds_doubled(attempts.saturating_sub(1)).min(LONGEST_PAUSE);
+    let digits = Digest::of_bytes(format!("{}/{attempts}", key.as_str()).as_bytes());
+    let part = u32::from_str_radix(digits.short(2), 16).unwrap_or(0);
+    (base + base / 4 * part / 256).min(LONGEST_PAUSE)
+}
+
+fn seconds_doubled(times: u32) -> Duration {
+    Duration::from_secs(1_u64.checked_shl(times.min(20)).unwrap_or(u64::MAX))
+}

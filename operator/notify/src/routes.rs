@@ -1,0 +1,384 @@
+//! The channels and recipients that an event reaches *(pure)*.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use signoff_api::{
+    Digest, Moment,
+    gate::{GateType, Subject},
+};
+use signoff_expr::text::display;
+
+use crate::{
+    channel::Recipient,
+    config::{ChannelConfig, ChannelKind, Config, NamespaceLabels, Route},
+    notice::{Notice, NoticeEvent},
+    people::{Medium, People},
+};
+
+/// The largest number of people whom one channel tells of one event. An Approval has fewer approvers, but for large
+/// groups.
+pub const MAX_PEOPLE: usize = 256;
+/// The longest text of others that a notice keeps while it waits, in characters. Most channels take less.
+const MAX_DETAILS: usize = 4_000;
+
+/// An event of a stored object, before it is addressed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Occasion {
+    /// The event.
+    pub event: NoticeEvent,
+    /// The uid of the Approval, or of the run.
+    pub uid: String,
+    /// The transition of the object: equal for the same one.
+    pub key: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the run.
+    pub run: String,
+    /// The name of the Approval; none for the end of a run.
+    pub approval: Option<String>,
+    /// The digest of the request.
+    pub digest: Option<Digest>,
+    /// The gate.
+    pub gate: Option<String>,
+    /// The type of the gate.
+    pub gate_type: Option<GateType>,
+    /// The requester.
+    pub requester: String,
+    /// The time of the next timeout.
+    pub deadline: Option<Moment>,
+    /// The consequence of the timeout, in words.
+    pub then: Option<String>,
+    /// The outcome in words of the operator.
+    pub outcome: Option<String>,
+    /// The question and the arguments: text of others.
+    pub details: Option<String>,
+    /// The people whom it concerns.
+    pub audience: Vec<Subject>,
+    /// The channels that the author added.
+    pub added: Vec<String>,
+    /// The time, as an object stores it.
+    pub at: Moment,
+}
+
+/// The name of a delivery: a notice and its recipient. The same after every crash.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryKey(String);
+
+impl DeliveryKey {
+    /// Returns the key of a notice with this id for a recipient.
+    #[must_use]
+    pub fn new(id: &str, to: &Recipient) -> Self {
+        let person = match to {
+            Recipient::Channel => "",
+            Recipient::Person(address) => address.as_str(),
+        };
+        let short = id.get(..KEY_DIGITS).unwrap_or(id);
+        Self(format!("{short}.{}", Digest::of_bytes(person.as_bytes()).short(16)))
+    }
+
+    /// Returns a key as it is stored.
+    #[must_use]
+    pub fn from_stored(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Returns the text of the key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the key that sorts before all keys of a notice with this id.
+    #[must_use]
+    pub fn before_all_of(id: &str) -> Self {
+        Self(id.get(..KEY_DIGITS).unwrap_or(id).to_owned())
+    }
+
+    /// Whether this is the key of a notice with this id, for any recipient.
+    #[must_use]
+    pub fn is_of(&self, id: &str) -> bool {
+        let short = id.get(..KEY_DIGITS).unwrap_or(id);
+        self.0.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+/// The digits of a notice's id in the key of a delivery.
+const KEY_DIGITS: usize = 16;
+
+/// A notice for one recipient of one channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// The name of the channel.
+    pub channel: String,
+    /// The recipient.
+    pub to: Recipient,
+    /// The notice.
+    pub notice: Arc<Notice>,
+}
+
+impl Addressed {
+    /// Returns the key of the delivery.
+    #[must_use]
+    pub fn key(&self) -> DeliveryKey {
+        DeliveryKey::new(&self.notice.id, &self.to)
+    }
+}
+
+/// Returns the id of the notice about a transition of an object.
+#[must_use]
+pub fn notice_id(uid: &str, key: &str) -> String {
+    Digest::of_bytes(format!("{uid}/{key}").as_bytes()).short(32).to_owned()
+}
+
+/// Returns the correlation of all notices of a channel about an object.
+#[must_use]
+pub fn correlation(uid: &str, channel: &str) -> String {
+    Digest::of_bytes(format!("{uid}/{channel}").as_bytes()).short(64).to_owned()
+}
+
+/// Returns the notices of an event, by channel and recipient. `labels`: those of its namespace.
+#[must_use]
+pub fn addressed(config: &Config, people: &People, labels: &NamespaceLabels, occasion: &Occasion) -> Vec<Addressed> {
+    let channels = config.channels.iter().filter(|channel| reaches(config, channel, labels, occasion));
+    channels.flat_map(|channel| by_recipient(config, people, channel, occasion)).collect()
+}
+
+/// Whether an event goes to a channel: by a route, or because the author added it.
+fn reaches(config: &Config, channel: &ChannelConfig, labels: &NamespaceLabels, occasion: &Occasion) -> bool {
+    let is_added = channel.authors && occasion.added.contains(&channel.name);
+    let is_routed = |route: &Route| {
+        let is_meant = route.events.is_empty() || route.events.contains(&occasion.event);
+        let has_type =
+            occasion.gate_type.is_none_or(|gate| route.gate_types.is_empty() || route.gate_types.contains(&gate));
+        is_meant && has_type && selects(&route.namespaces, labels) && route.to.contains(&channel.name)
+    };
+    selects(&channel.namespaces, labels) && (is_added || config.routes.iter().any(is_routed))
+}
+
+/// The reason why a channel takes no notices that an author adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No channel has the name.
+    Unknown,
+    /// Authors cannot add to it, or it takes no notices of the namespace.
+    NotAllowed,
+}
+
+/// Returns why a channel takes no notices that an author adds; `None` where it takes them. `labels`: those of the
+/// namespace.
+#[must_use]
+pub fn refusal(config: &Config, channel: &str, labels: &NamespaceLabels) -> Option<Refusal> {
+    match config.channels.iter().find(|known| known.name == channel) {
+        None => Some(Refusal::Unknown),
+        Some(known) if known.authors && selects(&known.namespaces, labels) => None,
+        Some(_) => Some(Refusal::NotAllowed),
+    }
+}
+
+fn selects(wanted: &NamespaceLabels, labels: &NamespaceLabels) -> bool {
+    wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
+}
+
+fn by_recipient(config: &Config, people: &People, channel: &ChannelConfig, occasion: &Occasion) -> Vec<Addressed> {
+    let notice = Arc::new(notice(config, channel, occasion));
+    let addressed = |to| Addressed { channel: channel.name.clone(), to, notice: Arc::clone(&notice) };
+    recipients(people, channel, occasion).into_iter().map(addressed).collect()
+}
+
+/// Returns the recipients in a channel. People without an address are told in the channel itself.
+fn recipients(people: &People, channel: &ChannelConfig, occasion: &Occasion) -> BTreeSet<Recipient> {
+    let persons = |medium| {
+        let addresses = people.addresses(&occasion.audience, medium).into_iter().take(MAX_PEOPLE);
+        addresses.map(Recipient::Person).collect::<BTreeSet<_>>()
+    };
+    let concerns_one = match occasion.event {
+        NoticeEvent::VoteVoided | NoticeEvent::Ended => true,
+        NoticeEvent::Asked | NoticeEvent::Reminded | NoticeEvent::Escalated | NoticeEvent::Taken => false,
+    };
+    let (mut found, has_default) = match &channel.kind {
+        ChannelKind::Slack(slack) if slack.direct_messages => (persons(Medium::Slack), true),
+        ChannelKind::Smtp(smtp) => (persons(Medium::Mail), smtp.to.is_some()),
+        ChannelKind::Slack(_) | ChannelKind::Webhook(_) | ChannelKind::PagerDuty(_) => (BTreeSet::new(), true),
+    };
+    let is_common = match &channel.kind {
+        ChannelKind::Slack(_) => !concerns_one,
+        ChannelKind::Smtp(_) | ChannelKind::Webhook(_) | ChannelKind::PagerDuty(_) => false,
+    };
+    if has_default && (is_common || found.is_empty()) {
+        found.insert(Recipient::Channel);
+    }
+    found
+}
+
+fn notice(config: &Config, channel: &ChannelConfig, occasion: &Occasion) -> Notice {
+    Notice {
+        id: notice_id(&occasion.uid, &occasion.key),
+        event: occasion.event,
+        correlation: correlation(&occasion.uid, &channel.name),
+        namespace: occasion.namespace.clone(),
+        run: occasion.run.clone(),
+        approval: occasion.approval.clone(),
+        gate: occasion.gate.clone(),
+        kind: occasion.gate_type.map(|gate| kind_in_words(gate).to_owned()),
+        requester: occasion.requester.clone(),
+        deadline: occasion.deadline,
+        then: occasion.then.clone(),
+        outcome: occasion.outcome.clone(),
+        details: occasion.details.as_deref().filter(|_| channel.has_details).map(|text| display(text, MAX_DETAILS)),
+        link: link(config, occasion),
+        at: occasion.at,
+    }
+}
+
+/// Returns the address of the page. Names of objects need no escape in a path.
+fn link(config: &Config, occasion: &Occasion) -> Option<String> {
+    let inbox = config.inbox.as_ref()?;
+    let path = match (&occasion.approval, &occasion.digest) {
+        (Some(name), Some(digest)) => format!("n/{}/a/{name}?d={}", occasion.namespace, digest.short(16)),
+        (Some(name), None) => format!("n/{}/a/{name}", occasion.namespace),
+        (None, _) => format!("n/{}/w/{}", occasion.namespace, occasion.run),
+    };
+    inbox.join(&path).ok().map(String::from)
+}
+
+/// Returns the kind of a gate in words.
+fn kind_in_words(gate: GateType) -> &'static str {
+    match gate {
+        GateType::Step => "a decision in the workflow",
+        GateType::PlanApproval => "a plan",
+        GateType::FinalResponse => "a final result",
+        GateType::OutputValidation => "an answer",
+        GateType::ErrorEscalation => "a failure",
+        GateType::StepStart => "the start of a step",
+        GateType::ToolExecution | GateType::SpecificTools | GateType::DestructiveActions | GateType::Custom => {
+            "a call of a tool"
+        }
+        GateType::Question => "a question of an agent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const CONFIG: &str = r##"
+inbox: https://signoff.example.com
+channels:
+- {name: finance, authors: true, namespaces: {env: prod}, details: full,
+   slack: {tokenFile: /s/slack, channel: "#finance", directMessages: true}}
+- {name: mail, smtp: {url: "smtps://mail.example.com", from: signoff@example.com}}
+- {name: oncall, pagerduty: {routingKeyFile: /s/key}}
+people: {file: /s/people}
+routes:
+- {namespaces: {env: prod}, gateTypes: [toolExecution], events: [Asked, Taken], to: [oncall]}
+- {events: [Asked, VoteVoided, Ended], to: [mail]}
+"##;
+
+    fn occasion(event: NoticeEvent) -> Occasion {
+        Occasion {
+            event,
+            uid: "uid-1".into(),
+            key: "asked".into(),
+            namespace: "pay".into(),
+            run: "refund".into(),
+            approval: Some("refund-review-0123456789".into()),
+            digest: Some(Digest::of_bytes(b"request")),
+            gate: Some("review".into()),
+            gate_type: Some(GateType::ToolExecution),
+            requester: "dana".into(),
+            deadline: None,
+            then: None,
+            outcome: None,
+            details: Some("Refund <!channel> https://evil.example?".into()),
+            audience: vec![Subject::user("alice"), Subject::user("bob"), Subject::user("nameless")],
+            added: vec!["finance".into(), "mail".into()],
+            at: serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap(),
+        }
+    }
+
+    fn told(env: &str, occasion: &Occasion) -> Vec<Addressed> {
+        let people = "users: {alice: {mail: alice@example.com, slack: U1}, bob: {mail: bob@example.com}}";
+        let people = People::parse(people, &[]).unwrap();
+        let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
+        addressed(&Config::parse(CONFIG).unwrap(), &people, &labels, occasion)
+    }
+
+    fn whom(found: &[Addressed]) -> Vec<String> {
+        let name = |one: &Addressed| match &one.to {
+            Recipient::Channel => one.channel.clone(),
+            Recipient::Person(address) => format!("{} {address}", one.channel),
+        };
+        found.iter().map(name).collect()
+    }
+
+    #[test]
+    fn an_event_reaches_the_channels_of_its_routes_and_those_that_the_author_may_add() {
+        let asked = occasion(NoticeEvent::Asked);
+        let all =
+            ["finance", "finance U1", "finance bob@example.com", "mail alice@example.com", "mail bob@example.com"];
+        let with_oncall: Vec<_> = all.into_iter().chain(["oncall"]).collect();
+        assert_eq!(whom(&told("prod", &asked)), with_oncall);
+        // `mail` allows no author, and is reached by its route.
+        assert_eq!(whom(&told("dev", &asked)), ["mail alice@example.com", "mail bob@example.com"]);
+        let step = Occasion { gate_type: Some(GateType::Step), ..asked };
+        assert_eq!(whom(&told("prod", &step)), all);
+        let reminded = occasion(NoticeEvent::Reminded);
+        assert_eq!(whom(&told("prod", &reminded)), ["finance", "finance U1", "finance bob@example.com"]);
+    }
+
+    #[test]
+    fn an_author_adds_only_channels_that_are_for_authors_and_for_the_namespace() {
+        let config = Config::parse(CONFIG).unwrap();
+        let refused =
+            |env: &str, channel: &str| refusal(&config, channel, &BTreeMap::from([("env".to_owned(), env.to_owned())]));
+        assert_eq!(refused("prod", "finance"), None);
+        assert_eq!(refused("dev", "finance"), Some(Refusal::NotAllowed));
+        assert_eq!(refused("prod", "mail"), Some(Refusal::NotAllowed));
+        assert_eq!(refused("prod", "finanec"), Some(Refusal::Unknown));
+    }
+
+    #[test]
+    fn what_concerns_one_person_is_told_in_the_channel_only_where_the_person_has_no_address() {
+        let voided = |name: &str| Occasion { audience: vec![Subject::user(name)], ..occasion(NoticeEvent::VoteVoided) };
+        assert_eq!(whom(&told("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
+        assert_eq!(whom(&told("prod", &voided("nameless"))), ["finance"], "mail has no default");
+    }
+
+    #[test]
+    fn details_go_only_to_the_channel_that_has_them_and_the_link_has_the_digest() {
+        for one in told("prod", &occasion(NoticeEvent::Asked)) {
+            assert_eq!(one.notice.details.is_some(), one.channel == "finance", "{one:?}");
+            let digest = Digest::of_bytes(b"request");
+            let link = format!("https://signoff.example.com/n/pay/a/refund-review-0123456789?d={}", digest.short(16));
+            assert_eq!(one.notice.link.as_deref(), Some(link.as_str()));
+        }
+        let ended = Occasion { approval: None, gate_type: None, ..occasion(NoticeEvent::Ended) };
+        let link = told("prod", &ended).first().and_then(|one| one.notice.link.clone());
+        assert_eq!(link.as_deref(), Some("https://signoff.example.com/n/pay/w/refund"));
+    }
+
+    #[test]
+    fn the_text_of_others_is_cut_before_it_waits() {
+        let details = Some("💩".repeat(10 * 1024));
+        let asked = told("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
+        let kept: Vec<_> = asked.iter().filter_map(|one| one.notice.details.as_deref()).collect();
+        assert!(!kept.is_empty() && kept.iter().all(|text| text.chars().count() == MAX_DETAILS && text.ends_with('…')));
+        let details = Some("x".repeat(MAX_DETAILS));
+        let whole = told("prod", &Occasion { details: details.clone(), ..occasion(NoticeEvent::Asked) });
+        assert!(whole.iter().any(|one| one.notice.details == details));
+    }
+
+    #[test]
+    fn ids_tell_transitions_apart_and_the_correlation_does_not() {
+        let one = told("prod", &occasion(NoticeEvent::Asked));
+        let other = told("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
+        let of = |all: &[Addressed]| all.iter().find(|one| one.channel == "oncall").unwrap().notice.clone();
+        assert_eq!(of(&one).correlation, of(&other).correlation);
+        assert_ne!(of(&one).id, of(&other).id);
+        let key = one.first().unwrap().key();
+        assert!(key.is_of(&of(&one).id) && !key.is_of(&of(&other).id) && !key.is_of(""));
+    }
+}

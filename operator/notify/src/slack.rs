@@ -1,0 +1,376 @@
+//! Slack: messages to a channel or to persons, which are edited with the outcome.
+//!
+//! **Invariant:** Slack parses no text of a notice: blocks are plain text, `parse` is `none`, and nothing is unfurled.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lru::LruCache;
+use serde_json::{Value, json};
+use signoff_executor::{ExposeSecret, Http, SecretText};
+use tokio::time::Instant;
+use url::form_urlencoded;
+
+use crate::channel::{Channel, MessageHandle, Recipient, SendError};
+use crate::config::SlackConfig;
+use crate::notice::{Notice, NoticeEvent};
+use crate::post::Post;
+use crate::queue::LONGEST_PAUSE;
+use crate::secret_file::read_secret;
+use crate::text::{DETAILS, OPEN, Rendering, Wording};
+
+/// The address below which Slack's methods are.
+pub(crate) const API: &str = "https://slack.com/api";
+
+/// The most UTF-16 units of details: a block has at most 3,000 characters.
+const DETAILS_UNITS: usize = 2_900;
+
+/// The most persons of whom a look-up is remembered: Slack answers about 50 such questions a minute.
+const LOOK_UPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
+
+/// The time for which a person counts as unknown without another request.
+const UNKNOWN_FOR: Duration = Duration::from_secs(600);
+
+/// A channel that posts as an app of one workspace.
+pub struct SlackChannel {
+    settings: SlackConfig,
+    http: Arc<dyn Http>,
+    api: String,
+    /// The results of look-ups, by the addresses of persons.
+    look_ups: Mutex<LruCache<String, LookUp>>,
+    /// The time until which Slack asks to wait with look-ups. Its limits are those of one method each, so that nothing
+    /// else waits for it.
+    look_ups_from: Mutex<Option<Instant>>,
+}
+
+/// The result of looking a person up.
+enum LookUp {
+    /// The id of the conversation.
+    Conversation(String),
+    /// Slack has no such person.
+    Unknown {
+        /// The code of Slack.
+        code: String,
+        /// The time until which that counts.
+        until: Instant,
+    },
+}
+
+/// A message of ours: the id of its conversation, and its time, which is its id there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SlackMessage {
+    conversation: String,
+    ts: String,
+}
+
+/// The failure of one method.
+enum SlackFailure {
+    /// There is no answer that Slack's API gives.
+    NotAnswered(SendError),
+    /// The code of `ok: false`.
+    Code(String),
+}
+
+impl SlackMessage {
+    fn from_handle(handle: &MessageHandle) -> Option<Self> {
+        let (conversation, ts) = handle.0.split_once(' ')?;
+        Some(Self { conversation: slack_id(conversation)?, ts: slack_time(ts)? })
+    }
+
+    fn from_answer(answer: &Value) -> Option<Self> {
+        let text = |name: &str| answer.get(name).and_then(Value::as_str);
+        Some(Self { conversation: slack_id(text("channel")?)?, ts: slack_time(text("ts")?)? })
+    }
+
+    fn handle(&self) -> MessageHandle {
+        MessageHandle(format!("{} {}", self.conversation, self.ts))
+    }
+}
+
+/// Returns a text if it can be an id of Slack.
+fn slack_id(text: &str) -> Option<String> {
+    let is_id = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_id.then(|| text.to_owned())
+}
+
+/// Returns a text if it can be the time of a message.
+fn slack_time(text: &str) -> Option<String> {
+    let is_time = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_time.then(|| text.to_owned())
+}
+
+impl SlackChannel {
+    /// Returns a channel that sends over this client.
+    #[must_use]
+    pub fn new(settings: SlackConfig, http: Arc<dyn Http>) -> Self {
+        let look_ups = Mutex::new(LruCache::new(LOOK_UPS));
+        let api = settings.api.clone().unwrap_or_else(|| API.to_owned());
+        Self { settings, http, api, look_ups, look_ups_from: Mutex::default() }
+    }
+
+    /// Sends to another address of Slack's API, without a slash at its end.
+    #[must_use]
+    pub fn with_api(self, api: String) -> Self {
+        Self { api, ..self }
+    }
+
+    /// Calls a method and returns its answer, which says `ok: true`.
+    async fn call(
+        &self,
+        token: &SecretText,
+        method: &str,
+        arguments: MethodArguments<'_>,
+    ) -> Result<Value, SlackFailure> {
+        let (content_type, body) = match arguments {
+            MethodArguments::Json(value) => ("application/json; charset=utf-8", value.to_string()),
+            MethodArguments::Form(name, value) => {
+                let form = form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
+                ("application/x-www-form-urlencoded", form)
+            }
+        };
+        let headers = vec![
+            ("authorization".to_owned(), format!("Bearer {}", token.expose_secret())),
+            ("content-type".to_owned(), content_type.to_owned()),
+        ];
+        let post = Post { service: "Slack", url: format!("{}/{method}", self.api), headers, body };
+        let reply = post.send(self.http.as_ref()).await.map_err(SlackFailure::NotAnswered)?;
+        let answer: Value = serde_json::from_str(&reply.body).map_err(|_| not_understood())?;
+        match (answer.get("ok").and_then(Value::as_bool), answer.get("error").and_then(Value::as_str)) {
+            (Some(true), _) => Ok(answer),
+            (Some(false), Some(code)) => Err(SlackFailure::Code(code.to_owned())),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Returns the id of the conversation with a person, whose address is an e-mail address or the id of a user.
+    async fn conversation(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
+        match self.look_ups().get(person) {
+            Some(LookUp::Conversation(known)) => return Ok(known.clone()),
+            Some(LookUp::Unknown { code, until }) if Instant::now() < *until => {
+                return Err(SlackFailure::Code(code.clone()));
+            }
+            Some(LookUp::Unknown { .. }) | None => {}
+        }
+        if self.look_ups_from().is_some_and(|from| Instant::now() < from) {
+            let why = "Slack: it answered 429 to looking persons up; write their member ids into the file of people";
+            return Err(SlackFailure::NotAnswered(SendError::Later { why: why.to_owned(), after: None }));
+        }
+        let mut found = self.look_up(token, person).await;
+        if let Err(SlackFailure::NotAnswered(SendError::Later { after, .. })) = &mut found
+            && let Some(wait) = after.take()
+        {
+            *self.look_ups_from() = Some(Instant::now() + wait.min(LONGEST_PAUSE));
+        }
+        let result = match &found {
+            Ok(conversation) => Some(LookUp::Conversation(conversation.clone())),
+            Err(SlackFailure::Code(code)) if is_of_no_person(code) => {
+                Some(LookUp::Unknown { code: code.clone(), until: Instant::now() + UNKNOWN_FOR })
+            }
+            Err(SlackFailure::Code(_) | SlackFailure::NotAnswered(_)) => None,
+        };
+        if let Some(result) = result {
+            self.look_ups().put(person.to_owned(), result);
+        }
+        found
+    }
+
+    async fn look_up(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
+        let user = if person.contains('@') {
+            let answer = self.call(token, "users.lookupByEmail", MethodArguments::Form("email", person)).await?;
+            answer.pointer("/user/id").and_then(Value::as_str).and_then(slack_id)
+        } else {
+            slack_id(person)
+        };
+        let user = user.ok_or_else(|| SlackFailure::Code("user_not_found".to_owned()))?;
+        let answer = self.call(token, "conversations.open", MethodArguments::Json(json!({"users": user}))).await?;
+        let conversation = answer.pointer("/channel/id").and_then(Value::as_str).and_then(slack_id);
+        conversation.ok_or_else(not_understood)
+    }
+
+    fn look_ups_from(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.look_ups_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_ups(&self) -> std::sync::MutexGuard<'_, LruCache<String, LookUp>> {
+        self.look_ups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Posts a new message; `thread`: as an answer to this message, visible in the whole conversation.
+    async fn post(
+        &self,
+        token: &SecretText,
+        notice: &Notice,
+        conversation: &str,
+        thread: Option<&SlackMessage>,
+    ) -> Result<Option<MessageHandle>, SlackFailure> {
+        let mut body = message(notice, conversation);
+        if let (Some(thread), Some(fields)) = (thread, body.as_object_mut()) {
+            fields.insert("thread_ts".to_owned(), thread.ts.as_str().into());
+            fields.insert("reply_broadcast".to_owned(), true.into());
+        }
+        let answer = self.call(token, "chat.postMessage", MethodArguments::Json(body)).await?;
+        Ok(SlackMessage::from_answer(&answer).map(|message| message.handle()))
+    }
+
+    /// Edits a message with the outcome, or answers it with any other event. The message that is remembered stays the
+    /// first one.
+    async fn follow(&self, token: &SecretText, notice: &Notice, earlier: &SlackMessage) -> Result<(), SlackFailure> {
+        if notice.event != NoticeEvent::Taken {
+            return self.post(token, notice, &earlier.conversation, Some(earlier)).await.map(|_| ());
+        }
+        let mut body = message(notice, &earlier.conversation);
+        if let Some(fields) = body.as_object_mut() {
+            fields.insert("ts".to_owned(), earlier.ts.as_str().into());
+        }
+        self.call(token, "chat.update", MethodArguments::Json(body)).await.map(|_| ())
+    }
+}
+
+/// The arguments of a method. Some methods take no JSON.
+enum MethodArguments<'a> {
+    Json(Value),
+    Form(&'a str, &'a str),
+}
+
+#[async_trait]
+impl Channel for SlackChannel {
+    async fn send(
+        &self,
+        notice: &Notice,
+        to: &Recipient,
+        earlier: Option<&MessageHandle>,
+    ) -> Result<Option<MessageHandle>, SendError> {
+        let token = read_secret(&self.settings.token_file).await?;
+        if let Some(earlier) = earlier.and_then(SlackMessage::from_handle) {
+            match self.follow(&token, notice, &earlier).await {
+                Ok(()) => return Ok(Some(earlier.handle())),
+                // The message was deleted, or is too old to be edited: a new one tells the same.
+                Err(SlackFailure::Code(code)) if is_of_a_lost_message(&code) => {}
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        let conversation = match to {
+            Recipient::Channel => self.settings.channel.clone(),
+            Recipient::Person(_) if !self.settings.direct_messages => {
+                let why = "Slack: the channel sends no direct messages (directMessages)".to_owned();
+                return Err(SendError::Dead { why });
+            }
+            Recipient::Person(person) => self.conversation(&token, person).await?,
+        };
+        self.post(&token, notice, &conversation, None).await.map_err(SendError::from)
+    }
+}
+
+/// Returns the arguments of `chat.postMessage`. Text of others is plain text in blocks, and the link is an element of
+/// its own.
+fn message(notice: &Notice, conversation: &str) -> Value {
+    let words = Wording::new(notice, Rendering::Chat, DETAILS_UNITS);
+    let section = |text: &str| json!({"type": "section", "text": {"type": "plain_text", "text": text, "emoji": false}});
+    let lines = words.lines();
+    let details = words.details.as_deref().filter(|details| !details.is_empty());
+    // Slack refuses a block without text.
+    let shown = [Some(words.title.as_str()), Some(lines.as_str()).filter(|lines| !lines.is_empty())];
+    let shown = shown.into_iter().chain([details.map(|_| DETAILS), details]);
+    let mut blocks: Vec<Value> = shown.flatten().map(section).collect();
+    if let Some(link) = &notice.link {
+        let link = json!({"type": "link", "url": link, "text": OPEN});
+        blocks.push(json!({"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [link]}]}));
+    }
+    json!({
+        "channel": conversation,
+        // Shown in notifications of devices, where blocks are not.
+        "text": words.title,
+        "blocks": blocks,
+        "parse": "none",
+        "link_names": false,
+        "mrkdwn": false,
+        "unfurl_links": false,
+        "unfurl_media": false,
+        // By this a repetition is recognised: https://docs.slack.dev/messaging/message-metadata
+        "metadata": {"event_type": "signoff_notice", "event_payload": {"id": notice.id}},
+    })
+}
+
+fn not_understood() -> SlackFailure {
+    SlackFailure::NotAnswered(SendError::Later { why: "Slack: its answer was not understood".to_owned(), after: None })
+}
+
+/// Whether a message of ours is not there any more, or cannot be edited.
+fn is_of_a_lost_message(code: &str) -> bool {
+    let of_the_message = ["message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"];
+    let of_its_conversation = ["cannot_reply_to_message", "is_archived", "channel_not_found", "not_in_channel"];
+    of_the_message.contains(&code) || of_its_conversation.contains(&code)
+}
+
+/// Whether a code says that a person cannot be written to.
+fn is_of_no_person(code: &str) -> bool {
+    ["users_not_found", "user_not_found", "user_disabled", "cannot_dm_bot"].contains(&code)
+}
+
+impl From<SlackFailure> for SendError {
+    fn from(failure: SlackFailure) -> Self {
+        match failure {
+            SlackFailure::NotAnswered(error) => error,
+            SlackFailure::Code(code) => of_code(&code),
+        }
+    }
+}
+
+/// Returns the meaning of a code. A code that is not listed is final, as an answer 4xx is.
+fn of_code(code: &str) -> SendError {
+    let dead = |why: &str| SendError::Dead { why: format!("Slack: {why}") };
+    match code {
+        "ratelimited"
+        | "rate_limited"
+        | "internal_error"
+        | "fatal_error"
+        | "service_unavailable"
+        | "request_timeout"
+        | "team_added_to_org"
+        | "org_login_required" => SendError::Later { why: format!("Slack: {code}"), after: None },
+        "invalid_auth" | "not_authed" | "token_revoked" | "token_expired" | "account_inactive" => {
+            dead(&format!("{code}: the token is refused; put a bot token (xoxb-…) that is valid into its file"))
+        }
+        "missing_scope" | "no_permission" | "not_allowed_token_type" => dead(&format!(
+            "{code}: the app needs the scopes chat:write, and for direct messages im:write and users:read.email"
+        )),
+        "channel_not_found" | "not_in_channel" => {
+            dead(&format!("{code}: the app sees no such channel; correct the name or invite the app"))
+        }
+        "is_archived" => dead("is_archived: the channel is archived"),
+        code if is_of_no_person(code) => dead(&format!("{code}: Slack has no such person to write to")),
+        // A code is lower-case letters; anything else could be text of another kind.
+        other if other.len() <= 64 && other.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
+            dead(&format!("it refuses the message: {other}"))
+        }
+        _ => dead("it refuses the message"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_passes_is_tried_again_and_any_other_is_final() {
+        for code in ["ratelimited", "internal_error", "service_unavailable"] {
+            assert!(matches!(of_code(code), SendError::Later { .. }), "{code}");
+        }
+        for code in ["invalid_auth", "channel_not_found", "is_archived", "missing_scope", "users_not_found", "new_code"]
+        {
+            assert!(matches!(of_code(code), SendError::Dead { why } if why.contains(code)), "{code}");
+        }
+        assert_eq!(of_code("xoxb-SECRET"), SendError::Dead { why: "Slack: it refuses the message".to_owned() });
+    }
+
+    #[test]
+    fn only_ids_of_slack_are_sent_back_to_it() {
+        let message = SlackMessage { conversation: "C123ABC".into(), ts: "1503435956.000247".into() };
+        assert_eq!(SlackMessage::from_handle(&message.handle()), Some(message));
+        for wrong in ["", "C1", "C1 ", "C1 <!channel>", "#general 1.2", " 1.2"] {
+            assert_eq!(SlackMessage::from_handle(&MessageHandle(wrong.to_owned())), None, "{wrong}");
+        }
+    }
+}

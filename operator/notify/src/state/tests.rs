@@ -1,0 +1,210 @@
+//! Ledgers after crashes, and the bounds of what is stored.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::{
+    channel::{MessageHandle, Recipient},
+    routes::notice_id,
+};
+
+fn at(seconds: u64) -> Moment {
+    let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+    start.after(Duration::from_secs(seconds))
+}
+
+fn key(number: usize) -> DeliveryKey {
+    DeliveryKey::new(&notice_id("uid", &number.to_string()), &Recipient::Channel)
+}
+
+/// The ledger of the next process: the state went through its JSON.
+fn restored(mark: &Mark) -> Ledger {
+    Ledger::restore(serde_json::from_str(&serde_json::to_string(mark).unwrap()).unwrap())
+}
+
+#[test]
+fn after_a_crash_what_waits_is_told_again_and_what_was_delivered_is_not() {
+    let mut ledger = Ledger::begin(at(0));
+    for number in 0..4 {
+        ledger.add(key(number), at(10 + number as u64));
+    }
+    ledger.settle(&key(1));
+    ledger.settle(&key(3));
+    let next = restored(&ledger.take_mark(at(14), None));
+    let due: Vec<_> = (0..4).filter(|number| next.is_due(&key(*number), at(10 + *number as u64))).collect();
+    assert_eq!(due, [0, 2]);
+    // Long after, the watermark has passed all of them.
+    let mark = ledger.take_mark(at(1000), None);
+    assert_eq!((mark.through, mark.open.len(), mark.ahead.len()), (at(940), 2, 0));
+    let next = restored(&mark);
+    let due: Vec<_> = (0..4).filter(|number| next.is_due(&key(*number), at(10 + *number as u64))).collect();
+    assert_eq!(due, [0, 2]);
+    assert!(next.is_due(&key(9), at(941)) && !next.is_due(&key(9), at(940)));
+}
+
+#[test]
+fn an_event_that_is_stored_late_holds_the_watermark_back() {
+    let mut ledger = Ledger::begin(at(0));
+    assert_eq!(ledger.take_mark(at(1000), Some(at(500))).through, at(498));
+    assert_eq!(ledger.take_mark(at(1001), None).through, at(941));
+    assert_eq!(ledger.take_mark(at(1002), Some(at(500))).through, at(941), "it never goes back");
+}
+
+#[test]
+fn a_delivery_that_waits_for_an_earlier_process_is_kept_until_its_object_is_seen_or_gone() {
+    let mut ledger = Ledger::begin(at(0));
+    ledger.add(key(0), at(1));
+    ledger.add(key(1), at(1));
+    let mut next = restored(&ledger.take_mark(at(1000), None));
+    let id = notice_id("uid", "0");
+    assert!(next.may_be_due(&id, at(1)) && !next.may_be_due(&notice_id("uid", "7"), at(1)));
+    next.add(key(0), at(1));
+    let mut third = restored(&next.take_mark(at(1001), None));
+    assert!(third.is_due(&key(0), at(1)) && third.is_due(&key(1), at(1)));
+    assert_eq!(next.forget_unseen(), 1);
+    assert!(!next.is_due(&key(1), at(1)));
+    third.add(key(0), at(1));
+    third.settle(&key(0));
+    assert!(!restored(&third.take_mark(at(1002), None)).is_due(&key(0), at(1)));
+}
+
+#[test]
+fn both_lists_of_a_flood_have_at_most_500_keys() {
+    let mut ledger = Ledger::begin(at(0));
+    for number in 0..3000 {
+        ledger.add(key(number), at(1 + number as u64));
+    }
+    for number in (0..3000).filter(|number| number % 3 != 0) {
+        ledger.settle(&key(number));
+    }
+    let mark = ledger.take_mark(at(3001), None);
+    assert!(mark.open.len() <= MAX_KEYS && mark.ahead.len() <= MAX_KEYS, "{} {}", mark.open.len(), mark.ahead.len());
+    let next = restored(&mark);
+    let lost = (0..3000).step_by(3).filter(|number| !next.is_due(&key(*number), at(1 + *number as u64))).count();
+    assert_eq!(lost, 0, "none that waits");
+    let of_one_object = serde_json::to_string(&mark).unwrap().len() * crate::config::MAX_CHANNELS;
+    assert!(of_one_object < 1024 * 1024, "{of_one_object} bytes are too many for one ConfigMap");
+}
+
+#[test]
+fn a_burst_that_is_delivered_at_once_is_not_repeated() {
+    let mut ledger = Ledger::begin(at(0));
+    for number in 0..3000 {
+        ledger.add(key(number), at(100).after(Duration::from_millis(number as u64)));
+        ledger.settle(&key(number));
+    }
+    let next = restored(&ledger.take_mark(at(110), None));
+    let due = |number: &usize| next.is_due(&key(*number), at(100).after(Duration::from_millis(*number as u64)));
+    assert_eq!((0..3000).filter(due).count(), 0);
+}
+
+#[test]
+fn what_is_stored_within_the_second_at_which_a_channel_begins_is_told() {
+    let ledger = Ledger::begin(at(5).after(Duration::from_millis(400)));
+    assert!(ledger.is_due(&key(0), at(5)) && !ledger.is_due(&key(0), at(4)));
+}
+
+#[test]
+fn the_watermark_stays_two_seconds_behind_in_a_flood_and_behind_what_is_held() {
+    let mut ledger = Ledger::begin(at(0));
+    for number in 0..3000 {
+        ledger.add(key(number), at(100));
+        ledger.settle(&key(number));
+    }
+    assert_eq!(ledger.take_mark(at(101), None).through, at(99));
+    assert_eq!(ledger.take_mark(at(110), Some(at(101))).through, at(99));
+    assert_eq!(ledger.take_mark(at(110), None).through, at(100), "as near as it has to be");
+}
+
+#[test]
+fn the_stored_watermark_goes_back_where_more_is_open_than_there_is_room_for() {
+    let mut ledger = Ledger::begin(at(0));
+    assert_eq!(ledger.take_mark(at(1000), None).through, at(940));
+    // Told late, as after an operator was away: 600 that fail, and one that is delivered.
+    for number in 0..600 {
+        ledger.add(key(number), at(1 + number as u64));
+    }
+    ledger.add(key(9000), at(550));
+    ledger.settle(&key(9000));
+    let mark = ledger.take_mark(at(1001), None);
+    assert_eq!((mark.through, mark.open.len()), (before(at(501)), MAX_KEYS));
+    let next = restored(&mark);
+    assert_eq!(
+        (0..600).filter(|number| !next.is_due(&key(*number), at(1 + *number as u64))).count(),
+        0,
+        "none is lost"
+    );
+    assert!(!next.is_due(&key(9000), at(550)), "it is not repeated");
+    assert!(!ledger.is_due(&key(9001), at(900)), "this process goes on where it was");
+    (0..600).for_each(|number| ledger.settle(&key(number)));
+    assert_eq!(ledger.take_mark(at(1002), None).through, at(942));
+}
+
+#[test]
+fn a_state_that_is_loaded_late_is_joined_with_that_of_this_process() {
+    let mut earlier = Ledger::begin(at(0));
+    (0..3).for_each(|number| earlier.add(key(number), at(100)));
+    earlier.settle(&key(2));
+    let mark = earlier.take_mark(at(101), None);
+    let mut ledger = Ledger::begin(at(200));
+    ledger.add(key(1), at(100));
+    ledger.add(key(5), at(205));
+    ledger.settle(&key(5));
+    ledger.adopt(mark);
+    let due: Vec<_> = (0..6).filter(|number| ledger.is_due(&key(*number), at(100))).collect();
+    assert_eq!(due, [0, 3, 4], "neither what waits here nor what was delivered");
+    assert!(ledger.is_changed() && !ledger.is_due(&key(5), at(205)));
+    assert_eq!(ledger.forget_unseen(), 1);
+}
+
+#[test]
+fn nothing_is_stored_where_nothing_changed() {
+    let mut ledger = Ledger::begin(at(0));
+    assert!(ledger.is_changed(), "a new channel has to be stored");
+    let mark = ledger.take_mark(at(0), None);
+    assert!(!ledger.is_changed() && !restored(&mark).is_changed());
+    ledger.settle(&key(0));
+    assert!(!ledger.is_changed(), "it is not known");
+}
+
+#[test]
+fn messages_are_in_objects_of_500_and_the_oldest_are_forgotten() {
+    let mut handles = Handles::default();
+    let handle = |number: usize| MessageHandle(format!("ts-{number}"));
+    for number in 0..MAX_HANDLES + 1 {
+        handles.put("slack", &key(number), handle(number));
+        let changed = std::iter::from_fn(|| handles.take_changed()).count();
+        assert_eq!(changed, 1, "a write touches one object");
+    }
+    assert_eq!(handles.get("slack", &key(0)), None);
+    assert_eq!(handles.get("slack", &key(SHARD)), Some(handle(SHARD)));
+    assert_eq!(handles.get("slack", &key(MAX_HANDLES)), Some(handle(MAX_HANDLES)));
+    assert_eq!(handles.get("mail", &key(SHARD)), None);
+    handles.put("slack", &key(SHARD), handle(SHARD));
+    assert!(handles.take_changed().is_none(), "it is the same");
+}
+
+#[test]
+fn messages_that_are_loaded_late_come_before_those_of_this_process() {
+    let handle = |text: &str| MessageHandle(text.to_owned());
+    let mut before = Handles::default();
+    (0..3).for_each(|number| before.put("slack", &key(number), handle("earlier")));
+    let mut handles = Handles::default();
+    handles.put("slack", &key(2), handle("new"));
+    handles.adopt(std::iter::from_fn(|| before.take_changed()).collect());
+    let found: Vec<_> = (0..4).map(|number| handles.get("slack", &key(number)).map(|found| found.0)).collect();
+    assert_eq!(found, [Some("earlier".to_owned()), Some("earlier".to_owned()), Some("new".to_owned()), None]);
+    assert_eq!(handles.take_changed().map(|(number, shard)| (number, shard.len())), Some((0, 3)));
+}
+
+#[test]
+fn messages_of_an_earlier_process_are_found_and_new_ones_go_where_room_is() {
+    let mut before = Handles::default();
+    for number in 0..SHARD + 3 {
+        before.put("slack", &key(number), MessageHandle(number.to_string()));
+    }
+    let stored = std::iter::from_fn(|| before.take_changed()).collect();
+    let mut next = Handles::restore(stored);
+    assert_eq!(next.get("slack", &key(7)), Some(MessageHandle("7".to_owned())));
+    next.put("slack", &key(9000), MessageHandle("new".to_owned()));
+    assert_eq!(next.take_changed().map(|(number, shard)| (number, shard.len())), Some((1, 4)));
+}

@@ -1,0 +1,43 @@
+//! The message that a workflow of Teams posts into a channel: an adaptive card of which no text is read as Markdown.
+
+use serde_json::{Value, json};
+
+use crate::{
+    notice::Notice,
+    text::{DETAILS, OPEN, Rendering, Wording},
+};
+
+/// The most UTF-16 units of details: a message of Teams has at most 28 KiB.
+const DETAILS_UNITS: usize = 4_000;
+
+/// Returns the body of the request. Text of others stands in runs of text, of which Teams reads no Markdown; in a block
+/// of text and in a set of facts it would.
+pub(crate) fn card(notice: &Notice) -> Value {
+    let words = Wording::new(notice, Rendering::Card, DETAILS_UNITS);
+    let bold = |text: &str| json!({"type": "TextRun", "text": text, "weight": "Bolder"});
+    let plain = |text: &str| json!({"type": "TextRun", "text": text});
+    let block = |runs: Vec<Value>| json!({"type": "RichTextBlock", "inlines": runs});
+    // The id is not shown. By it a repetition is recognised.
+    let title = json!({"type": "RichTextBlock", "id": notice.id, "inlines": [bold(&words.title)]});
+    let mut body = vec![title];
+    body.extend(words.facts.iter().map(|fact| block(vec![bold(&format!("{}: ", fact.label)), plain(&fact.value)])));
+    if let Some(details) = &words.details {
+        body.push(block(vec![bold(DETAILS)]));
+        body.push(block(vec![plain(details)]));
+    }
+    let open = notice.link.iter().map(|link| json!({"type": "Action.OpenUrl", "title": OPEN, "url": link}));
+    json!({
+        "type": "message",
+        "attachments": [{
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "contentUrl": null,
+            "content": {
+                "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+                "type": "AdaptiveCard",
+                "version": "1.2",
+                "body": body,
+                "actions": open.collect::<Vec<Value>>(),
+            },
+        }],
+    })
+}

@@ -1,0 +1,403 @@
+//! One test notice through a configured channel, and a report of each stage of it.
+//!
+//! Pipeline: read the configuration -> the channel's files -> its address -> a connection -> the notice *(I/O)*.
+//!
+//! **Invariant:** the report has no token, no address of a webhook and no address of a person. One test a minute is
+//! made at most.
+
+use std::{
+    fmt,
+    fs::{File, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use signoff_api::{Moment, gate::Subject};
+use signoff_executor::{Clock, ExposeSecret, ProtectedSet};
+use tokio::{net::TcpStream, time::timeout};
+use url::Url;
+
+use crate::{
+    build_channel::{build_channel, reachable_addresses},
+    channel::{Channel, MessageHandle, Recipient, SendError},
+    config::{ChannelConfig, ChannelKind, Config, ConfigError, ConfigFile, FileState, LoadedConfig, WebhookFormat},
+    notice::{Notice, NoticeEvent},
+    pagerduty,
+    people::{Medium, People},
+    routes::{correlation, notice_id},
+    secret_file::read_secret,
+    slack,
+};
+
+/// The shortest time between two tests.
+const BETWEEN_TESTS: Duration = Duration::from_secs(60);
+/// The time for one connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for one notice.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The title of a test notice, before ` in <namespace>`.
+const TITLE: &str = "Test notice, no decision is needed,";
+
+/// The parts of a test.
+pub struct ChannelTest {
+    /// The administrator's file.
+    pub file: PathBuf,
+    /// The name of the channel.
+    pub channel: String,
+    /// The user who gets the notice; `None`: the channel itself.
+    pub user: Option<String>,
+    /// The operator's namespace.
+    pub namespace: String,
+    /// The addresses that no channel reaches.
+    pub protected: ProtectedSet,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The result of a test, by stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestReport {
+    stages: Vec<(&'static str, Result<String, String>)>,
+}
+
+impl TestReport {
+    /// Whether the notice was delivered.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        self.stages.iter().all(|(_, result)| result.is_ok())
+    }
+
+    fn note<T>(&mut self, stage: &'static str, result: Result<(T, String), String>) -> Option<T> {
+        let (value, noted) = match result {
+            Ok((value, told)) => (Some(value), Ok(told)),
+            Err(why) => (None, Err(why)),
+        };
+        self.stages.push((stage, noted));
+        value
+    }
+}
+
+impl fmt::Display for TestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (stage, result) in &self.stages {
+            match result {
+                Ok(told) => writeln!(f, "ok      {stage}: {told}")?,
+                Err(why) => writeln!(f, "FAILED  {stage}: {why}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A channel that was configured, with all that its test needs.
+struct TestedChannel {
+    loaded: Arc<LoadedConfig>,
+    config: ChannelConfig,
+    channel: Arc<dyn Channel>,
+}
+
+/// The host and the port to which a channel connects.
+#[derive(Debug, PartialEq, Eq)]
+struct Destination {
+    host: String,
+    port: u16,
+}
+
+impl ChannelTest {
+    /// Sends one test notice, and reports each stage up to the first that fails.
+    pub async fn run(&self) -> TestReport {
+        let mut report = TestReport::default();
+        let Some(tested) = report.note("configuration", self.configured()) else { return report };
+        let recipient = self.recipient(&tested);
+        let Some(recipient) = report.note("recipient", recipient) else { return report };
+        let destination = destination(&tested.config).await.map(|found| (found, "can be read".to_owned()));
+        let Some(destination) = report.note("secrets", destination) else { return report };
+        let addresses = self.reachable(&tested.loaded.config, &destination).await;
+        let Some(addresses) = report.note("address", addresses) else { return report };
+        if report.note("connection", connect(&addresses).await).is_some() {
+            let sent = self.send(&tested, &recipient).await;
+            report.note("notice", sent.map(|told| ((), told)));
+        }
+        report
+    }
+
+    fn configured(&self) -> Result<(TestedChannel, String), String> {
+        let now = Moment::from(self.clock.now());
+        let mut file = ConfigFile::new(self.file.clone());
+        let built = file.refresh(now, |loaded| self.build(&loaded.config));
+        let Some((loaded, (config, channel))) = built else {
+            return Err(match file.state(now) {
+                FileState::Kept { why, .. } | FileState::Stopped { why } => why,
+                FileState::Current => "internal error; report this as a bug".to_owned(),
+            });
+        };
+        let told = described(&loaded.config, &config);
+        Ok((TestedChannel { loaded, config, channel }, told))
+    }
+
+    fn build(&self, config: &Config) -> Result<(ChannelConfig, Arc<dyn Channel>), ConfigError> {
+        let known = config.channels.iter().enumerate().find(|(_, channel)| channel.name == self.channel);
+        let (at, channel) = known.ok_or_else(|| {
+            let names: Vec<_> = config.channels.iter().map(|channel| channel.name.as_str()).collect();
+            let there_are = match names.is_empty() {
+                true => "there is none".to_owned(),
+                false => format!("there are: {}", names.join(", ")),
+            };
+            ConfigError::new("channels", format!("no channel {:?}; {there_are}", self.channel))
+        })?;
+        let built = build_channel(channel, config, &self.protected, &self.clock);
+        let built = built.map_err(|why| ConfigError::new(format!("channels[{at}]"), why))?;
+        Ok((channel.clone(), built))
+    }
+
+    /// Returns the recipient, whom the report does not name: the name of a user may be an address.
+    fn recipient(&self, tested: &TestedChannel) -> Result<(Recipient, String), String> {
+        let people = &tested.loaded.people;
+        match (&tested.config.kind, &self.user) {
+            (ChannelKind::Smtp(smtp), None) if smtp.to.is_none() => {
+                Err("the channel has no address of its own; set smtp.to, or name a user with --to".to_owned())
+            }
+            (_, None) => Ok((Recipient::Channel, "the channel itself".to_owned())),
+            (ChannelKind::Smtp(_), Some(user)) => person(people, user, Medium::Mail),
+            (ChannelKind::Slack(slack), Some(user)) if slack.direct_messages => person(people, user, Medium::Slack),
+            (ChannelKind::Slack(_), Some(_)) => {
+                Err("the channel sends no direct messages; set slack.directMessages, or leave --to out".to_owned())
+            }
+            (ChannelKind::Webhook(_) | ChannelKind::PagerDuty(_), Some(_)) => {
+                Err("the channel has no persons; leave --to out".to_owned())
+            }
+        }
+    }
+
+    /// Returns the addresses that may be reached, as the channel finds them.
+    async fn reachable(&self, config: &Config, destination: &Destination) -> Result<(Vec<SocketAddr>, String), String> {
+        let Destination { host, port } = destination;
+        let addresses = reachable_addresses(config, &self.protected);
+        self.protected.settled().await;
+        let literal: Option<IpAddr> = host.parse().ok();
+        let found: Vec<SocketAddr> = match literal {
+            Some(address) => vec![SocketAddr::new(address, *port)],
+            None => match timeout(CONNECT_TIMEOUT, tokio::net::lookup_host((host.as_str(), *port))).await {
+                Ok(Ok(found)) => found.collect(),
+                Ok(Err(_)) => {
+                    return Err(
+                        "the name of the server does not resolve; correct it, or look at the cluster's DNS".to_owned()
+                    );
+                }
+                Err(_) => {
+                    return Err("the name of the server does not resolve in time; look at the cluster's DNS".to_owned());
+                }
+            },
+        };
+        let name = literal.is_none().then_some(host.as_str());
+        let may_be_reached = |address: &SocketAddr| addresses.check_address(address.ip(), Some(*port), name).is_ok();
+        let number = found.len();
+        let reachable: Vec<SocketAddr> = found.into_iter().filter(may_be_reached).collect();
+        if reachable.is_empty() {
+            return Err("it is refused; add it to notifications.allowedAddresses if it is meant (no entry opens a metadata service)".to_owned());
+        }
+        let told = format!("{} of {number} may be reached", reachable.len());
+        Ok((reachable, told))
+    }
+
+    async fn send(&self, tested: &TestedChannel, to: &Recipient) -> Result<String, String> {
+        let at = Moment::from(self.clock.now());
+        let asked = self.notice(&tested.loaded.config, NoticeEvent::Asked, at);
+        let earlier = delivered(&*tested.channel, &asked, to, None).await?;
+        let ChannelKind::PagerDuty(_) = &tested.config.kind else {
+            return Ok("delivered; TLS, credentials and the recipient are accepted".to_owned());
+        };
+        let resolved = self.notice(&tested.loaded.config, NoticeEvent::Taken, at);
+        delivered(&*tested.channel, &resolved, to, earlier.as_ref()).await?;
+        Ok("delivered, and its incident is resolved".to_owned())
+    }
+
+    /// Returns a notice without a run, of which every channel shows the title alone.
+    fn notice(&self, config: &Config, event: NoticeEvent, at: Moment) -> Notice {
+        let uid = format!("test/{}/{at}", self.channel);
+        Notice {
+            id: notice_id(&uid, &format!("{event:?}")),
+            event,
+            correlation: correlation(&uid, &self.channel),
+            namespace: self.namespace.clone(),
+            run: String::new(),
+            approval: None,
+            gate: None,
+            kind: Some(TITLE.to_owned()),
+            requester: String::new(),
+            deadline: None,
+            then: None,
+            outcome: None,
+            details: None,
+            link: config.inbox.as_ref().map(|inbox| inbox.to_string()),
+            at,
+        }
+    }
+}
+
+fn described(config: &Config, channel: &ChannelConfig) -> String {
+    let kind = match &channel.kind {
+        ChannelKind::Slack(_) => "Slack",
+        ChannelKind::Smtp(_) => "mail",
+        ChannelKind::Webhook(hook) if hook.format == WebhookFormat::Teams => "Teams",
+        ChannelKind::Webhook(_) => "a webhook",
+        ChannelKind::PagerDuty(_) => "PagerDuty",
+    };
+    let routes = config.routes.iter().filter(|route| route.to.contains(&channel.name)).count();
+    let authors = if channel.authors { "authors can add it" } else { "authors cannot add it" };
+    let is_unused = routes == 0 && !channel.authors;
+    let used = if is_unused { "; no notice reaches it: name it in a route, or set authors" } else { "" };
+    format!("channel {} is {kind}, routes: {routes}, {authors}{used}", channel.name)
+}
+
+fn person(people: &People, user: &str, medium: Medium) -> Result<(Recipient, String), String> {
+    let found = people.addresses(&[Subject::user(user)], medium).pop_first();
+    let address =
+        found.ok_or_else(|| "the user of --to has no address for this channel; add it to people.file".to_owned())?;
+    Ok((Recipient::Person(address), "the user of --to".to_owned()))
+}
+
+/// Returns the server of a channel.
+async fn destination(channel: &ChannelConfig) -> Result<Destination, String> {
+    let (url, usual_port) = match &channel.kind {
+        ChannelKind::Slack(slack) => {
+            read(&slack.token_file).await?;
+            (slack.api.clone().unwrap_or_else(|| slack::API.to_owned()), 443)
+        }
+        ChannelKind::PagerDuty(pagerduty) => {
+            read(&pagerduty.routing_key_file).await?;
+            (pagerduty.api.clone().unwrap_or_else(|| pagerduty::API.to_owned()), 443)
+        }
+        ChannelKind::Webhook(hook) => {
+            if let Some(file) = &hook.secret_file {
+                read(file).await?;
+            }
+            (read(&hook.url_file).await?, 443)
+        }
+        ChannelKind::Smtp(smtp) => {
+            for file in smtp.user_file.iter().chain(&smtp.password_file) {
+                read(file).await?;
+            }
+            (smtp.url.to_string(), if smtp.url.scheme() == "smtps" { 465 } else { 587 })
+        }
+    };
+    let url: Option<Url> = url.parse().ok();
+    let found = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
+    let (host, port) =
+        found.ok_or_else(|| "the file of the URL has no URL with a host; correct its Secret".to_owned())?;
+    // The brackets of an IPv6 address belong to the URL.
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    Ok(Destination { host, port })
+}
+
+async fn read(file: &Path) -> Result<String, String> {
+    read_secret(file).await.map(|secret| secret.expose_secret().to_owned()).map_err(|error| reason(error).0)
+}
+
+/// Connects to the first address that answers, and ends the connection.
+async fn connect(addresses: &[SocketAddr]) -> Result<((), String), String> {
+    for address in addresses {
+        if let Ok(Ok(_)) = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            return Ok(((), "the server answers".to_owned()));
+        }
+    }
+    Err("the server does not answer; look at the NetworkPolicy (networkPolicy.egress), firewalls and the port"
+        .to_owned())
+}
+
+async fn delivered(
+    channel: &dyn Channel,
+    notice: &Notice,
+    to: &Recipient,
+    earlier: Option<&MessageHandle>,
+) -> Result<Option<MessageHandle>, String> {
+    let sent = timeout(SEND_TIMEOUT, channel.send(notice, to, earlier)).await;
+    let sent = sent.map_err(|_| format!("no answer within {SEND_TIMEOUT:?}; a notice would be tried again"))?;
+    sent.map_err(|error| match reason(error) {
+        (why, true) => format!("{why} (a notice would be tried again)"),
+        (why, false) => format!("{why} (a notice would be given up)"),
+    })
+}
+
+/// Returns the reason of a failure, and whether a notice would be tried again.
+fn reason(error: SendError) -> (String, bool) {
+    match error {
+        SendError::Later { why, .. } => (why, true),
+        SendError::Dead { why } => (why, false),
+    }
+}
+
+/// Notes that a test is made now. `file`: the place of the note, which outlives the process.
+///
+/// # Errors
+/// Another test was made a short time ago, or the note cannot be written.
+pub fn claim_test(file: &Path, now: Moment) -> Result<(), String> {
+    let unwritten = |error: std::io::Error| {
+        format!(
+            "the time of the test cannot be noted in {}: {}; let the operator write there (STATE_DIR)",
+            file.display(),
+            error.kind()
+        )
+    };
+    let mut note = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(unwritten)?;
+    match note.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err("another test runs now; try again in a minute".to_owned()),
+        Err(TryLockError::Error(error)) => return Err(unwritten(error)),
+    }
+    let mut text = String::new();
+    note.read_to_string(&mut text).map_err(unwritten)?;
+    let last = text.trim().parse::<jiff::Timestamp>().ok().map(Moment::from);
+    // A time in the future is one of a clock that was wrong.
+    let left = last.filter(|last| *last <= now).map(|last| BETWEEN_TESTS.saturating_sub(now.since(last)));
+    if let Some(left) = left.filter(|left| !left.is_zero()) {
+        return Err(format!("one test a minute is made; try again in {} s", left.as_secs().max(1)));
+    }
+    note.rewind().and_then(|()| note.set_len(0)).map_err(unwritten)?;
+    note.write_all(format!("{now}\n").as_bytes()).map_err(unwritten)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+        start.after(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn one_test_a_minute_is_made_by_all_processes_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join("note");
+        assert_eq!(claim_test(&note, at(100)), Ok(()));
+        assert_eq!(claim_test(&note, at(130)), Err("one test a minute is made; try again in 30 s".to_owned()));
+        assert_eq!(claim_test(&note, at(160)), Ok(()));
+        assert_eq!(claim_test(&note, at(20)), Ok(()), "the clock was wrong");
+        std::fs::write(&note, "x").unwrap();
+        assert_eq!(claim_test(&note, at(21)), Ok(()));
+        let missing = claim_test(&folder.path().join("none/note"), at(300)).unwrap_err();
+        assert!(missing.contains("let the operator write there"), "{missing}");
+    }
+
+    #[test]
+    fn a_report_names_no_person() {
+        let people = People::parse("users: {SECRET: {mail: SECRET@example.com}}", &[]).unwrap();
+        let (_, told) = person(&people, "SECRET", Medium::Mail).unwrap();
+        let refused = person(&people, "SECRET@example.org", Medium::Mail).unwrap_err();
+        assert!(!told.contains("SECRET") && !refused.contains("SECRET"), "{told}, {refused}");
+    }
+
+    #[test]
+    fn a_report_has_a_line_for_each_stage() {
+        let mut report = TestReport::default();
+        assert_eq!(report.note("configuration", Ok((7, "channel mail".to_owned()))), Some(7));
+        assert_eq!(report.note::<()>("address", Err("it is refused".to_owned())), None);
+        assert_eq!(report.to_string(), "ok      configuration: channel mail\nFAILED  address: it is refused\n");
+        assert!(!report.is_delivered());
+    }
+}

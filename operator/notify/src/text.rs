@@ -1,0 +1,369 @@
+//! The words of a notice, in one place for every channel, and text of others made harmless.
+//!
+//! **Invariant:** pure. Text of others leaves this module only as [`harmless`] makes it.
+
+use std::time::Duration;
+
+use signoff_api::{Moment, Span};
+use signoff_expr::text::display;
+
+use crate::notice::{Notice, NoticeEvent};
+
+/// The most UTF-16 units of a name, a requester or an outcome.
+const NAME_UNITS: usize = 253;
+
+/// The schemes of which readers make links without `//`.
+const SCHEMES: [&str; 28] = [
+    "mailto",
+    "tel",
+    "sms",
+    "callto",
+    "skype",
+    "sip",
+    "sips",
+    "xmpp",
+    "facetime",
+    "geo",
+    "news",
+    "magnet",
+    "javascript",
+    "file",
+    "ftp",
+    "outlook",
+    "onenote",
+    "webcal",
+    "data",
+    "intent",
+    "market",
+    "msteams",
+    "mid",
+    "cid",
+    "telnet",
+    "nntp",
+    "bitcoin",
+    "vscode",
+];
+
+/// The names by which chats call all members of a channel.
+const NAMES_OF_ALL: [&str; 4] = ["here", "channel", "everyone", "all"];
+
+/// The end of a text that was cut.
+pub const CUT: &str = " … (cut here; the page has all of it)";
+
+/// The line above text of others.
+pub(crate) const DETAILS: &str = "Text of the request, not of the operator:";
+
+/// The words of the link to the page.
+pub(crate) const OPEN: &str = "Open the page";
+
+/// The way in which a channel shows text, and so the characters that mean something there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rendering {
+    /// As it is, but for links that a reader makes of host names: mail.
+    Plain,
+    /// With control sequences between angle brackets, or as HTML: Slack, PagerDuty, receivers of webhooks.
+    Chat,
+    /// With Markdown, functions and templates: Teams.
+    Card,
+}
+
+/// A notice in words: harmless, and bounded but for the details.
+pub(crate) struct Wording {
+    pub(crate) title: String,
+    pub(crate) facts: Vec<Fact>,
+    /// Text of others.
+    pub(crate) details: Option<String>,
+}
+
+/// One line of a notice.
+pub(crate) struct Fact {
+    pub(crate) label: &'static str,
+    pub(crate) value: String,
+}
+
+impl Wording {
+    /// Returns the words of a notice, with details of at most so many UTF-16 units.
+    pub(crate) fn new(notice: &Notice, rendering: Rendering, details_units: usize) -> Self {
+        let name = |text: &str| harmless_line(text, rendering, NAME_UNITS);
+        let optional = |text: &Option<String>| text.as_deref().map(name);
+        let run = format!("{}/{}", name(&notice.namespace), name(&notice.run));
+        let gate = optional(&notice.gate);
+        let subject = gate.as_ref().map_or_else(|| run.clone(), |gate| format!("{gate} of {run}"));
+        let kind = optional(&notice.kind);
+        let outcome = optional(&notice.outcome);
+        if notice.run.is_empty() {
+            // Many notices that were folded into one.
+            let title = format!("{} in {}", kind.as_deref().unwrap_or("More wait"), name(&notice.namespace));
+            return Self { title, facts: Vec::new(), details: None };
+        }
+        let (title, is_open) = match notice.event {
+            NoticeEvent::Asked => (format!("Decision needed: {subject}"), true),
+            NoticeEvent::Reminded => match time_left(notice) {
+                Some(left) => (format!("Reminder, {left} left: {subject}"), true),
+                None => (format!("Reminder: {subject}"), true),
+            },
+            NoticeEvent::Escalated => (format!("Escalated, decision needed: {subject}"), true),
+            NoticeEvent::Taken => (format!("{}: {subject}", outcome.as_deref().unwrap_or("Decided")), false),
+            NoticeEvent::VoteVoided => (format!("Your vote was voided: {subject}"), false),
+            NoticeEvent::Ended => (format!("Run ended, {}: {run}", outcome.as_deref().unwrap_or("finished")), false),
+        };
+        let facts = [
+            ("Outcome", outcome),
+            ("Run", Some(run)),
+            ("Gate", gate),
+            ("About", kind),
+            ("Requested by", Some(name(&notice.requester))),
+            ("Decide by", deadline(notice).filter(|_| is_open)),
+            ("Then", optional(&notice.then).filter(|_| is_open)),
+        ];
+        let facts = facts.into_iter().filter_map(|(label, value)| Some(Fact { label, value: value? })).collect();
+        let details = notice.details.as_deref().map(|details| harmless(details, rendering, details_units));
+        Self { title, facts, details }
+    }
+
+    /// Returns the facts, one a line.
+    pub(crate) fn lines(&self) -> String {
+        let lines: Vec<String> = self.facts.iter().map(|fact| format!("{}: {}", fact.label, fact.value)).collect();
+        lines.join("\n")
+    }
+}
+
+fn deadline(notice: &Notice) -> Option<String> {
+    let time = time(notice.deadline?);
+    Some(time_left(notice).map_or_else(|| time.clone(), |left| format!("{time} ({left} left)")))
+}
+
+/// Returns the time from the event until the deadline, in whole minutes where it has any.
+fn time_left(notice: &Notice) -> Option<Span> {
+    let seconds = notice.deadline?.since(notice.at).as_secs();
+    let shown = if seconds < 60 { seconds } else { seconds / 60 * 60 };
+    (shown > 0).then(|| Span::from(Duration::from_secs(shown)))
+}
+
+fn time(at: Moment) -> String {
+    at.timestamp().strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// Returns text of others on one line, as [`harmless`] does.
+pub(crate) fn harmless_line(text: &str, rendering: Rendering, units: usize) -> String {
+    harmless(&text.replace(['\r', '\n', '\t', '\u{2028}', '\u{2029}'], " "), rendering, units)
+}
+
+/// Returns text of others of which no channel makes a link, a mention or markup: at most `units` UTF-16 units, with an
+/// end that says that it was cut. The colons of links, the dots of host names and the `@` of calls to all are written
+/// out. Control characters are dropped, and invisible ones are named.
+pub(crate) fn harmless(text: &str, rendering: Rendering, units: usize) -> String {
+    // Somewhat more than fits, by which a longer text is noticed: the name of an invisible character is not cut.
+    let shown: Vec<char> = display(text, units.saturating_add(16)).chars().collect();
+    let room = units.saturating_sub(CUT.encode_utf16().count());
+    let (mut out, mut length, mut cut) = (String::new(), 0, 0);
+    for (at, character) in shown.iter().enumerate() {
+        match replacement(&shown, at, rendering) {
+            Some(instead) => {
+                length += instead.encode_utf16().count();
+                out.push_str(instead);
+            }
+            None => {
+                length += character.len_utf16();
+                out.push(*character);
+            }
+        }
+        if length > units {
+            out.truncate(cut);
+            out.push_str(CUT);
+            return out;
+        }
+        if length <= room {
+            cut = out.len();
+        }
+    }
+    out
+}
+
+/// Returns the text that stands for a character where the character itself would mean something.
+fn replacement(text: &[char], at: usize, rendering: Rendering) -> Option<&'static str> {
+    let character = *text.get(at)?;
+    let behind = |distance: usize| text.get(at + distance).copied();
+    match (character, behind(1), behind(2)) {
+        (':', Some('/'), Some('/')) => Some("(colon)"),
+        (':', Some(next), _) if !next.is_whitespace() && is_behind_a_scheme(text, at) => Some("(colon)"),
+        ('@', ..) if is_before_a_name_of_all(text, at) => Some("(at)"),
+        // Some readers make links of `\\server\share`.
+        ('\\', Some('\\'), _) => Some("\\ "),
+        (dot, ..) if is_dot(dot) && is_of_a_host(text, at) => Some("(dot)"),
+        (_, next, _) => match rendering {
+            Rendering::Plain => None,
+            Rendering::Chat => without_brackets(character),
+            Rendering::Card => without_brackets(character).or_else(|| without_markdown(character, next)),
+        },
+    }
+}
+
+/// Returns a letter that looks alike for what begins a control sequence of Slack, a tag or an entity.
+fn without_brackets(character: char) -> Option<&'static str> {
+    match character {
+        '<' => Some("‹"),
+        '>' => Some("›"),
+        '&' => Some("＆"),
+        _ => None,
+    }
+}
+
+/// Returns a text for what begins a link of Markdown, a function of a card or an expression of a workflow.
+fn without_markdown(character: char, next: Option<char>) -> Option<&'static str> {
+    match (character, next) {
+        ('[', _) => Some("［"),
+        (']', _) => Some("］"),
+        ('`', _) => Some("'"),
+        ('{', Some('{')) => Some("{ "),
+        ('$', Some('{')) => Some("$ "),
+        ('@', Some('{')) => Some("@ "),
+        _ => None,
+    }
+}
+
+/// Whether a character is a dot, or one that names of hosts may have in its place.
+fn is_dot(character: char) -> bool {
+    matches!(character, '.' | '\u{2024}' | '\u{3002}' | '\u{FE12}' | '\u{FE52}' | '\u{FF0E}' | '\u{FF61}')
+}
+
+fn is_behind_a_scheme(text: &[char], at: usize) -> bool {
+    let before = text.get(..at).unwrap_or_default().iter().rev();
+    let is_of_word = |scheme: &str| {
+        let mut rest = before.clone();
+        let is_equal = scheme.chars().rev().all(|c| rest.next().is_some_and(|found| found.eq_ignore_ascii_case(&c)));
+        is_equal && rest.next().is_none_or(|earlier| !earlier.is_alphanumeric())
+    };
+    SCHEMES.into_iter().any(is_of_word)
+}
+
+fn is_before_a_name_of_all(text: &[char], at: usize) -> bool {
+    // One letter more than the longest name, by which a longer word is noticed.
+    let word: String = text.iter().skip(at + 1).take_while(|c| c.is_ascii_alphabetic()).take(9).collect();
+    NAMES_OF_ALL.into_iter().any(|name| word.eq_ignore_ascii_case(name))
+}
+
+/// Whether a dot could be one of a host name or of an address. A decimal number such as 3.14 has one dot, and a digit
+/// behind it.
+fn is_of_a_host(text: &[char], at: usize) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '-';
+    let before = text.get(..at).unwrap_or_default();
+    let behind = text.get(at + 1..).unwrap_or_default();
+    let (Some(last), Some(next)) = (before.last(), behind.first()) else { return false };
+    if last.is_whitespace() || !next.is_alphanumeric() {
+        return false;
+    }
+    let earlier = before.iter().rev().find(|character| !is_part(**character));
+    let mut rest = behind.iter().skip_while(|character| is_part(**character));
+    let later = rest.next().is_some_and(|end| is_dot(*end)) && rest.next().is_some_and(|next| next.is_alphanumeric());
+    !next.is_ascii_digit() || later || earlier.is_some_and(|character| is_dot(*character))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn moment(text: &str) -> Moment {
+        serde_json::from_value(text.into()).unwrap()
+    }
+
+    fn asked() -> Notice {
+        Notice {
+            id: "n1".into(),
+            event: NoticeEvent::Asked,
+            correlation: "c1".into(),
+            namespace: "prod".into(),
+            run: "refund-7".into(),
+            approval: Some("refund-7-pay-0123456789".into()),
+            gate: Some("pay".into()),
+            kind: Some("a call of a tool".into()),
+            requester: "alice@example.com".into(),
+            deadline: Some(moment("2026-11-28T12:30:10Z")),
+            then: Some("the run is aborted".into()),
+            outcome: None,
+            details: None,
+            link: None,
+            at: moment("2026-11-28T09:00:00Z"),
+        }
+    }
+
+    #[test]
+    fn a_notice_says_who_decides_what_until_when_and_what_happens_then() {
+        let words = Wording::new(&asked(), Rendering::Plain, 100);
+        assert_eq!(words.title, "Decision needed: pay of prod/refund-7");
+        assert_eq!(
+            words.lines(),
+            "Run: prod/refund-7\nGate: pay\nAbout: a call of a tool\nRequested by: alice@example(dot)com\n\
+             Decide by: 2026-11-28 12:30 UTC (3h30m left)\nThen: the run is aborted"
+        );
+    }
+
+    #[test]
+    fn each_event_has_its_title() {
+        let title = |event, outcome: Option<&str>| {
+            let notice = Notice { event, outcome: outcome.map(str::to_owned), ..asked() };
+            Wording::new(&notice, Rendering::Plain, 100).title
+        };
+        assert_eq!(title(NoticeEvent::Reminded, None), "Reminder, 3h30m left: pay of prod/refund-7");
+        assert_eq!(title(NoticeEvent::Escalated, None), "Escalated, decision needed: pay of prod/refund-7");
+        assert_eq!(title(NoticeEvent::Taken, Some("Approved by bob")), "Approved by bob: pay of prod/refund-7");
+        assert_eq!(title(NoticeEvent::VoteVoided, None), "Your vote was voided: pay of prod/refund-7");
+        assert_eq!(title(NoticeEvent::Ended, Some("Succeeded")), "Run ended, Succeeded: prod/refund-7");
+        let taken = Notice { event: NoticeEvent::Taken, ..asked() };
+        assert!(!Wording::new(&taken, Rendering::Plain, 100).lines().contains("Decide by"));
+    }
+
+    #[test]
+    fn folded_notices_say_how_many_more_wait() {
+        let kind = Some("12 more wait".into());
+        let folded = Notice { run: String::new(), requester: String::new(), gate: None, kind, ..asked() };
+        let words = Wording::new(&folded, Rendering::Plain, 100);
+        assert_eq!((words.title.as_str(), words.lines().as_str()), ("12 more wait in prod", ""));
+    }
+
+    #[test]
+    fn links_and_host_names_are_written_out_everywhere() {
+        for rendering in [Rendering::Plain, Rendering::Chat, Rendering::Card] {
+            let plain = |text: &str| harmless(text, rendering, 200);
+            assert_eq!(plain("see https://evil.example.com/x"), "see https(colon)//evil(dot)example(dot)com/x");
+            assert_eq!(plain("evil.com, 10.0.0.1, a1.5b.com"), "evil(dot)com, 10(dot)0(dot)0(dot)1, a1(dot)5b(dot)com");
+            assert_eq!(plain("evil。com evil．com 💩.la"), "evil(dot)com evil(dot)com 💩(dot)la");
+            assert_eq!(plain("mailto:eve@evil.com"), "mailto(colon)eve@evil(dot)com");
+            assert_eq!(plain("(TEL:+1 slack://x)"), "(TEL(colon)+1 slack(colon)//x)");
+            assert_eq!(plain("hotel:7 tel: 7 12:30 system:node:a"), "hotel:7 tel: 7 12:30 system:node:a");
+            assert_eq!(plain("evil.example:8080/x www."), "evil(dot)example:8080/x www.");
+            assert_eq!(plain("evil｡com evil\u{fe52}com evil․com"), "evil(dot)com evil(dot)com evil(dot)com");
+            assert_eq!(plain("@here @Everyone, x@all @allow a@b"), "(at)here (at)Everyone, x(at)all @allow a@b");
+            assert_eq!(plain(":tada:"), ":tada:");
+            assert_eq!(plain(r"\\evil\share"), r"\ \evil\share");
+            assert_eq!(plain("Pay 3.14. Then 1.5s, v1.2 …"), "Pay 3.14. Then 1.5s, v1.2 …");
+            assert_eq!(plain("ev\u{202e}il\u{200b}.com"), "ev⟨U+202E⟩il⟨U+200B⟩(dot)com");
+            assert_eq!(plain("a\u{1b}[31mb").chars().filter(|c| c.is_control()).count(), 0);
+        }
+    }
+
+    #[test]
+    fn control_sequences_of_a_channel_are_none_there() {
+        assert_eq!(harmless("<!channel> &lt;@U1&gt;", Rendering::Chat, 200), "‹!channel› ＆lt;@U1＆gt;");
+        assert_eq!(harmless("[x](y) {{DATE(z)}} ${a} @{b}", Rendering::Card, 200), "［x］(y) { {DATE(z)}} $ {a} @ {b}");
+        assert_eq!(harmless("a < b", Rendering::Plain, 200), "a < b");
+    }
+
+    #[test]
+    fn a_long_text_is_bounded_and_says_that_it_was_cut() {
+        for text in ["x", ".a", "://", "💩", "\u{202e}"].map(|piece| piece.repeat(40 * 1024)) {
+            let shown = harmless(&text, Rendering::Card, 300);
+            assert!(shown.encode_utf16().count() <= 300 && shown.ends_with(CUT), "{shown}");
+        }
+        assert_eq!(harmless(&"x".repeat(300), Rendering::Card, 300), "x".repeat(300));
+        let long = Notice { run: "x".repeat(9000), requester: "a b".repeat(9000), ..asked() };
+        let words = Wording::new(&long, Rendering::Chat, 100);
+        assert!(words.title.len() < 1000 && words.lines().len() < 3000);
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(harmless_line("a\r\nBcc: b\u{2028}c", Rendering::Plain, 99), "a  Bcc: b c");
+    }
+}
