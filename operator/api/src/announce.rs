@@ -7,7 +7,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
-    EventReason,
+    Approval, EventReason, Workflow,
     occurrence::{GateEvent, Occurrence, RunEvent},
 };
 
@@ -18,6 +18,15 @@ pub enum About<'a> {
     Workflow(&'a ObjectMeta),
     /// An Approval.
     Approval(&'a ObjectMeta),
+}
+
+/// The stored object that a typed event is about: for an event of a gate its Approval.
+#[derive(Clone, Copy, Debug)]
+pub enum StoredObject<'a> {
+    /// A Workflow.
+    Workflow(&'a Workflow),
+    /// An Approval.
+    Approval(&'a Approval),
 }
 
 /// A typed event.
@@ -49,6 +58,8 @@ pub struct Announcement<'a> {
     pub about: About<'a>,
     /// The typed event, if it is one.
     pub event: Option<TypedEvent>,
+    /// The stored object of the typed event, where it is known.
+    pub object: Option<StoredObject<'a>>,
     /// The sentence, if there is one.
     pub sentence: Option<Sentence<'a>>,
 }
@@ -57,7 +68,7 @@ impl<'a> Announcement<'a> {
     /// Returns an announcement about an object that says nothing yet.
     #[must_use]
     pub fn about(about: About<'a>) -> Self {
-        Self { about, event: None, sentence: None }
+        Self { about, event: None, object: None, sentence: None }
     }
 
     /// Adds the event of a gate.
@@ -70,6 +81,12 @@ impl<'a> Announcement<'a> {
     #[must_use]
     pub fn run(self, event: Option<Occurrence<RunEvent>>) -> Self {
         Self { event: event.map(TypedEvent::Run), ..self }
+    }
+
+    /// Adds the stored object of the typed event.
+    #[must_use]
+    pub fn object(self, object: StoredObject<'a>) -> Self {
+        Self { object: Some(object), ..self }
     }
 
     /// Adds a sentence.

@@ -118,6 +118,12 @@ impl Approval {
         self.metadata.annotations.as_ref()?.get(names::ANNOTATION_ASKS_AGAIN).map(String::as_str)
     }
 
+    /// Returns the channels of notices that the gate adds. They are no part of the request, and no digest covers them.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        let listed = self.metadata.annotations.as_ref().and_then(|notes| notes.get(names::ANNOTATION_NOTIFY));
+        listed.into_iter().flat_map(|listed| listed.split(',')).filter(|name| names::is_label(name))
+    }
+
     /// Returns the time of the next timeout.
     #[must_use]
     pub fn deadline(&self) -> Moment {

@@ -55,6 +55,9 @@ pub const FAILED: &str = "Failed";
 pub const DECIDED: &str = "Decided";
 /// Approval: no verdict can reach its quorum any more. Reason: [`reason::QUORUM_OUT_OF_REACH`].
 pub const UNDECIDABLE: &str = "Undecidable";
+/// Approval: whether its notices reach their channels. Listed only as `False`, while the Approval is open. Reasons:
+/// [`reason::NOT_DELIVERED`], [`reason::GIVEN_UP`], [`reason::UNKNOWN_CHANNEL`], [`reason::CHANNEL_NOT_ALLOWED`].
+pub const NOTIFIED: &str = "Notified";
 
 /// The reasons of the conditions. `signoff explain <reason>` prints what to do about each.
 pub mod reason {
@@ -143,6 +146,14 @@ pub mod reason {
     pub const NAMES_TAKEN: &str = "NamesTaken";
     /// `Undecidable` is True: the votes still possible do not suffice for any verdict.
     pub const QUORUM_OUT_OF_REACH: &str = "QuorumOutOfReach";
+    /// `Notified` is False: a notice has failed for a minute, and is tried again.
+    pub const NOT_DELIVERED: &str = "NotDelivered";
+    /// `Notified` is False: a notice was refused for good, or failed for a day, and is not tried again.
+    pub const GIVEN_UP: &str = "GivenUp";
+    /// `Notified` is False: the gate adds a channel that the administrator has not configured.
+    pub const UNKNOWN_CHANNEL: &str = "UnknownChannel";
+    /// `Notified` is False: the gate adds a channel that takes no notices of authors, or none of this namespace.
+    pub const CHANNEL_NOT_ALLOWED: &str = "ChannelNotAllowed";
 }
 
 /// The new state of one condition.

@@ -24,6 +24,8 @@ pub const LABEL_GATE: &str = "signoff.dev/gate";
 pub const LABEL_TURN: &str = "signoff.dev/turn";
 /// Annotation of an Approval: the name of the superseded one that it asks again.
 pub const ANNOTATION_ASKS_AGAIN: &str = "signoff.dev/asks-again";
+/// Annotation of an Approval: the channels of notices that its gate adds, separated by commas.
+pub const ANNOTATION_NOTIFY: &str = "signoff.dev/notify";
 /// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 /// The ClusterRole with which the operator reads Secrets, bound only in selected namespaces.

@@ -115,8 +115,8 @@ pub struct Occurrence<E> {
 }
 
 impl Occurrence<GateEvent> {
-    /// Returns the latest event of this kind that a stored Approval has had; `None` where it has had none, or where an
-    /// operator of an earlier version did not store its time.
+    /// Returns the latest event of this kind that a stored Approval has had; `None` where it has had none, where an
+    /// operator of an earlier version did not store its time, or where the object is a copy of one that had it.
     #[must_use]
     pub fn stored(event: GateEvent, approval: &Approval) -> Option<Self> {
         let fresh = ApprovalStatus::default();
@@ -128,10 +128,13 @@ impl Occurrence<GateEvent> {
                 let number = status.reminders.filter(|number| *number > 0)?;
                 (number.into(), request.reminder_at(status, number)?)
             }
-            GateEvent::Escalated => (status.level.filter(|level| *level > 0)?.into(), status.level_at?),
+            GateEvent::Escalated => {
+                let at = status.level_at.filter(|at| !approval.is_created_after(*at))?;
+                (status.level.filter(|level| *level > 0)?.into(), at)
+            }
             GateEvent::Decided(_) | GateEvent::Superseded | GateEvent::Expired => {
                 let outcome = status.outcome.as_ref().filter(|end| GateEvent::of_end(end.phase) == Some(event))?;
-                (visit, outcome.decided_at?)
+                (visit, outcome.decided_at.filter(|at| !approval.is_created_after(*at))?)
             }
             // Only the run knows: see `taken`.
             GateEvent::Taken(_) => return None,
@@ -145,6 +148,14 @@ impl Occurrence<GateEvent> {
             number,
             at,
         })
+    }
+
+    /// Returns the end of a stored Approval; `None` where it is open, or where the object is a copy of one that had
+    /// ended.
+    #[must_use]
+    pub fn end(approval: &Approval) -> Option<Self> {
+        let outcome = approval.status.as_ref()?.outcome.as_ref()?;
+        Self::stored(GateEvent::of_end(outcome.phase)?, approval)
     }
 
     /// Returns every event that a stored Approval tells, in the order in which they happened. Of levels and reminders

@@ -347,6 +347,11 @@ pub struct HitlStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub reject_text: Option<String>,
+    /// The channels of notices that are added to those of administrators, such as `[finance]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub notify: Vec<String>,
 }
 
 /// The consequence of Reject at a `hitl` step.

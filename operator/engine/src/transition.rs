@@ -198,6 +198,8 @@ pub struct Ask {
     pub binds: Option<Digest>,
     /// The facts of the gate's record: the tool and the digest of the arguments, where the gate is about a call.
     pub facts: BTreeMap<String, String>,
+    /// The channels of notices that the gate adds. They are no part of the request.
+    pub channels: Vec<String>,
 }
 
 /// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in flight.

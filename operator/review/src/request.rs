@@ -5,9 +5,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use signoff_api::{
-    ApprovalRequest, ApprovalStatus, Digest, RecordPath, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, Digest, RecordPath, Verdict,
     approval::Review,
-    conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
+    conditions::{FOREIGN_MUTATION, GUARDED, NOTIFIED, UNDECIDABLE},
     gate::{GateType, Question, TimeoutAction},
 };
 use signoff_engine::gate::parameters::shape;
@@ -148,6 +148,12 @@ fn again(request: &ApprovalRequest) -> &'static str {
     }
 }
 
+/// Returns the channels of notices that the gate adds, or `None`. Those of administrators are in no object of the run.
+pub fn channels(approval: &Approval) -> Option<String> {
+    let added: Vec<_> = approval.channels().collect();
+    (!added.is_empty()).then(|| format!("{}, beside the channels of administrators", added.join(", ")))
+}
+
 /// Returns what the conditions of a status warn of: a label, and a text.
 pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
     let warning = |condition: &Condition| {
@@ -155,6 +161,7 @@ pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
             (GUARDED, "False") => "NOT GUARDED",
             (FOREIGN_MUTATION, "True") => "Warning",
             (UNDECIDABLE, "True") => "Undecidable",
+            (NOTIFIED, "False") => "Not notified",
             _ => return None,
         };
         Some((label, one_line(&condition.message, 1024)))
@@ -165,6 +172,8 @@ pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use signoff_api::conditions::{self, ConditionUpdate};
+
     use super::*;
     use crate::sample;
 
@@ -238,6 +247,20 @@ mod tests {
             request.gate.visit = visit;
             assert_eq!(then(&request, TimeoutAction::Retry, &[]), words);
         }
+    }
+
+    #[test]
+    fn the_channels_of_a_gate_and_their_failure_are_told() {
+        let mut approval = sample::approval();
+        assert_eq!(channels(&approval), None);
+        let listed = "finance,<!channel>,mail".to_owned();
+        approval.metadata.annotations = Some([(signoff_api::names::ANNOTATION_NOTIFY.to_owned(), listed)].into());
+        assert_eq!(channels(&approval).as_deref(), Some("finance, mail, beside the channels of administrators"));
+        let mut status = ApprovalStatus::default();
+        let why = "channel finance: not delivered, and tried again: Slack: no connection";
+        let failed = ConditionUpdate { kind: NOTIFIED, holds: false, reason: "NotDelivered", message: why };
+        conditions::set(&mut status.conditions, &failed, None, sample::now());
+        assert_eq!(warnings(&status), [("Not notified", why.to_owned())]);
     }
 
     #[test]

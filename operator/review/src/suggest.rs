@@ -37,6 +37,11 @@ impl CallFlags {
         Self { words }
     }
 
+    /// Returns the words, for a command that is started.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
     /// Returns a kubectl command about a namespace, quoted for a shell.
     pub fn kubectl<S: AsRef<str>>(&self, namespace: Option<&str>, words: &[S]) -> String {
         let mut all = vec!["kubectl"];

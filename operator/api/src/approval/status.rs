@@ -35,7 +35,7 @@ pub struct ApprovalStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub decided_by: Option<String>,
-    /// Standard conditions: `Decided` at the end; `Quarantined` and `Undecidable` only while they apply.
+    /// Standard conditions: `Decided` at the end; `Quarantined`, `Undecidable` and `Notified` only while they apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]

@@ -113,6 +113,19 @@ fn every_end_is_one_event_with_the_time_of_its_outcome() {
 }
 
 #[test]
+fn a_copy_of_an_approval_tells_no_level_and_no_end_of_the_original() {
+    let end = json!({"phase": "Approved", "source": "Human", "decidedAt": "2030-01-01T10:01:40Z"});
+    let mut copy = approval(json!({"level": 1, "levelAt": "2030-01-01T10:01:00Z", "outcome": end}));
+    let row_of_end = row(GateEvent::Decided(ApprovalPhase::Approved), "decided", 2, "10:01:40Z");
+    assert_eq!(told(&copy)[1..], [row(GateEvent::Escalated, "escalated-1", 1, "10:01:00Z"), row_of_end.clone()]);
+    assert_eq!(Occurrence::end(&copy).map(|end| end.key), Some("decided".to_owned()));
+    copy.metadata.creation_timestamp = serde_json::from_value(json!("2030-01-01T10:01:20Z")).unwrap();
+    assert_eq!(told(&copy)[1..], [row_of_end], "it ended itself");
+    copy.metadata.creation_timestamp = serde_json::from_value(json!("2030-01-02T00:00:00Z")).unwrap();
+    assert_eq!((told(&copy).len(), Occurrence::end(&copy)), (1, None));
+}
+
+#[test]
 fn a_record_tells_that_its_outcome_was_taken() {
     let record = |more: Value| -> StepRecord {
         let mut record = json!({

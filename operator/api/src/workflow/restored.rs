@@ -1,9 +1,11 @@
-//! Recognizes a run that is a copy from a backup, by its spec or by its status.
+//! Recognizes copies from a backup: a run by its spec or by its status, what an Approval tells by its times.
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::Workflow;
-use crate::values::Moment;
+use crate::{Approval, values::Moment};
 
 /// The most by which a status can begin before its object, because the clocks of API servers differ.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
@@ -28,8 +30,22 @@ impl Workflow {
 
     /// Whether the object was created after a time, by more than clocks differ: the event of that time is another object's.
     pub(crate) fn is_created_after(&self, time: Moment) -> bool {
-        self.created_at().is_some_and(|created| time.after(MAX_CLOCK_DIFFERENCE) < created)
+        is_created_after(&self.metadata, time)
     }
+}
+
+impl Approval {
+    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another
+    /// object's.
+    #[must_use]
+    pub fn is_created_after(&self, time: Moment) -> bool {
+        is_created_after(&self.metadata, time)
+    }
+}
+
+fn is_created_after(metadata: &ObjectMeta, time: Moment) -> bool {
+    let created: Option<Moment> = metadata.creation_timestamp.as_ref().map(|created| created.0.into());
+    created.is_some_and(|created| time.after(MAX_CLOCK_DIFFERENCE) < created)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use signoff_api::{
     Span, Verdict,
     conditions::reason,
     gate::{Form, Question, Subject, SubjectKind, TimeoutAction},
+    names,
     step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
 };
@@ -106,6 +107,21 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports channels that can have no such name, and duplicates. Which channels exist only the operator knows.
+    fn channels(&mut self, hitl: &HitlStep, field: &str) {
+        for (at, name) in hitl.notify.iter().enumerate() {
+            let field = format!("{field}.notify[{at}]");
+            if !names::is_label(name) {
+                let message = format!(
+                    "{name} is not the name of a channel: use the administrator's name for it, of lower-case letters, digits and hyphens"
+                );
+                self.error(field, message);
+            } else if hitl.notify.iter().take(at).any(|earlier| earlier == name) {
+                self.error(field, format!("duplicate channel {name}: list each channel once"));
+            }
+        }
+    }
+
     /// A gate that asks about something.
     pub(super) fn gate(
         &mut self,
@@ -149,6 +165,7 @@ impl Validator<'_> {
         let requester = Requester::of(spec);
         if !self.accepted {
             self.excluded_gates(hitl, field, context);
+            self.channels(hitl, field);
         }
         let EffectiveGate {
             hitl,

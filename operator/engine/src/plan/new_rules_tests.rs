@@ -141,6 +141,10 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}], "excludeDeciders": [gate]});
         json!({"requestedBy": "dana", "steps": [{"name": "prod", "hitl": hitl}]})
     };
+    let notifying = |channels: &[&str]| {
+        let hitl = json!({"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "notify": channels});
+        json!({"requestedBy": "dana", "steps": [{"name": "pay", "hitl": hitl}]})
+    };
     let typed_input = |type_: &str, skip_if: &str| {
         let pay = json!({"name": "pay", "skipIf": skip_if, "http": {"method": "POST", "url": "https://bank.example"}});
         json!({"requestedBy": "dana", "inputs": [{"name": "of", "type": type_}], "steps": [pay]})
@@ -274,6 +278,18 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({"allowUnanswered": true}))}),
         ),
         (excluding("sql"), "spec.steps[0].hitl.excludeDeciders", "there is no gate sql", excluding("*")),
+        (
+            notifying(&["finance", "https://hooks.example.com"]),
+            "spec.steps[0].hitl.notify[1]",
+            "https://hooks.example.com is not the name of a channel",
+            notifying(&["finance", "hooks"]),
+        ),
+        (
+            notifying(&["mail", "mail"]),
+            "spec.steps[0].hitl.notify[1]",
+            "duplicate channel mail",
+            notifying(&["mail", "mail-2"]),
+        ),
         (
             deferred("fresh"),
             "spec.steps[1].hitl.allowedVerdicts",

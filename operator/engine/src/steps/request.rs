@@ -302,7 +302,8 @@ pub(crate) fn ask(
     let of_record = call.into_iter().flat_map(|call| call.facts);
     let of_record = of_record.chain([(exclusions::FACT_GATE, exclusions::names(step, gate))]);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record })
+    let channels = spec.notify.clone();
+    Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record, channels })
 }
 
 /// Returns what people are promised, whatever the operator's default is later. `left`: the time that they have, where it is not

@@ -229,6 +229,11 @@ pub const TERMS: &[Term] = &[
     term(CONDITION, "Failed", "Whether the run ended without success; its reason is the phase."),
     term(CONDITION, "Decided", "Whether an Approval has ended; its reason is the phase."),
     term(CONDITION, "Undecidable", "No verdict can reach its quorum any more: the timeout's action follows at once."),
+    term(
+        CONDITION,
+        "Notified",
+        "Listed as False while notices about an open Approval do not reach a channel; the message names the channel and has the reason. The Approval itself can be decided as always.",
+    ),
     term(REASON, "Accepted", "The spec can be run."),
     term(
         REASON,
@@ -402,6 +407,26 @@ pub const TERMS: &[Term] = &[
         "A container cannot be created as its Pod specifies: the message has the kubelet's error. After pod.startDeadline the step fails.",
     ),
     term(REASON, "QuorumOutOfReach", "The votes that are still possible cannot meet the quorum of any verdict."),
+    term(
+        REASON,
+        "NotDelivered",
+        "A notice has failed for a minute. The operator tries again for a day; `kubectl approve doctor --notify NAME` says what is wrong with the channel.",
+    ),
+    term(
+        REASON,
+        "GivenUp",
+        "A channel refused a notice for good, or it failed for a day, so it is not tried again. Tell the approvers in another way; `kubectl approve doctor --notify NAME` says what is wrong with the channel.",
+    ),
+    term(
+        REASON,
+        "UnknownChannel",
+        "`hitl.notify` of the gate names a channel that the administrator has not configured. Correct the name for the next run, or ask the administrator to add the channel.",
+    ),
+    term(
+        REASON,
+        "ChannelNotAllowed",
+        "`hitl.notify` of the gate names a channel to which authors cannot add, or that takes no notices of this namespace. Leave it out, or ask the administrator to set `authors: true` at the channel.",
+    ),
     term(
         CONTAINER,
         "ExitCode",

@@ -137,6 +137,7 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::FAILED,
         conditions::DECIDED,
         conditions::UNDECIDABLE,
+        conditions::NOTIFIED,
     ] {
         assert!(has("condition", condition), "{condition}");
     }

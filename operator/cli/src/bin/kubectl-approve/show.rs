@@ -223,6 +223,9 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
         page.fact("After that", &request::consequence(request, &status));
     }
+    if let Some(channels) = request::channels(approval) {
+        page.fact("Notices", &channels);
+    }
 }
 
 fn names(verdicts: &[Verdict]) -> String {

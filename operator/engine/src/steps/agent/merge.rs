@@ -75,6 +75,7 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
         gate.excludes_editors |= other.excludes_editors;
         gate.max_vote_age = shorter(gate.max_vote_age, other.max_vote_age);
         gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
+        add_channels(&mut gate, other);
     }
     gate.persons = persons.first().map(|persons| (*persons).clone()).unwrap_or_default();
     gate.spec.excluded = excluded.into_iter().collect();
@@ -187,6 +188,7 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         gate.excludes_editors |= other.excludes_editors;
         gate.max_vote_age = shorter(gate.max_vote_age, other.max_vote_age);
         gate.merged_gates.push((other_step.name.clone(), other.spec.exclude_deciders.clone()));
+        add_channels(&mut gate, other);
         gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
         gate.stops_on_reject |= other.stops_on_reject;
         // The form of an author comes before the plain question of a gate that has none.
@@ -211,6 +213,12 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         false => vec![TOLD_AGENT.to_owned()],
     };
     Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
+}
+
+/// Adds the channels of notices of another gate, each once.
+fn add_channels(gate: &mut PlannedGate, other: &PlannedGate) {
+    let more: Vec<_> = other.spec.notify.iter().filter(|name| !gate.spec.notify.contains(name)).cloned().collect();
+    gate.spec.notify.extend(more);
 }
 
 /// Checks that a request can name the people whom a merged gate excludes.

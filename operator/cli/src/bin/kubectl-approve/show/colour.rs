@@ -39,7 +39,7 @@ fn tone(label: &str, value: &str) -> Option<Tone> {
         "Phase" => ApprovalPhase::ALL.into_iter().find(|phase| phase.name() == value).map(phase_tone),
         "NOT GUARDED" | "NOT COUNTED" => Some(Tone::Bad),
         "Digest" if value.contains("<< NOT") => Some(Tone::Bad),
-        "Warning" | "Undecidable" => Some(Tone::Attention),
+        "Warning" | "Undecidable" | "Not notified" => Some(Tone::Attention),
         "You" if value.contains(": cannot decide, ") => Some(Tone::Attention),
         _ => None,
     }
