@@ -20,7 +20,7 @@ use signoff_api::{
 use signoff_cluster::ServerClock;
 use signoff_controller::{
     AnswerRoom, Caller, Config, Evaluator, GuardMode, LeaseSettings, MemoryLimits, Operator, PodSettings, Probe,
-    RunRef, ValueSettings,
+    RunRef, ValueSettings, metrics::SharedMetrics,
 };
 use signoff_engine::{
     JournalLimits, Settings,
@@ -29,7 +29,12 @@ use signoff_engine::{
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
 use tokio::task::JoinHandle;
 
-use crate::{ending::list, people::People, scenarios::RUN};
+use crate::{
+    ending::list,
+    people::People,
+    receivers::{OPERATORS_NAMESPACE, Receivers},
+    scenarios::RUN,
+};
 
 /// The only operator of most simulations.
 pub const OPERATOR: &str = "operator";
@@ -62,6 +67,8 @@ pub struct Harness {
     pub probe: Arc<Mutex<Option<Probe>>>,
     /// The typed events that operators announced.
     pub announced: Announced,
+    /// The receivers of notices; `None`: no notices are configured.
+    pub receivers: Option<Receivers>,
 }
 
 /// The kind `Workflow`, as a resource.
@@ -93,8 +100,21 @@ impl Harness {
             memory: MemoryLimits::default(),
             probe: Arc::default(),
             announced: Announced::default(),
+            receivers: None,
             evaluator: Evaluator::inline(),
         }
+    }
+
+    /// The administrator has configured notices, with routes to these channels: see [`Receivers::new`].
+    pub fn with_notices(channels: &[&str]) -> Self {
+        let harness = Self::new();
+        let receivers = Some(Receivers::new(harness.server.clock(), channels));
+        Self { receivers, ..harness }
+    }
+
+    /// The receivers of notices.
+    pub fn receivers(&self) -> &Receivers {
+        self.receivers.as_ref().unwrap()
     }
 
     /// Somebody applies a Workflow.
@@ -168,7 +188,12 @@ impl Harness {
         let clock = ServerClock::new(self.server.machine_clock());
         let caller = Arc::new(Hand(self.world.seat(life)));
         let client = signoff_cluster::connect_service_with_clock(self.server.connection(life), "default", &clock);
+        let metrics = SharedMetrics::default();
+        let receivers = self.receivers.as_ref();
+        let notices = receivers.map(|receivers| receivers.notices(life, client.clone(), &clock, &metrics));
         let config = Config {
+            notices,
+            metrics,
             guard: self.guard.clone(),
             journal_limits: self.room,
             pods: self.pods.clone(),
@@ -177,7 +202,7 @@ impl Harness {
             memory: self.memory,
             evaluator: self.evaluator.clone(),
             listeners: vec![Arc::new(self.announced.clone())],
-            lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
+            lease: self.lease.then(|| LeaseSettings::in_namespace(OPERATORS_NAMESPACE)),
             ..Config::new(client, clock, caller, &life.to_string())
         };
         let operator = Operator::new(config);

@@ -1,11 +1,13 @@
 //! What a run costs the API server, and what waiting costs: a bound on requests, counted.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use signoff_api::names::ANNOTATION_NOTIFY;
 use signoff_tests::sim::{Entry, Verb};
 
 use crate::{
     harness::{Harness, OPERATOR},
-    scenarios::{ONE_GATE, PODS, RUN, chain, pod},
+    people::verdict,
+    scenarios::{ONE_GATE, PODS, RUN, chain, gate, pod, set},
 };
 
 async fn until_asked(harness: &Harness) {
@@ -27,6 +29,32 @@ async fn one_gate_costs_at_most_four_state_writes_and_three_events() {
     assert!(states <= 4 && events <= 3, "{states} state writes and {events} Events:\n{}", harness.server.story());
     let reads = harness.server.count(|entry| entry.verb == Verb::Get);
     assert_eq!(reads, 0, "watches say everything:\n{}", harness.server.story());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_adds_unknown_channels_says_so_while_it_is_open_by_one_more_write() {
+    let harness = Harness::new();
+    let _life = harness.begin(OPERATOR);
+    let review = gate("review", json!({"notify": ["finance", "mail"]}));
+    harness.apply(RUN, &chain(json!([set("draft", "42 EUR"), review, set("send", "x")])));
+    harness.people().asked("review").await;
+    harness.pass(10).await;
+    let notified = |approval: &Value| {
+        let mut conditions = approval["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.find(|condition| condition["type"] == "Notified").cloned()
+    };
+    let open = harness.approvals().remove(0);
+    assert_eq!(open["metadata"]["annotations"][ANNOTATION_NOTIFY], "finance,mail");
+    let told = notified(&open).unwrap();
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("UnknownChannel")));
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("channel finance: ") && message.contains("channel mail: "), "{message}");
+    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+    harness.ended(RUN).await;
+    harness.pass(3600).await;
+    assert_eq!(notified(&harness.approvals().remove(0)), None, "it is decided");
+    let states = harness.server.count(Entry::is_state_write);
+    assert!(states <= 5, "{states} state writes:\n{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! Tells the listeners of the operator what happens: Kubernetes Events and metrics, both below, and those of
-//! `Config::listeners` (`operator.rs`).
+//! Tells the listeners of the operator what happens: Kubernetes Events and metrics, both below, notices
+//! (`notices.rs`), and those of `Config::listeners` (`operator.rs`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{
@@ -12,10 +12,10 @@ use signoff_cluster::{
     kinds::ReconciledKind,
 };
 
-use crate::{context::Context, metrics::Metrics};
+use crate::{context::Context, metrics::Metrics, notices::NoticeSource};
 
 /// A kind that announcements are about.
-pub(crate) trait AnnouncedKind: ReconciledKind {
+pub(crate) trait AnnouncedKind: ReconciledKind + NoticeSource {
     /// Returns an object with this metadata as the subject of an announcement.
     fn about(meta: &ObjectMeta) -> About<'_>;
 }
@@ -37,7 +37,10 @@ impl Context {
     pub(crate) fn announce(&self, announcement: &Announcement<'_>) {
         let events = KubernetesEvents { reporter: &self.reporter, now: self.clock.now() };
         let own: [&dyn Listener; 2] = [&events, &*self.metrics];
-        announce(own.into_iter().chain(self.listeners.iter().map(|listener| &**listener)), announcement);
+        let notices = self.notices();
+        let notices = notices.iter().map(|notices| notices as &dyn Listener);
+        let others = self.listeners.iter().map(|listener| &**listener as &dyn Listener);
+        announce(own.into_iter().chain(notices).chain(others), announcement);
     }
 
     /// Announces a sentence about an object that is no typed event.

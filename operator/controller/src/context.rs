@@ -34,6 +34,7 @@ use crate::{
     guard::{ConfirmScope, GuardStatus, Recheck},
     in_flight::Runs,
     metrics::SharedMetrics,
+    notices::{NoticeDesk, NoticeScope, NoticeSource},
     pods::{PodIndex, PodQuota, PodSlot},
     policy_index::PolicyIndex,
     quarantine::Quarantines,
@@ -109,6 +110,8 @@ pub(crate) struct Context {
     pub(crate) reporter: Reporter,
     /// Further listeners, beside Kubernetes Events and metrics.
     pub(crate) listeners: Vec<Arc<dyn Listener>>,
+    /// The notices; `None` where the administrator has configured none.
+    pub(crate) notices: Option<NoticeDesk>,
     pub(crate) metrics: SharedMetrics,
     /// Whether the operator is stopping: no new call starts.
     pub(crate) draining: AtomicBool,
@@ -238,13 +241,68 @@ impl Context {
         }
     }
 
-    /// Reads the newest version of an object into its cache, and returns it.
-    pub(crate) async fn fresh<K: ReconciledKind>(
+    /// Returns the notices with what is known of their objects; `None` where the administrator has configured none.
+    pub(crate) fn notices(&self) -> Option<NoticeScope<'_>> {
+        let desk = self.notices.as_ref()?;
+        Some(NoticeScope {
+            desk,
+            policies: &self.policies,
+            workflows: &self.workflows,
+            approvals: &self.approvals,
+            unreadable: &self.unreadable,
+            deleted_namespaces: &self.deleted_namespaces,
+            queue: &self.queue,
+        })
+    }
+
+    /// Waits until there is something for [`Self::enqueue_notified`].
+    pub(crate) async fn notices_changed(&self) {
+        match &self.notices {
+            Some(desk) => desk.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns when [`Self::tell_unrouted`] is due; `None` where no event waits for the labels of its namespace.
+    pub(crate) fn unrouted_until(&self) -> Option<Instant> {
+        self.notices.as_ref().and_then(NoticeDesk::unrouted_until)
+    }
+
+    /// Tells the events whose namespaces are known by now, or were waited for long enough.
+    pub(crate) fn tell_unrouted(&self) {
+        if let Some(notices) = self.notices() {
+            notices.tell_unrouted();
+        }
+    }
+
+    /// Has the Approvals reconciled whose condition `Notified` may have to change, and the runs whose deletion waited
+    /// for their notices.
+    pub(crate) fn enqueue_notified(&self) {
+        let Some(changed) = self.notices.as_ref().map(NoticeDesk::take_changed) else { return };
+        for (namespace, name) in &changed.runs {
+            self.enqueue_workflow(Name::new(namespace, name));
+        }
+        if changed.is_reloaded {
+            self.approvals.open().into_iter().for_each(|name| self.enqueue_approval(name));
+            return;
+        }
+        for (namespace, name) in &changed.names {
+            self.enqueue_approval(Name::new(namespace, name));
+        }
+    }
+
+    /// Reads the newest version of an object into its cache, and returns it. The answer to a write of it may have been
+    /// lost, and then nothing has told its notices.
+    pub(crate) async fn fresh<K: ReconciledKind + NoticeSource>(
         &self,
         store: &Store<K>,
         name: &Name,
     ) -> Result<Option<Arc<K>>, Error> {
-        Ok(read_newest(&self.requests, store, name).await?)
+        let object = read_newest(&self.requests, store, name).await?;
+        if let (Some(notices), Some(object)) = (self.notices(), &object) {
+            object.tell_derived(&notices);
+        }
+        Ok(object)
     }
 
     /// Writes a status, fenced by the Lease and the version of `observed`; see [`StatusWriter::write`].

@@ -4,7 +4,7 @@ use std::{fmt, sync::Weak};
 
 use tokio::sync::watch;
 
-use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics};
+use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics, notices::NoticeDesk};
 
 /// The phase of an operator between its start and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +55,18 @@ impl Probe {
         }
         match (&phase, &guard) {
             (OperatorPhase::StandingBy(_), _) => Ok(phase.to_string()),
-            (OperatorPhase::Working, GuardStatus::InForce(_)) => Ok(format!("{phase}; {guard}")),
+            (OperatorPhase::Working, GuardStatus::InForce(_)) => {
+                let notices = self.problem_of_notices().map(|why| format!("; {why}"));
+                Ok(format!("{phase}; {guard}{}", notices.unwrap_or_default()))
+            }
             _ => Err(format!("{phase}; {guard}")),
         }
+    }
+
+    /// Returns the problem of the configuration of notices, which keeps no run from going on.
+    fn problem_of_notices(&self) -> Option<String> {
+        let context = self.context.borrow().upgrade()?;
+        context.notices.as_ref().and_then(NoticeDesk::problem)
     }
 
     /// Returns the current phase and its changes.
@@ -76,6 +85,10 @@ impl Probe {
             let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
             self.metrics.set_held_bytes(context.call_bytes.taken(), context.value_quota.memory_taken());
             self.metrics.set_stalled(context.stalls.count());
+            if let Some(notices) = &context.notices {
+                self.metrics.set_notices_waiting(&notices.waiting());
+                self.metrics.set_notices_misconfigured(notices.problem().is_some());
+            }
             self.metrics.set_machine_ahead(context.clock.machine_ahead());
             self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);
             self.metrics.set_queue_levels(context.approvals.count_open(), free, waiting, context.queue.depth());

@@ -21,7 +21,7 @@
 //! * `in_flight`, [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
 //! * [`guard`]: whether the admission policies are in force
 //! * [`protected_addresses`]: the addresses that no call may reach
-//! * `announce`: the listeners that are told what happens
+//! * `announce`, [`notices`]: the listeners that are told what happens, and what people are told of it
 //! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
 
 pub mod blobs;
@@ -29,6 +29,7 @@ pub mod error;
 pub mod guard;
 pub mod health;
 pub mod metrics;
+pub mod notices;
 pub mod operator;
 pub mod protected_addresses;
 pub mod secrets;

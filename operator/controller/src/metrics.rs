@@ -3,6 +3,7 @@
 //! **Invariant:** the operator itself reads none of them.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use prometheus_client::{
 };
 use signoff_api::journal::Usage;
 use signoff_cluster::metrics::{Labels, RequestMetrics};
+use signoff_notify::NoticeResult;
 
 use crate::guard::GuardStatus;
 
@@ -41,6 +43,9 @@ pub struct Metrics {
     leading: Gauge,
     quarantined: Gauge,
     stopped: Family<Labels, Counter>,
+    notices: Family<Vec<(&'static str, String)>, Counter>,
+    notices_waiting: Family<Vec<(&'static str, String)>, Gauge>,
+    notices_misconfigured: Gauge,
     incarnation_seconds: Gauge<f64, AtomicU64>,
     machine_ahead_seconds: Gauge<f64, AtomicU64>,
 }
@@ -72,6 +77,9 @@ impl Default for Metrics {
             leading: Gauge::default(),
             quarantined: Gauge::default(),
             stopped: Family::default(),
+            notices: Family::default(),
+            notices_waiting: Family::default(),
+            notices_misconfigured: Gauge::default(),
             incarnation_seconds: Gauge::default(),
             machine_ahead_seconds: Gauge::default(),
         };
@@ -123,6 +131,21 @@ impl Default for Metrics {
             "Evaluations that were stopped, by kind and reason",
             all.stopped.clone(),
         );
+        registry.register(
+            "notices",
+            "Notices, by channel and result: delivered, later, dead, dropped, lost",
+            all.notices.clone(),
+        );
+        registry.register(
+            "notices_waiting",
+            "Notices that wait to be delivered, by channel",
+            all.notices_waiting.clone(),
+        );
+        registry.register(
+            "notices_misconfigured",
+            "1 while the file of notices, or a file that it names, cannot be used",
+            all.notices_misconfigured.clone(),
+        );
         registry.register("leading", "1 while this operator holds the Lease", all.leading.clone());
         registry.register(
             "start_time_seconds",
@@ -167,6 +190,25 @@ impl Metrics {
 
     pub(crate) fn count_stop(&self, kind: &'static str, reason: &'static str) {
         self.stopped.get_or_create(&vec![("kind", kind), ("reason", reason)]).inc();
+    }
+
+    /// Counts the result of a notice.
+    pub fn count_notice(&self, channel: &str, result: NoticeResult) {
+        let labels = vec![("channel", channel.to_owned()), ("result", result.name().to_owned())];
+        self.notices.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn set_notices_waiting(&self, waiting: &BTreeMap<String, usize>) {
+        // A channel that is no longer configured has no number.
+        self.notices_waiting.clear();
+        for (channel, number) in waiting {
+            let gauge = self.notices_waiting.get_or_create(&vec![("channel", channel.clone())]);
+            gauge.set(i64::try_from(*number).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn set_notices_misconfigured(&self, is_bad: bool) {
+        self.notices_misconfigured.set(is_bad.into());
     }
 
     pub(crate) fn set_quarantined(&self, objects: usize) {

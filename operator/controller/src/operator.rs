@@ -17,6 +17,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Evaluator};
+use signoff_notify::Notices;
 use tokio::{
     sync::{oneshot, watch},
     task::{JoinError, JoinSet},
@@ -78,6 +79,8 @@ pub struct Config {
     pub grace: Duration,
     /// Further listeners, beside Kubernetes Events and metrics.
     pub listeners: Vec<Arc<dyn Listener>>,
+    /// The notices; `None` where the administrator has configured none.
+    pub notices: Option<Arc<Notices>>,
     /// Where numbers are counted, by the operator and whatever is beside it.
     pub metrics: SharedMetrics,
 }
@@ -106,6 +109,7 @@ impl Config {
             max_reconciles: 128,
             grace: Duration::from_secs(10),
             listeners: Vec::new(),
+            notices: None,
             metrics: Arc::default(),
         }
     }
@@ -169,15 +173,19 @@ impl Operator {
         self.metrics.set_leading(true);
         self.enter(OperatorPhase::Starting("reading Workflows, Approvals and policies".to_owned()));
         let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
-        let (mut works, delivery) = EventLoop::start(&self, lease_guard);
-        let mut events = JoinSet::new();
-        events.spawn(delivery.run());
-        // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.
-        let (stop, stopped) = oneshot::channel::<()>();
         let mut keeping = JoinSet::new();
+        let (stop, stopped) = oneshot::channel::<()>();
+        // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.
         if let Some(held) = held {
             keeping.spawn(held.renew_until(stopped));
         }
+        // Only the holder of the Lease knows what its predecessor stored last.
+        if let Some(notices) = &self.config.notices {
+            notices.load().await;
+        }
+        let (mut works, delivery) = EventLoop::start(&self, lease_guard.clone());
+        let mut events = JoinSet::new();
+        events.spawn(delivery.run());
         let ended = tokio::select! {
             biased;
             Some(kept) = keeping.join_next() => Err(ExitReason::LeaseLost(lost(kept))),
@@ -185,9 +193,14 @@ impl Operator {
         };
         self.metrics.set_leading(false);
         works.stop().await;
+        let is_alone = matches!(ended, Ok(()) | Err(ExitReason::LostThreads(_)));
+        // Where another operator may act, the marks are its own. `flush` ends within seconds.
+        if let Some(notices) = self.config.notices.as_ref().filter(|_| is_alone && lease_guard.is_valid()) {
+            notices.flush().await;
+        }
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);
-        if let (Ok(()) | Err(ExitReason::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
+        if let (true, Some(Ok(Ok(held)))) = (is_alone, keeping.join_next().await) {
             held.release().await;
         }
         ended

@@ -122,6 +122,13 @@ impl PolicyIndex {
         known
     }
 
+    /// Returns the labels of a namespace, none of one that cannot be read; `None` where the watch has not received it.
+    pub(crate) fn labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        let inner = self.lock();
+        let received = inner.namespaces.objects.get(&Name::new("", namespace))?;
+        Some(received.as_ref().ok().cloned().unwrap_or_default())
+    }
+
     /// Takes a change. Returns the namespaces in which something else holds now.
     fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
@@ -135,6 +142,14 @@ impl PolicyIndex {
             }
         }
         changed
+    }
+}
+
+#[cfg(test)]
+impl PolicyIndex {
+    /// Adds a namespace, as its watch does.
+    pub(crate) fn add_namespace(&self, name: &str, labels: BTreeMap<String, String>) {
+        self.lock().namespaces.objects.insert(Name::new("", name), Ok(labels));
     }
 }
 
@@ -247,12 +262,13 @@ mod tests {
         policy
     }
 
+    fn named(name: &str) -> ObjectMeta {
+        ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+    }
+
     fn labelled(name: &str, env: &str) -> Namespace {
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
-        Namespace {
-            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() },
-            ..Namespace::default()
-        }
+        Namespace { metadata: ObjectMeta { labels: Some(labels), ..named(name) }, ..Namespace::default() }
     }
 
     fn apply_policy(index: &PolicyIndex, event: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
@@ -310,6 +326,19 @@ mod tests {
         assert!(index.of(&new).unwrap_err().contains("labels of namespace new have not been read yet"));
         assert_eq!(apply_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
         assert!(index.of(&new).is_ok());
+    }
+
+    #[test]
+    fn labels_of_a_namespace_that_was_not_received_are_unknown_and_not_empty() {
+        let index = PolicyIndex::default();
+        assert_eq!(index.labels("pay"), None);
+        apply_namespace(&index, labelled("pay", "prod"));
+        assert_eq!(index.labels("pay"), Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())])));
+        apply_namespace(&index, Namespace { metadata: named("lab"), ..Namespace::default() });
+        assert_eq!(index.labels("lab"), Some(BTreeMap::new()));
+        let event = WatchEvent::<Namespace>::Unreadable { meta: named("odd"), why: "odd".into(), listed: false };
+        index.change(|inner| inner.namespaces.apply(event, &Arc::default(), |_| BTreeMap::new()));
+        assert_eq!(index.labels("odd"), Some(BTreeMap::new()), "to wait for them does not help");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl AddressedKind for SliceObject {
 }
 
 /// Watches the objects with protected addresses. What will be published is announced at once.
-pub(crate) fn watch(
+pub fn watch(
     client: &Client,
     targets: &ProtectedAddresses,
     metrics: &SharedMetrics,

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, EventReason, Workflow};
 use signoff_cluster::{
     kinds::{DecodedKind, Name},
-    store::{DeletedObject, Store},
+    store::{DeletedObject, Found, Store},
     watch::{WatchEvent, name_of},
     workqueue::Key,
 };
@@ -119,6 +119,9 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             let idle = object.is_finished() && object.delete_at().is_none();
             mark_readable::<K>(context, object.meta());
             let ends_evaluations = object.ends_evaluations(context);
+            if let Some(notices) = context.notices() {
+                object.tell_derived(&notices);
+            }
             let news = store.list(*object);
             if news && ends_evaluations {
                 context.withdrawals.wake(&name.namespace);
@@ -143,6 +146,12 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             if store.apply(*object) {
                 if ends_evaluations {
                     context.withdrawals.wake(&name.namespace);
+                }
+                // The answer to an own write may have been lost.
+                if let Some(notices) = context.notices()
+                    && let Found::Here(object) = store.find(&name)
+                {
+                    object.tell_derived(&notices);
                 }
                 context.queue.trigger_for_version(K::key(name), version);
             }

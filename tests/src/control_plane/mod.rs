@@ -23,7 +23,7 @@ mod supervised;
 mod web;
 mod witness;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -56,6 +56,12 @@ pub struct Disguise {
     pub groups: Vec<String>,
     /// Extra attributes of the user, such as the channel a decision came through.
     pub extra: Vec<(String, String)>,
+}
+
+/// Draws the certificate of a server on loopback into a folder: that of its authority, its own, and its key.
+pub(crate) fn draw_certificates(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
+    let drawn = authority::Certificates::draw(folder)?;
+    Ok((drawn.authority, drawn.certificate, drawn.key))
 }
 
 /// A client for one context of a kubeconfig file, as that context's user or in disguise.

@@ -74,6 +74,8 @@ impl<K: ReconciledKind> StoreState<K> {
                     // The watch was faster than the answer.
                     return (known.body.object().unwrap_or(object), false);
                 }
+            } else if same && own && matches!(known.body, Body::Summary) {
+                // It was read again because its body is needed, and so is kept whole until its end is known to all.
             } else if same {
                 known.own |= own;
                 known.sent &= source == Source::Sent;

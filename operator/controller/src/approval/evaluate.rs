@@ -164,7 +164,7 @@ fn evaluated(mut result: TallyResult) -> TallyResult {
 }
 
 /// Returns the ruling as one to be written where its conditions are news.
-fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
+pub(super) fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
     if is_news && !result.changed {
         result.changed = true;
         result.status.seq += 1;
@@ -172,6 +172,7 @@ fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
     result
 }
 
-fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {
+/// Returns the earlier of two times, of which one need not be.
+pub(super) fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {
     Some(one.map_or(other, |one| one.min(other)))
 }

@@ -4,13 +4,14 @@
 //! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
 
 mod evaluate;
+mod notified;
 mod observe;
 
 use std::time::Duration;
 
 use signoff_api::{
     Approval, Moment,
-    announce::{About, Announcement},
+    announce::{About, Announcement, StoredObject},
     occurrence::Occurrence,
 };
 use signoff_cluster::{kinds::Name, workqueue::Key};
@@ -18,7 +19,7 @@ use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 use tokio::time::Instant;
 
-use crate::{context::Context, error::Error, guard::ConfirmScope, withdrawal::RunVersion};
+use crate::{context::Context, error::Error, guard::ConfirmScope, notices::NoticeDesk, withdrawal::RunVersion};
 use observe::{ApprovalObservation, ObservedApproval};
 
 /// The time after which a deadline is looked at again that the API server has not reached.
@@ -26,7 +27,11 @@ const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let held = context.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name).await;
+    if let (Some(desk), Some(held)) = (&context.notices, held) {
+        desk.end_hold(Key::Approval(name.clone()), held, &reconciled);
+    }
     context.approvals.release(name);
     reconciled
 }
@@ -47,7 +52,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // What was done to it or to its run meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
-        result => result?,
+        result => notified::notified(context, &approval, result?, now.at),
     };
     if !result.changed {
         return Ok(result.wake_at);
@@ -103,7 +108,8 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         tracing::info!(approval = %name, phase = after.name(), "decided");
     }
     for note in result.events {
-        let announcement = Announcement::about(About::Approval(&stored.metadata));
+        let announcement =
+            Announcement::about(About::Approval(&stored.metadata)).object(StoredObject::Approval(&stored));
         let event = note.gate.and_then(|event| Occurrence::stored(event, &stored));
         context.announce(&announcement.gate(event).sentence(note.reason, &note.message, &note.key));
     }

@@ -143,6 +143,7 @@ impl EventLoop {
                         context.enqueue_workflow(name);
                     }
                 }
+                () = context.notices_changed() => context.enqueue_notified(),
                 () = context.call_bytes.freed() => context.call_slots.on_bytes_freed(),
                 () = context.call_slots.granted() => {
                     for name in context.call_slots.take_granted() {
@@ -150,6 +151,7 @@ impl EventLoop {
                     }
                 }
                 () = until(due) => context.queue.fire_timers(context.now()),
+                () = until(context.unrouted_until()) => context.tell_unrouted(),
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
@@ -225,6 +227,9 @@ impl EventLoop {
             && *self.context.guard.borrow() != GuardStatus::Unknown
         {
             self.working = true;
+            if let Some(notices) = self.context.notices() {
+                notices.end_recovery();
+            }
             if !self.context.is_draining() {
                 operator.enter(OperatorPhase::Working);
             }
@@ -392,6 +397,7 @@ impl EventLoop {
     /// Has the runs of namespaces looked at whose policies have changed, or whose deletion has begun or is over.
     fn on_namespaces_changed(&self, changed: ChangedNamespaces) {
         let ChangedNamespaces { policies, deletions } = changed;
+        self.context.tell_unrouted();
         self.context.enqueue_runs_of(&policies);
         self.context.on_news_of_deletions(deletions.as_slice());
     }

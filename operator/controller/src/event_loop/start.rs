@@ -30,6 +30,7 @@ use crate::{
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, Recheck},
     in_flight::Runs,
+    notices::{NoticeDesk, only_while},
     operator::Operator,
     pods::{self, PodIndex, PodQuota, PodRunner},
     policy_index::{PolicyIndex, PolicyWatches},
@@ -98,6 +99,7 @@ impl EventLoop {
             starts: to_starts,
             reporter,
             listeners: config.listeners.clone(),
+            notices: config.notices.clone().map(NoticeDesk::new),
             metrics: Arc::clone(metrics),
             draining: AtomicBool::new(false),
         });
@@ -116,6 +118,11 @@ impl EventLoop {
             metrics: Arc::clone(metrics),
         };
         background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
+        if let Some(notices) = &config.notices {
+            let lease_guard = context.lease_guard.clone();
+            let fenced = only_while(move || lease_guard.is_valid(), Arc::clone(notices).run());
+            background.spawn(fenced.map(|()| ExitReason::Task("delivery of notices")));
+        }
         if let Some(around) = &config.targets {
             background.spawn(
                 protected_addresses::watch(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use signoff_api::{
     EventReason, Moment, Workflow, WorkflowStatus,
-    announce::{About, Announcement},
+    announce::{About, Announcement, StoredObject},
     conditions::{self, GUARDED},
     occurrence::Occurrence,
     workflow::MAX_VALUE_NAMES,
@@ -99,6 +99,7 @@ pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Ref
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
     let announcement = Announcement::about(About::Workflow(&stored.metadata)).run(Occurrence::ended(&stored));
+    let announcement = announcement.object(StoredObject::Workflow(&stored));
     context.announce(&announcement.sentence(EventReason::Condition(why.reason), &why.message, "refused"));
     super::finish::finish_run(
         context,

@@ -88,9 +88,12 @@ async fn create_approval(
         return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
     }
     let mut approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
-    if let Some(asked) = transition.journal.superseded_before(&ask.path).and_then(|earlier| earlier.object.clone()) {
-        approval.metadata.annotations = Some(BTreeMap::from([(names::ANNOTATION_ASKS_AGAIN.to_owned(), asked)]));
-    }
+    let asked = transition.journal.superseded_before(&ask.path).and_then(|earlier| earlier.object.clone());
+    let channels = (!ask.channels.is_empty()).then(|| ask.channels.join(","));
+    let annotations = [(names::ANNOTATION_ASKS_AGAIN, asked), (names::ANNOTATION_NOTIFY, channels)];
+    let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let annotations: BTreeMap<_, _> = annotations.collect();
+    approval.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     let error = match context.requests.create(&approval, context.answer_form()).await {
         Ok(WriteAnswer::Whole(approval)) => return Ok(context.approvals.record(approval)),
         Ok(WriteAnswer::Metadata(metadata)) => {

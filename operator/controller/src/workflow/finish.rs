@@ -5,6 +5,7 @@
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
 use signoff_cluster::kinds::{Name, ReconciledKind};
 use signoff_engine::Transition;
+use signoff_notify::delivery::DELETION_WAITS;
 
 use super::observe::ObservedRun;
 use crate::{context::Context, error::Error};
@@ -46,6 +47,12 @@ pub(super) async fn finish_run(
     context.workflows.keep_summary(name);
     match due {
         Some(due) if due <= context.now() => {
+            // What is deleted cannot be told again after a crash.
+            let latest = due.after(DELETION_WAITS);
+            if context.now() < latest && context.notices.as_ref().is_some_and(|notices| notices.are_waiting(name)) {
+                // It is enqueued once none waits.
+                return Ok(Some(latest));
+            }
             context.requests.delete::<Workflow>(name, uid, None).await?;
             Ok(None)
         }

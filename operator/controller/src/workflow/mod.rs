@@ -25,7 +25,7 @@ use signoff_api::Moment;
 use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_executor::Stopped;
 
-use crate::{context::Context, error::Error, stall_reports, withdrawal::Withdrawal};
+use crate::{context::Context, error::Error, notices::NoticeDesk, stall_reports, withdrawal::Withdrawal};
 pub(crate) use commit::open_records;
 use defer::Uncommitted;
 use observe::{ObservedRun, WorkflowObservation};
@@ -34,7 +34,11 @@ use plan::PlanDecision;
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
+    let held = context.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name, &mut claimed).await;
+    if let (Some(desk), Some(held)) = (&context.notices, held) {
+        desk.end_hold(Key::Workflow(name.clone()), held, &reconciled);
+    }
     if reconciled.is_err() || !claimed {
         // A run that begins nothing for now must not hold back the Pods and calls of others.
         context.pod_quota.forget(name);

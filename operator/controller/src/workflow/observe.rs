@@ -51,8 +51,8 @@ pub(super) struct ObservedRun {
     pub(super) facts: Vec<Fact>,
     /// The results of calls that began before their records were stored.
     pub(super) unstored: Vec<Fact>,
-    /// The open gates of the stored journal: their paths, and the uids of their Approvals.
-    pub(super) open_gates: Vec<(String, String)>,
+    /// The open gates of the stored journal: their paths and their Approvals.
+    pub(super) open_gates: Vec<(String, Arc<Approval>)>,
     pub(super) guarded: GuardEpoch,
     /// Whether the clock of this machine is ahead of the API server's, where people are told of the difference.
     pub(super) is_machine_ahead: Option<bool>,
@@ -166,7 +166,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
                 why: why.to_owned(),
             });
         }
-        open_gates.push((record.path.clone(), approval.metadata.uid.clone().unwrap_or_default()));
+        open_gates.push((record.path.clone(), Arc::clone(&approval)));
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
         if let Some(outcome) = outcome {
             let outcome = if asks_again {

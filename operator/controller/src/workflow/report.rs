@@ -2,7 +2,7 @@
 
 use signoff_api::{
     Approval, EventReason, Workflow,
-    announce::{About, Announcement},
+    announce::{About, Announcement, StoredObject},
     approval::ApprovalPhase,
     conditions,
     journal::{StepPhase, StepRecord},
@@ -18,16 +18,20 @@ use crate::context::Context;
 pub(super) fn announce_committed(context: &Context, seen: &ObservedRun, stored: &Workflow, transition: &Transition) {
     let about = About::Workflow(&stored.metadata);
     if seen.status.spec_digest.is_none() {
-        context.announce(&Announcement::about(about).run(Occurrence::accepted(stored)));
+        let accepted = Announcement::about(about).run(Occurrence::accepted(stored));
+        context.announce(&accepted.object(StoredObject::Workflow(stored)));
     }
-    for (path, uid) in &seen.open_gates {
+    for (path, approval) in &seen.open_gates {
+        let uid = approval.metadata.uid.as_deref().unwrap_or_default();
         let record = transition.journal.get(path, 1).filter(|record| record.phase.is_end());
         if let Some(taken) = record.and_then(|record| Occurrence::taken(record, uid)) {
-            context.announce(&Announcement::about(about).gate(Some(taken)));
+            let taken = Announcement::about(about).gate(Some(taken));
+            context.announce(&taken.object(StoredObject::Approval(approval)));
         }
     }
     if transition.end.is_some() {
-        context.announce(&Announcement::about(about).run(Occurrence::ended(stored)));
+        let ended = Announcement::about(about).run(Occurrence::ended(stored));
+        context.announce(&ended.object(StoredObject::Workflow(stored)));
     }
 }
 
@@ -39,6 +43,7 @@ pub(super) fn announce_asked(context: &Context, seen: &ObservedRun, approval: &A
     let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
     let announcement = Announcement::about(About::Workflow(&seen.workflow.metadata))
         .gate(Occurrence::stored(GateEvent::Asked, approval))
+        .object(StoredObject::Approval(approval))
         .sentence(EventReason::ApprovalRequested, &note, name);
     context.announce(&announcement.related(About::Approval(&approval.metadata)));
 }

@@ -139,6 +139,14 @@ fn around() -> Vec<Row> {
         Row::new("puts an annotation of ours on it", holders, CHANGES, notes(json!({"signoff.dev/forged": "x"})))
             .refused(ours)
             .honest("their own annotation", notes(json!({"x": "y"}))),
+        Row::new(
+            "has a further channel told of it",
+            [Approver, Unlisted, Delegate, ClusterAdmin],
+            CHANGES,
+            notes(json!({"signoff.dev/notify": "oncall"})),
+        )
+        .refused(ours)
+        .honest("an annotation of their own", notes(json!({"x": "y"}))),
         Row::new("puts a label of ours on a decided one", holders, CHANGES, labels(json!({"signoff.dev/forged": "x"})))
             .stands(decided.clone())
             .refused(ours)

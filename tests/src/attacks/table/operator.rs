@@ -246,6 +246,10 @@ fn state() -> Vec<Row> {
             "spec": {"holderIdentity": "neighbour", "leaseDurationSeconds": 3600}})
     };
     let memory = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"epoch": "forged"}});
+    let address = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+            "stringData": {"url": "https://evil.example"}})
+    };
     let taken = |what, path, object: Value, own: Value| {
         Row::new(what, [OperatorsNeighbour], [Way::Apply], object)
             .given(Scene::Nothing)
@@ -266,6 +270,24 @@ fn state() -> Vec<Row> {
             "/api/v1/namespaces/signoff-system/configmaps",
             memory("signoff-guard"),
             memory("mine-{case}"),
+        ),
+        taken(
+            "forges which notices are delivered",
+            "/api/v1/namespaces/signoff-system/configmaps",
+            memory("signoff-notices"),
+            memory("mine-{case}"),
+        ),
+        taken(
+            "has notices, and the operator's token, sent elsewhere",
+            "/api/v1/namespaces/signoff-system/configmaps",
+            memory("signoff-notifications"),
+            memory("mine-{case}"),
+        ),
+        taken(
+            "chooses the address of a webhook of notices",
+            "/api/v1/namespaces/signoff-system/secrets",
+            address("signoff-notifications-hook"),
+            address("mine-{case}"),
         ),
     ]
 }

@@ -87,8 +87,12 @@ pub struct Arguments {
     pub evaluation_limit: Span,
     /// The folder in which the operator notes which objects it evaluates. It must survive a restart of the process.
     /// Without it, the operator cannot find an object whose evaluation ended the process.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, global = true, env = "STATE_DIR", value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
+    /// The file with the channels, people and routes of notices. Without it, no notices are sent. By the environment
+    /// variable, `notify test` in the container finds it too.
+    #[arg(long, global = true, env = "NOTIFICATIONS_FILE", value_name = "FILE")]
+    pub notifications: Option<PathBuf>,
     /// The format of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
@@ -110,6 +114,24 @@ pub enum Command {
     /// Commands about the admission policies that verify decisions.
     #[command(subcommand)]
     Guard(GuardCommand),
+    /// Commands about notices.
+    #[command(subcommand)]
+    Notify(NotifyCommand),
+}
+
+/// The commands about notices.
+#[derive(Debug, Subcommand)]
+pub enum NotifyCommand {
+    /// Send one test notice through a channel, and print a report. At most one a minute. The exit code is 0 if it is
+    /// delivered, otherwise 1.
+    Test {
+        /// The name of the channel in the file of notices.
+        #[arg(value_name = "CHANNEL")]
+        channel: String,
+        /// The user who gets it, by the addresses of the file. Default: the channel itself.
+        #[arg(long, value_name = "USER")]
+        to: Option<String>,
+    },
 }
 
 /// The commands about the admission policies.

@@ -5,6 +5,7 @@
 mod arguments;
 mod check;
 mod cluster;
+mod notices;
 mod serve;
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
@@ -22,7 +23,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use arguments::{Arguments, Command, GuardCommand, LogFormat};
+use arguments::{Arguments, Command, GuardCommand, LogFormat, NotifyCommand};
 use cluster::Connection;
 
 /// With the allocator of the C library the operator uses about a third more processor time (docs/benchmarks.md).
@@ -38,8 +39,14 @@ async fn main() -> anyhow::Result<ExitCode> {
         anyhow::bail!("another TLS provider was installed before this one");
     }
     let arguments = Arguments::parse();
-    if let Some(Command::Guard(GuardCommand::Check { service_account })) = &arguments.command {
-        return check::check(&arguments, service_account).await;
+    match &arguments.command {
+        Some(Command::Guard(GuardCommand::Check { service_account })) => {
+            return check::check(&arguments, service_account).await;
+        }
+        Some(Command::Notify(NotifyCommand::Test { channel, to })) => {
+            return notices::test(&arguments, channel, to.as_ref()).await;
+        }
+        None => {}
     }
     let started = signoff_cluster::logging::start(arguments.log_format == LogFormat::Json);
     started.map_err(|why| anyhow::anyhow!("the log cannot be opened: {why}"))?;
@@ -69,8 +76,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times)
         .with_evaluator(evaluator.clone());
 
+    let notices = notices::notices(&arguments, &client, &namespace, (&clock, &protected, &metrics));
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
+    config.notices = notices;
     config.settings = arguments.settings();
     config.targets = Some(ProtectedAddresses { namespace: namespace.clone(), protected });
     config.call_limits = arguments.call_limits();

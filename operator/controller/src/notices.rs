@@ -1,0 +1,347 @@
+//! Notices at the same door as Kubernetes Events and metrics: typed events become what people are told, and stored
+//! objects are asked for what an earlier process may not have told.
+//!
+//! **Invariant:** no reconcile waits for a notice.
+
+mod condition;
+mod config_maps;
+mod fence;
+mod occasion;
+mod recovery;
+mod unrouted;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use signoff_api::{
+    Approval, Moment, Workflow,
+    announce::{Announcement, Listener, StoredObject, TypedEvent},
+    approval::ApprovalPhase,
+    occurrence::{GateEvent, Occurrence},
+};
+use signoff_cluster::{
+    kinds::{Name, ReconciledKind as _, uid},
+    store::{Found, Store},
+    workqueue::{Key, Queue},
+};
+use signoff_notify::{
+    Notices, Occasion,
+    config::FileState,
+    delivery::{ChangedApprovals, Hold, Origin},
+};
+use tokio::time::Instant;
+
+use crate::{
+    deleted_namespaces::DeletedNamespaces, error::Error, policy_index::PolicyIndex, unreadable::UnreadableObjects,
+};
+use recovery::{DerivedEvent, EventCondition, Recovery, TakenOutcome};
+use unrouted::{UnroutedEvent, UnroutedEvents};
+
+pub(crate) use condition::NotifiedState;
+pub use config_maps::ConfigMapStore;
+pub(crate) use fence::only_while;
+
+/// The longest time between an outcome and its taking by the run for which a recovery remembers the Approval.
+const TAKEN_WITHIN: Duration = Duration::from_secs(3600);
+/// A notice that is open is not older than this at the watermark: it is given up a day after it was told, but for the
+/// pause before its last attempt.
+const OPEN_WITHIN: Duration = Duration::from_secs(26 * 3600);
+
+/// The notices of an operator that works, and the recovery of what an earlier process did not tell.
+pub(crate) struct NoticeDesk {
+    notices: Arc<Notices>,
+    /// The events of the first lists; `None` once these are complete.
+    recovery: Mutex<Option<Recovery>>,
+    /// The events whose namespaces are not known yet.
+    unrouted: Mutex<UnroutedEvents>,
+    /// The holds of objects whose last reconcile failed: something may be stored of which this operator did not hear.
+    unsure: Mutex<BTreeMap<Key, Hold>>,
+}
+
+/// A kind whose stored objects tell notices.
+pub(crate) trait NoticeSource {
+    /// Tells the notices of a stored object that may not have been told.
+    fn tell_derived(&self, scope: &NoticeScope<'_>);
+}
+
+/// The notices with what is known of their objects.
+pub(crate) struct NoticeScope<'a> {
+    pub(crate) desk: &'a NoticeDesk,
+    pub(crate) policies: &'a PolicyIndex,
+    pub(crate) workflows: &'a Store<Workflow>,
+    pub(crate) approvals: &'a Store<Approval>,
+    pub(crate) unreadable: &'a UnreadableObjects,
+    pub(crate) deleted_namespaces: &'a DeletedNamespaces,
+    pub(crate) queue: &'a Queue,
+}
+
+impl NoticeDesk {
+    /// Returns the desk of an operator before its first lists.
+    pub(crate) fn new(notices: Arc<Notices>) -> Self {
+        let recovery = Mutex::new(Some(Recovery::default()));
+        Self { notices, recovery, unrouted: Mutex::default(), unsure: Mutex::default() }
+    }
+
+    fn lock_recovery(&self) -> MutexGuard<'_, Option<Recovery>> {
+        self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_unrouted(&self) -> MutexGuard<'_, UnroutedEvents> {
+        self.unrouted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the first lists are not complete.
+    fn is_recovering(&self) -> bool {
+        self.lock_recovery().is_some()
+    }
+
+    /// Holds the watermarks back while something may be stored that is told only later.
+    pub(crate) fn hold(&self) -> Hold {
+        self.notices.hold()
+    }
+
+    /// Ends the hold of a reconcile. After an error whose request may have been made it lasts until one succeeds.
+    pub(crate) fn end_hold(&self, key: Key, hold: Hold, reconciled: &Result<Option<Moment>, Error>) {
+        let mut unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
+        match reconciled {
+            Err(Error::Cluster(signoff_cluster::Error::Transient { .. })) => drop(unsure.entry(key).or_insert(hold)),
+            Ok(_) | Err(_) => drop(unsure.remove(&key)),
+        }
+    }
+
+    /// Returns the number of deliveries that wait, by channel.
+    pub(crate) fn waiting(&self) -> BTreeMap<String, usize> {
+        self.notices.waiting()
+    }
+
+    /// Returns the problem of the configuration, or `None`.
+    pub(crate) fn problem(&self) -> Option<String> {
+        match self.notices.file_state() {
+            FileState::Current => None,
+            FileState::Kept { why, until } => {
+                Some(format!("notices go on with the configuration before the last until {until}: {why}"))
+            }
+            FileState::Stopped { why } => Some(format!("no notices are sent: {why}")),
+        }
+    }
+
+    /// Whether a notice of a run waits to be delivered. Then [`Self::take_changed`] names the run once none does.
+    pub(crate) fn are_waiting(&self, run: &Name) -> bool {
+        let is_unrouted = self.lock_unrouted().has_run(&run.namespace, &run.name);
+        self.notices.are_waiting(&run.namespace, &run.name) || is_unrouted
+    }
+
+    /// Returns when [`NoticeScope::tell_unrouted`] is due; `None` where no event waits for the labels of its namespace.
+    pub(crate) fn unrouted_until(&self) -> Option<Instant> {
+        self.lock_unrouted().until()
+    }
+
+    /// Waits until there is something for [`Self::take_changed`].
+    pub(crate) async fn changed(&self) {
+        self.notices.changed().await;
+    }
+
+    /// Returns the Approvals whose condition may have to change, and the runs whose notices wait no more, each once.
+    pub(crate) fn take_changed(&self) -> ChangedApprovals {
+        self.notices.take_changed()
+    }
+}
+
+impl NoticeScope<'_> {
+    /// Ends the recovery: every object was listed once, and so were the namespaces.
+    pub(crate) fn end_recovery(&self) {
+        let Some(recovery) = self.desk.lock_recovery().take() else { return };
+        for occasion in recovery.into_occasions(self) {
+            self.tell(occasion, Origin::Derived);
+        }
+        self.desk.notices.end_recovery();
+    }
+
+    /// Tells the events whose namespaces are known by now, or were waited for long enough.
+    pub(crate) fn tell_unrouted(&self) {
+        let is_known = |namespace: &str| self.policies.labels(namespace).is_some();
+        let ready = self.desk.lock_unrouted().take_ready(Instant::now(), is_known);
+        self.tell_with_known_labels(ready);
+    }
+
+    /// Tells an event, or keeps it until the labels of its namespace are known.
+    fn tell(&self, occasion: Occasion, origin: Origin) {
+        if let Some(labels) = self.policies.labels(&occasion.namespace) {
+            // Those that wait are earlier ones.
+            self.tell_unrouted();
+            return self.desk.notices.tell(&occasion, &labels, origin);
+        }
+        let event = UnroutedEvent::new(occasion, origin, self.desk.hold());
+        let oldest = self.desk.lock_unrouted().add(event);
+        self.tell_with_known_labels(oldest);
+        // The event loop learns until when this one waits.
+        self.queue.wake_consumer();
+    }
+
+    fn tell_with_known_labels(&self, events: Vec<UnroutedEvent>) {
+        for event in events {
+            let labels = self.policies.labels(&event.occasion.namespace).unwrap_or_default();
+            self.desk.notices.tell(&event.occasion, &labels, event.origin);
+        }
+    }
+
+    /// Keeps an event until the first lists are complete, or tells it now.
+    fn tell_or_keep(&self, event: DerivedEvent) {
+        if !self.desk.is_recovering() {
+            if let Some(occasion) = event.resolve(self, None) {
+                self.tell(occasion, Origin::Derived);
+            }
+            return;
+        }
+        let wants_details = self.desk.notices.want_details();
+        let beyond = self.desk.lock_recovery().as_mut().and_then(|recovery| recovery.add(event, wants_details));
+        if let Some(occasion) = beyond {
+            let labels = self.policies.labels(&occasion.namespace).unwrap_or_default();
+            self.desk.notices.count_dropped(&occasion, &labels);
+        }
+    }
+
+    /// Whether a run is there and has not finished. Of one that cannot be read it is assumed.
+    fn is_run_open(&self, run: &Name, uid: &str) -> bool {
+        self.workflows.is_open(run, uid) || self.unreadable.reason(&Key::Workflow(run.clone())).is_some()
+    }
+
+    /// Whether a run is deleted, or is being deleted, so that it takes no outcome any more.
+    fn is_run_gone(&self, run: &Name, uid_of_run: &str) -> bool {
+        match self.workflows.find(run) {
+            Found::Here(workflow) => {
+                let is_deleted = workflow.metadata.deletion_timestamp.is_some()
+                    || self.deleted_namespaces.contain(&workflow.metadata);
+                is_deleted || uid(&*workflow) != uid_of_run
+            }
+            Found::Finished { uid, .. } => uid != uid_of_run,
+            Found::Stale => false,
+            Found::NotFound => self.unreadable.reason(&Key::Workflow(run.clone())).is_none(),
+        }
+    }
+
+    /// Whether an Approval tells its own cancellation: its run is gone, and tells nothing any more.
+    fn tells_cancellation(&self, approval: &Approval) -> bool {
+        let run = &approval.spec.request.workflow;
+        self.is_run_gone(&Name::of(approval).beside(&run.name), &run.uid) && !occasion::may_be_copy(approval)
+    }
+}
+
+impl Listener for NoticeScope<'_> {
+    fn on_announcement(&self, announcement: &Announcement<'_>) {
+        let (Some(event), Some(object)) = (&announcement.event, announcement.object) else { return };
+        let occasion = match (event, object) {
+            (TypedEvent::Gate(gate), StoredObject::Approval(approval)) => {
+                let is_cancelled = gate.event == GateEvent::Decided(ApprovalPhase::Cancelled);
+                let is_told = !is_cancelled || self.tells_cancellation(approval);
+                is_told.then(|| occasion::of_gate(gate, approval)).flatten()
+            }
+            (TypedEvent::Run(run), StoredObject::Workflow(workflow)) => occasion::of_run(run, workflow),
+            (TypedEvent::Gate(_), StoredObject::Workflow(_)) | (TypedEvent::Run(_), StoredObject::Approval(_)) => None,
+        };
+        if let Some(occasion) = occasion {
+            self.tell(occasion, Origin::Live);
+        }
+    }
+}
+
+impl NoticeSource for Approval {
+    fn tell_derived(&self, scope: &NoticeScope<'_>) {
+        let notices = &scope.desk.notices;
+        if notices.has_open() {
+            // A later event says more: the latest of those that ask, or the outcome.
+            occasion::earlier_asks(self).iter().for_each(|key| notices.settle_open(uid(self), key));
+        }
+        if self.is_finished() { tell_end(self, scope) } else { tell_asks(self, scope) }
+    }
+}
+
+/// Tells how an open Approval asks. Of a copy from a backup, whose run is another object, nothing is told.
+fn tell_asks(approval: &Approval, scope: &NoticeScope<'_>) {
+    let notices = &scope.desk.notices;
+    let asks = occasion::ASKS.into_iter().filter_map(|event| Occurrence::stored(event, approval));
+    let due: Vec<_> = asks.filter(|gate| notices.may_be_due(&gate.uid, &gate.key, gate.at)).collect();
+    // Of a changed request nothing is believed, and the digest is computed only where there is something to tell.
+    if due.is_empty() || approval.spec.request.is_changed() {
+        return;
+    }
+    for gate in due {
+        if let Some(occasion) = occasion::of_gate(&gate, approval) {
+            let applies = EventCondition::RunIsOpen(approval.spec.request.workflow.uid.clone());
+            scope.tell_or_keep(DerivedEvent { occasion, applies });
+        }
+    }
+}
+
+/// Tells the end of an Approval: to voters that their votes are void, and the outcome where its run has taken it.
+fn tell_end(approval: &Approval, scope: &NoticeScope<'_>) {
+    let notices = &scope.desk.notices;
+    let Some(end) = Occurrence::end(approval) else { return };
+    let may_be_due = |key: &str, at| notices.may_be_due(&end.uid, key, at);
+    let is_voided = end.event == GateEvent::Superseded && may_be_due(occasion::VOIDED, end.at);
+    let is_cancelled = end.event == GateEvent::Decided(ApprovalPhase::Cancelled)
+        && may_be_due(occasion::TAKEN, end.at)
+        && !occasion::may_be_copy(approval);
+    let was_told = notices.is_open(&end.uid, occasion::TAKEN);
+    let is_recent = scope.desk.is_recovering() && may_be_due(occasion::TAKEN, end.at.after(TAKEN_WITHIN));
+    let may_be_taken = is_cancelled || was_told || is_recent;
+    if !(is_voided || may_be_taken) || approval.spec.request.is_changed() {
+        return;
+    }
+    if is_voided && let Some(occasion) = occasion::of_gate(&end, approval) {
+        scope.tell_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
+    }
+    if may_be_taken && let Some(occasion) = occasion::end(approval, end.at) {
+        let run = approval.spec.request.workflow.uid.clone();
+        let applies = EventCondition::IsTaken { run, was_told, is_cancelled };
+        scope.tell_or_keep(DerivedEvent { occasion, applies });
+    }
+}
+
+impl NoticeSource for Workflow {
+    fn tell_derived(&self, scope: &NoticeScope<'_>) {
+        let notices = &scope.desk.notices;
+        if let Some(ended) = Occurrence::ended(self).filter(|run| notices.may_be_due(&run.uid, &run.key, run.at))
+            && let Some(occasion) = occasion::of_run(&ended, self)
+        {
+            scope.tell_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
+        }
+        // A copy from a backup tells nothing of what the original took.
+        if self.is_restored() {
+            return;
+        }
+        let (name, uid) = (Name::of(self), uid(self));
+        let is_recovering = scope.desk.is_recovering();
+        // An outcome that was told before is read again, because only the run knows it.
+        let within = if notices.has_open() { OPEN_WITHIN } else { Duration::ZERO };
+        for record in self.status.iter().flat_map(|status| &status.steps) {
+            let (Some(object), Some(outcome), Some(at)) = (&record.object, &record.decision, record.finished_at) else {
+                continue;
+            };
+            // The uid of the Approval is not known here: only the time says whether it may have to be told.
+            if !notices.may_be_due("", "", at.after(within)) {
+                continue;
+            }
+            let (place, phase) = (name.beside(object), outcome.phase);
+            if is_recovering {
+                let taken = TakenOutcome { run: uid.to_owned(), phase, at };
+                if let Some(recovery) = scope.desk.lock_recovery().as_mut() {
+                    recovery.add_taken(&place, taken);
+                }
+            } else if let Found::Here(approval) = scope.approvals.find(&place)
+                && approval.spec.request.workflow.uid == uid
+                && let Some(occasion) = occasion::taken(&approval, phase, at)
+            {
+                scope.tell(occasion, Origin::Derived);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod desk_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The condition `Notified` of an open Approval *(pure)*.
+//!
+//! **Invariant:** there is none while every notice is delivered, so that a gate costs no write for it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use signoff_api::{
+    Approval, Moment,
+    conditions::{self, reason},
+};
+use signoff_cluster::kinds::uid;
+use signoff_notify::{
+    Refusal,
+    delivery::NoticeStanding,
+    failures::{Failure, TOLD_AFTER},
+};
+
+use super::{NoticeScope, unrouted::FOR_LABELS};
+
+/// The state of the condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NotifiedState {
+    /// The reason and the message while it applies.
+    pub(crate) problem: Option<(&'static str, String)>,
+    /// Whether a condition that is stored does not apply any more.
+    pub(crate) is_mended: bool,
+    /// The time at which a failure is old enough to be told.
+    pub(crate) wake_at: Option<Moment>,
+}
+
+impl NotifiedState {
+    /// Returns the state where the administrator has configured no channel, and nothing is sent that could fail.
+    pub(crate) fn without_channels(approval: &Approval, now: Moment) -> Self {
+        let refused = approval.channels().map(|name| (name, Refusal::Unknown)).collect();
+        Self { is_mended: true, ..state(&NoticeStanding::default(), &refused, now) }
+    }
+}
+
+/// The time after which an Approval with a refused channel is looked at again.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(600);
+
+impl NoticeScope<'_> {
+    /// Returns the state of the condition of an Approval.
+    pub(crate) fn notified(&self, approval: &Approval, now: Moment) -> NotifiedState {
+        let notices = &self.desk.notices;
+        if !notices.is_configured() {
+            return NotifiedState::default();
+        }
+        let labels = self.policies.labels(approval.metadata.namespace.as_deref().unwrap_or_default());
+        let refusal = |name| Some((name, notices.refusal(name, labels.as_ref()?)?));
+        let refused: BTreeMap<_, _> = approval.channels().filter_map(refusal).collect();
+        let standing = notices.standing(uid(approval));
+        let mut state = state(&standing, &refused, now);
+        // Labels change without an event of the Approval.
+        let looks_at = match (labels.is_none(), refused.is_empty()) {
+            (true, _) if approval.channels().next().is_some() => Some(now.after(FOR_LABELS)),
+            (_, false) => Some(now.after(BETWEEN_LOOKS)),
+            (_, true) => None,
+        };
+        state.wake_at = [state.wake_at, looks_at].into_iter().flatten().min();
+        // Of the failures of an earlier process only what still waits is known.
+        let has_recovered = standing.failures.iter().any(|(_, failure)| *failure == Failure::Recovered);
+        let is_mended = match stored_reason(approval) {
+            Some(reason::NOT_DELIVERED) => has_recovered || !standing.is_waiting,
+            Some(reason::GIVEN_UP) => has_recovered,
+            Some(_) | None => true,
+        };
+        NotifiedState { is_mended, ..state }
+    }
+}
+
+/// Returns the reason of the condition as it is stored.
+fn stored_reason(approval: &Approval) -> Option<&str> {
+    let conditions = approval.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    conditions.iter().find(|known| known.type_ == conditions::NOTIFIED).map(|known| known.reason.as_str())
+}
+
+/// Returns what is wrong. The message has no times and no counts: it changes only where something else is wrong.
+fn state(standing: &NoticeStanding, refused: &BTreeMap<&str, Refusal>, now: Moment) -> NotifiedState {
+    let mut wake_at: Option<Moment> = None;
+    let (mut retried, mut given_up) = (BTreeMap::new(), BTreeMap::new());
+    for (channel, failure) in &standing.failures {
+        match failure {
+            Failure::Retried { since, why } => {
+                let told_at = since.after(TOLD_AFTER);
+                if told_at <= now {
+                    retried.entry(channel.as_str()).or_insert(why.as_str());
+                } else {
+                    wake_at = Some(wake_at.map_or(told_at, |first| first.min(told_at)));
+                }
+            }
+            Failure::GivenUp { why } => {
+                given_up.entry(channel.as_str()).or_insert(why.as_str());
+            }
+            Failure::Recovered => {}
+        }
+    }
+    let reason = match (retried.is_empty(), given_up.is_empty()) {
+        (false, _) => Some(reason::NOT_DELIVERED),
+        (true, false) => Some(reason::GIVEN_UP),
+        (true, true) => match refused.values().next() {
+            Some(Refusal::Unknown) => Some(reason::UNKNOWN_CHANNEL),
+            Some(Refusal::NotAllowed) => Some(reason::CHANNEL_NOT_ALLOWED),
+            None => None,
+        },
+    };
+    let retried = retried.iter().map(|(name, why)| format!("channel {name}: not delivered, and tried again: {why}"));
+    let given_up = given_up.iter().map(|(name, why)| format!("channel {name}: given up: {why}"));
+    let refused = refused.iter().map(|(name, refusal)| match refusal {
+        Refusal::Unknown => format!(
+            "channel {name}: no channel has this name; correct hitl.notify for the next run, or ask the administrator to add it"
+        ),
+        Refusal::NotAllowed => format!(
+            "channel {name}: it takes no notices that authors add here; leave it out of hitl.notify, or ask the administrator to allow it"
+        ),
+    });
+    let message = retried.chain(given_up).chain(refused).collect::<Vec<_>>().join("; ");
+    NotifiedState { problem: reason.map(|reason| (reason, message)), is_mended: false, wake_at }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        let start: Moment = serde_json::from_str("\"2030-01-01T00:00:00Z\"").unwrap();
+        start.after(Duration::from_secs(seconds))
+    }
+
+    fn of(failures: &[(&str, Failure)], now: Moment) -> NotifiedState {
+        let failures = failures.iter().map(|(name, failure)| ((*name).to_owned(), failure.clone())).collect();
+        state(&NoticeStanding { failures, is_waiting: true }, &BTreeMap::new(), now)
+    }
+
+    #[test]
+    fn a_failure_is_told_after_a_minute_and_not_before() {
+        let failing = [("finance", Failure::Retried { since: at(5), why: "Slack: no connection".to_owned() })];
+        let early = of(&failing, at(64));
+        assert_eq!((early.problem, early.wake_at), (None, Some(at(65))));
+        let late = of(&failing, at(65));
+        let message = "channel finance: not delivered, and tried again: Slack: no connection".to_owned();
+        assert_eq!((late.problem, late.wake_at), (Some((reason::NOT_DELIVERED, message)), None));
+        assert_eq!(of(&[("finance", Failure::Recovered)], at(65)), NotifiedState::default());
+    }
+
+    #[test]
+    fn what_is_given_up_is_told_at_once_and_each_channel_once() {
+        let given_up = |why: &str| Failure::GivenUp { why: why.to_owned() };
+        let found = of(&[("mail", given_up("mail: 550")), ("mail", given_up("mail: 551"))], at(0));
+        assert_eq!(found.problem, Some((reason::GIVEN_UP, "channel mail: given up: mail: 550".to_owned())));
+    }
+
+    #[test]
+    fn a_channel_that_authors_cannot_add_is_told_with_the_remedy() {
+        for (refusal, expected, remedy) in [
+            (Refusal::Unknown, reason::UNKNOWN_CHANNEL, "ask the administrator to add it"),
+            (Refusal::NotAllowed, reason::CHANNEL_NOT_ALLOWED, "ask the administrator to allow it"),
+        ] {
+            let found = state(&NoticeStanding::default(), &BTreeMap::from([("finance", refusal)]), at(0));
+            let (reason, message) = found.problem.unwrap();
+            assert!(
+                reason == expected && message.starts_with("channel finance: ") && message.ends_with(remedy),
+                "{message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The events of the first lists: kept until every object was listed once, because an outcome is the run's to tell, and
+//! the labels of namespaces are not known before *(pure)*.
+//!
+//! **Invariant:** bounded for each namespace, whatever its objects hold.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
+
+use signoff_api::{Moment, approval::ApprovalPhase};
+use signoff_cluster::kinds::Name;
+use signoff_expr::text;
+use signoff_notify::Occasion;
+
+use super::{
+    NoticeScope,
+    occasion::{bytes_of, with_outcome},
+};
+
+/// The most events of a namespace.
+const MAX_EVENTS: usize = 16_384;
+/// The most bytes of them.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// The most outcomes of a namespace, of which many are told already.
+const MAX_TAKEN: usize = 4 * MAX_EVENTS;
+/// The longest text of others in an event, in bytes.
+const MAX_DETAILS: usize = 4096;
+
+/// The events of the first lists.
+#[derive(Default)]
+pub(super) struct Recovery {
+    namespaces: BTreeMap<String, NamespaceEvents>,
+}
+
+#[derive(Default)]
+struct NamespaceEvents {
+    /// By the uid of their object and their transition: an object that is listed again replaces its events.
+    events: BTreeMap<(String, String), DerivedEvent>,
+    bytes: usize,
+    /// The outcomes that runs have taken, by the names of the Approvals.
+    taken: BTreeMap<Arc<str>, TakenOutcome>,
+}
+
+/// An event of a stored object that may have to be told.
+pub(super) struct DerivedEvent {
+    pub(super) occasion: Occasion,
+    pub(super) applies: EventCondition,
+}
+
+/// The condition under which a derived event is told.
+pub(super) enum EventCondition {
+    /// It has happened.
+    Always,
+    /// The run with this uid is open, so that the gate still asks.
+    RunIsOpen(String),
+    /// The run with this uid has taken an outcome, which is told.
+    IsTaken {
+        run: String,
+        /// An earlier process told that, and the notice is still open: the outcome may be in a part of the journal that
+        /// is not read here, and is then left out.
+        was_told: bool,
+        /// The Approval says that it was cancelled, which is told where its run is gone.
+        is_cancelled: bool,
+    },
+}
+
+/// An outcome that a run has taken, as its record says.
+pub(super) struct TakenOutcome {
+    /// The uid of the run.
+    pub(super) run: String,
+    pub(super) phase: ApprovalPhase,
+    pub(super) at: Moment,
+}
+
+impl DerivedEvent {
+    /// Returns the event as it is told; `None` where it is not. `taken`: the outcome that a run has taken from an
+    /// Approval of this name.
+    pub(super) fn resolve(self, scope: &NoticeScope<'_>, taken: Option<&TakenOutcome>) -> Option<Occasion> {
+        let Self { occasion, applies } = self;
+        let name = Name::new(&occasion.namespace, &occasion.run);
+        match applies {
+            EventCondition::Always => Some(occasion),
+            EventCondition::RunIsOpen(run) => scope.is_run_open(&name, &run).then_some(occasion),
+            EventCondition::IsTaken { run, was_told, is_cancelled } => match taken.filter(|taken| taken.run == run) {
+                Some(taken) => Some(with_outcome(occasion, taken.phase, taken.at)),
+                None if is_cancelled && scope.is_run_gone(&name, &run) => {
+                    let at = occasion.at;
+                    Some(with_outcome(occasion, ApprovalPhase::Cancelled, at))
+                }
+                None => was_told.then_some(occasion),
+            },
+        }
+    }
+}
+
+impl Recovery {
+    /// Keeps an event. Returns it where there is no room for it. `wants_details`: whether a channel shows the question.
+    pub(super) fn add(&mut self, event: DerivedEvent, wants_details: bool) -> Option<Occasion> {
+        let DerivedEvent { occasion, applies } = event;
+        let details = occasion.details.as_deref().filter(|_| wants_details).map(shortened);
+        let occasion = Occasion { details, ..occasion };
+        let of_namespace = self.namespaces.entry(occasion.namespace.clone()).or_default();
+        let bytes = bytes_of(&occasion);
+        let has_room = of_namespace.events.len() < MAX_EVENTS && of_namespace.bytes + bytes <= MAX_BYTES;
+        match of_namespace.events.entry((occasion.uid.clone(), occasion.key.clone())) {
+            Entry::Vacant(_) if !has_room => return Some(occasion),
+            Entry::Vacant(place) => {
+                place.insert(DerivedEvent { occasion, applies });
+            }
+            Entry::Occupied(mut place) => {
+                let old = place.insert(DerivedEvent { occasion, applies });
+                of_namespace.bytes = of_namespace.bytes.saturating_sub(bytes_of(&old.occasion));
+            }
+        }
+        of_namespace.bytes += bytes;
+        None
+    }
+
+    /// Keeps an outcome that a run has taken from an Approval.
+    pub(super) fn add_taken(&mut self, approval: &Name, taken: TakenOutcome) {
+        let of_namespace = self.namespaces.entry(approval.namespace.to_string()).or_default();
+        if of_namespace.taken.len() < MAX_TAKEN || of_namespace.taken.contains_key(&approval.name) {
+            of_namespace.taken.insert(Arc::clone(&approval.name), taken);
+        }
+    }
+
+    /// Returns the events to be told, in the order in which they happened, which is that of each Approval.
+    pub(super) fn into_occasions(self, scope: &NoticeScope<'_>) -> Vec<Occasion> {
+        let mut occasions = Vec::new();
+        for NamespaceEvents { events, taken, .. } in self.namespaces.into_values() {
+            for event in events.into_values() {
+                let outcome = event.occasion.approval.as_deref().and_then(|name| taken.get(name));
+                occasions.extend(event.resolve(scope, outcome));
+            }
+        }
+        occasions.sort_by_key(|occasion| occasion.at);
+        occasions
+    }
+}
+
+fn shortened(details: &str) -> String {
+    match details.len() <= MAX_DETAILS {
+        true => details.to_owned(),
+        false => format!("{}…", text::first(details, MAX_DETAILS - '…'.len_utf8())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::notices::{occasion, tests};
+
+    fn event(number: usize, details: Option<&str>) -> DerivedEvent {
+        let approval = tests::approval(serde_json::json!({}));
+        let end = occasion::end(&approval, tests::at("2030-01-01T01:00:00Z")).unwrap();
+        let occasion = Occasion { uid: format!("uid-{number}"), details: details.map(str::to_owned), ..end };
+        DerivedEvent { occasion, applies: EventCondition::Always }
+    }
+
+    #[test]
+    fn the_events_of_a_namespace_are_bounded_and_one_that_is_listed_again_needs_no_room() {
+        let mut recovery = Recovery::default();
+        let one = event(0, None).occasion;
+        let mut add = |number: usize, namespace: &str| {
+            let occasion = Occasion { uid: format!("uid-{number}"), namespace: namespace.to_owned(), ..one.clone() };
+            let left = recovery.add(DerivedEvent { occasion, applies: EventCondition::Always }, true);
+            (left.map(|occasion| occasion.uid), recovery.namespaces.get(namespace).unwrap().bytes)
+        };
+        assert!((0..MAX_EVENTS).all(|number| add(number, "pay").0.is_none()));
+        let (left, bytes) = add(MAX_EVENTS, "pay");
+        assert_eq!(left, Some(format!("uid-{MAX_EVENTS}")), "it is given back, to be counted");
+        assert_eq!(add(7, "pay"), (None, bytes));
+        assert_eq!(add(0, "lab").0, None, "another namespace has its own room");
+    }
+
+    #[test]
+    fn the_question_is_kept_only_where_a_channel_shows_it_and_up_to_a_bound() {
+        let kept = |details: &str, wants_details| {
+            let mut recovery = Recovery::default();
+            assert!(recovery.add(event(0, Some(details)), wants_details).is_none());
+            let of_namespace = recovery.namespaces.into_values().next().unwrap();
+            of_namespace.events.into_values().next().unwrap().occasion.details
+        };
+        assert_eq!(kept("Refund it?", false), None);
+        assert_eq!(kept("Refund it?", true).as_deref(), Some("Refund it?"));
+        let cut = kept(&"ä".repeat(3000), true).unwrap();
+        assert!(cut.len() <= MAX_DETAILS && cut.len() > MAX_DETAILS - 4 && cut.ends_with('…'), "{}", cut.len());
+    }
+}

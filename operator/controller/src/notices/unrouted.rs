@@ -1,0 +1,81 @@
+//! The events of namespaces whose labels the watch has not received yet: they are routed when it has, or after a while
+//! without labels *(pure)*.
+//!
+//! **Invariant:** bounded. What is beyond is told without labels, the oldest first.
+
+use std::{collections::VecDeque, mem::take, time::Duration};
+
+use signoff_notify::{
+    Occasion,
+    delivery::{Hold, Origin},
+};
+use tokio::time::Instant;
+
+use super::occasion::bytes_of;
+
+/// The longest time for which an event waits for the labels of its namespace.
+pub(super) const FOR_LABELS: Duration = Duration::from_secs(30);
+/// The most events that wait.
+const MAX_EVENTS: usize = 1000;
+/// The most bytes of them.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The events that wait, in their order.
+#[derive(Default)]
+pub(super) struct UnroutedEvents {
+    events: VecDeque<UnroutedEvent>,
+    bytes: usize,
+}
+
+/// An event that waits.
+pub(super) struct UnroutedEvent {
+    pub(super) occasion: Occasion,
+    pub(super) origin: Origin,
+    until: Instant,
+    /// It is told after a crash too.
+    _hold: Hold,
+}
+
+impl UnroutedEvent {
+    /// Returns an event that waits from now on.
+    pub(super) fn new(occasion: Occasion, origin: Origin, hold: Hold) -> Self {
+        Self { occasion, origin, until: Instant::now() + FOR_LABELS, _hold: hold }
+    }
+}
+
+impl UnroutedEvents {
+    /// Adds an event. Returns those for which there is no more room.
+    pub(super) fn add(&mut self, event: UnroutedEvent) -> Vec<UnroutedEvent> {
+        self.bytes += bytes_of(&event.occasion);
+        self.events.push_back(event);
+        let mut oldest = Vec::new();
+        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
+            let Some(event) = self.events.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(bytes_of(&event.occasion));
+            oldest.push(event);
+        }
+        oldest
+    }
+
+    /// Removes the events that wait no longer. `is_known`: whether the labels of a namespace are known.
+    pub(super) fn take_ready(&mut self, now: Instant, is_known: impl Fn(&str) -> bool) -> Vec<UnroutedEvent> {
+        if self.events.is_empty() {
+            return Vec::new();
+        }
+        let is_ready = |event: &UnroutedEvent| event.until <= now || is_known(&event.occasion.namespace);
+        let (ready, waiting): (Vec<_>, Vec<_>) = take(&mut self.events).into_iter().partition(is_ready);
+        self.events = waiting.into();
+        self.bytes = self.events.iter().map(|event| bytes_of(&event.occasion)).sum();
+        ready
+    }
+
+    /// Returns the time at which the first one is told in any case.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.events.front().map(|event| event.until)
+    }
+
+    /// Whether an event of a run waits.
+    pub(super) fn has_run(&self, namespace: &str, run: &str) -> bool {
+        self.events.iter().any(|event| event.occasion.namespace == namespace && event.occasion.run == run)
+    }
+}
