@@ -8,7 +8,9 @@ use std::process::Command;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 use serde_json::Value;
 use signoff_admission::policies::{self, Identity, PolicyObject};
+use signoff_notify::Config;
 use signoff_tests::control_plane::clients;
+use signoff_tests::page;
 
 use signoff_tests::snapshot::matches_snapshot;
 
@@ -112,6 +114,79 @@ fn secrets_are_read_only_in_the_namespaces_that_are_listed() {
     for (binding, namespace) in listed.iter().zip(["finance", "shop"]) {
         assert!(binding.contains("\nkind: RoleBinding\n") && binding.contains(&format!("  namespace: {namespace}\n")));
     }
+}
+
+/// The file of notices that the chart makes of these values.
+fn file_of_notices(values: &Path) -> String {
+    let rendered = template(&["--values", &values.display().to_string()]).unwrap();
+    let mut documents = rendered.split("---\n").filter_map(|document| serde_saphyr::from_str::<Value>(document).ok());
+    let found = documents
+        .find(|document| document["kind"] == "ConfigMap" && document["metadata"]["name"] == "signoff-notifications");
+    found.unwrap()["data"]["notifications.yaml"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_operator_reads_the_file_of_notices_that_the_chart_makes() {
+    let config = Config::parse(&file_of_notices(&root().join("tests/contract/chart-values.yaml"))).unwrap();
+    assert_eq!((config.channels.len(), config.routes.len(), config.allowed_addresses.len()), (5, 2, 1));
+    assert_eq!(config.inbox.unwrap().as_str(), "https://inbox.example.com/", "it is the one that is named");
+    let guide = std::fs::read_to_string(root().join("docs/guides/notices.md")).unwrap();
+    let blocks = page::blocks(&guide);
+    let examples = blocks.iter().filter(|block| block.language == "yaml" && block.text().starts_with("notifications:"));
+    let mut channels = BTreeSet::new();
+    for example in examples {
+        let values = tempfile::NamedTempFile::new().unwrap();
+        let with_page = "web: {enabled: true, url: https://signoff.example.com}\n";
+        std::fs::write(values.path(), example.text() + with_page).unwrap();
+        let config = Config::parse(&file_of_notices(values.path()));
+        let config = config.unwrap_or_else(|why| panic!("{why}\n{}", example.text()));
+        assert_eq!(config.inbox.unwrap().as_str(), "https://signoff.example.com/");
+        channels.extend(config.channels.into_iter().map(|channel| channel.name));
+    }
+    assert!(channels.len() >= 5, "where are the examples? {channels:?}");
+}
+
+#[test]
+fn without_notices_the_operator_has_no_rights_on_their_state_and_no_secret_of_another_name_is_mounted() {
+    let rendered = template(&[]).unwrap();
+    assert!(!rendered.contains("signoff-notices") && !rendered.contains("/etc/signoff"));
+    let secret = "notifications.secrets[0].name=slack,notifications.secrets[0].mountPath=/etc/signoff/slack";
+    let refusal = template(&["--set", secret]).unwrap_err();
+    assert!(refusal.contains("choose another name, such as signoff-notifications-slack"), "{refusal}");
+    let hook = "notifications.channels[0].name=hook,notifications.channels[0].webhook.urlFile=/etc/signoff/url,\
+                notifications.channels[0].webhook.format=teams";
+    let route = "notifications.routes[0].to[0]=hock";
+    let refusal = template(&["--set", hook, "--set", route]).unwrap_err();
+    assert!(refusal.contains("notifications.routes[0].to: there is no channel hock; there are: hook"), "{refusal}");
+    let twice = hook.replace("[0]", "[1]");
+    let refusal = template(&["--set", hook, "--set", &twice]).unwrap_err();
+    assert!(refusal.contains("two channels have the name hook"), "{refusal}");
+    let place = "notifications.secrets[0].name=signoff-notifications-slack,notifications.secrets[0].mountPath=/var/lib";
+    let refusal = template(&["--set", place]).unwrap_err();
+    assert!(refusal.contains("mountPath"), "{refusal}");
+}
+
+#[test]
+fn alerts_are_made_where_they_are_enabled_and_name_metrics_of_notices() {
+    let alerts = |arguments: &[&str]| {
+        let rendered = template(arguments).unwrap();
+        let mut documents =
+            rendered.split("---\n").filter_map(|document| serde_saphyr::from_str::<Value>(document).ok());
+        documents.find(|document| document["kind"] == "PrometheusRule")
+    };
+    assert_eq!(alerts(&[]), None);
+    let made = alerts(&["--set", "alerts.enabled=true", "--set", "alerts.labels.release=prometheus"]).unwrap();
+    assert_eq!(made["metadata"]["labels"]["release"], "prometheus");
+    let rules = made["spec"]["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let rules: Vec<&Value> = rules.collect();
+    let metrics = ["notices_total", "notices_waiting", "notices_misconfigured", "guard_in_force", "leading"];
+    for metric in metrics {
+        let name = format!("signoff_{metric}");
+        assert!(rules.iter().any(|rule| rule["expr"].as_str().unwrap().contains(&name)), "no alert is about {name}");
+    }
+    let told = rules.iter().filter_map(|rule| rule["annotations"]["summary"].as_str());
+    assert_eq!(told.filter(|summary| summary.contains("hannel {{ $labels.channel }}")).count(), 2);
+    assert!(template(&["--set", "alerts.enable=true"]).unwrap_err().contains("enable"));
 }
 
 #[test]

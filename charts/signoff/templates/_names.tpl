@@ -22,6 +22,34 @@ app.kubernetes.io/component: operator
   verbs: [get]
 {{- end }}
 
+{{/* The file of notices: its values, without what only the Pod needs. */}}
+{{- define "signoff.notifications" -}}
+{{- range .Values.notifications.secrets }}
+{{- if not (hasPrefix "signoff-notifications" .name) }}
+{{- fail (printf "notifications.secrets: the policy signoff-identity protects only what is named signoff-notifications..., and who can write %s decides where notices are sent; choose another name, such as signoff-notifications-%s" .name .name) }}
+{{- end }}
+{{- end }}
+{{- $names := list }}
+{{- range .Values.notifications.channels }}
+{{- if has .name $names }}
+{{- fail (printf "notifications.channels: two channels have the name %s; give each its own" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- range $at, $route := .Values.notifications.routes }}
+{{- range $route.to }}
+{{- if not (has . $names) }}
+{{- fail (printf "notifications.routes[%d].to: there is no channel %s; there are: %s" $at . (join ", " $names)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $page := dict }}
+{{- if .Values.web.enabled }}
+{{- $_ := set $page "inbox" .Values.web.url }}
+{{- end }}
+{{- toYaml (omit (mergeOverwrite $page .Values.notifications) "secrets") }}
+{{- end }}
+
 {{- define "signoff.web.selector" -}}
 app.kubernetes.io/name: signoff
 app.kubernetes.io/instance: {{ .Release.Name }}
