@@ -245,6 +245,15 @@ pub struct Doctor {
     /// Use the plugin of the new version, before the upgrade. The exit code is 1 if a vote would be void.
     #[arg(long, conflicts_with = "name")]
     pub upgrade: bool,
+    /// Send a test notice through this channel, and print the report of the operator, and nothing else
+    ///
+    /// Needs the verb administer on installations.signoff.dev, and pods/exec in the operator's namespace. At most one a
+    /// minute. The exit code is 1 if it is not delivered.
+    #[arg(long, value_name = "CHANNEL", conflicts_with_all = ["name", "upgrade"])]
+    pub notify: Option<String>,
+    /// With --notify: the user who gets the test notice. Default: the channel itself
+    #[arg(long, value_name = "USER", requires = "notify")]
+    pub notify_to: Option<String>,
     /// The facts.
     #[command(flatten)]
     pub output: FactsArgs,

@@ -14,7 +14,7 @@ use crate::{
     args::Doctor,
     client::Session,
     error::Failure,
-    impersonators,
+    impersonators, notify,
     operator_status::{OperatorState, operator_state},
     sanitize::one_line,
     upgrade, waiting,
@@ -78,6 +78,15 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     let installation = Installation::read(session, options).await;
     if options.upgrade {
         return upgrade::report(session, installation.map(|found| found.inspection)).await;
+    }
+    if let Some(channel) = &options.notify {
+        return match installation {
+            Ok(Installation { operator, .. }) => {
+                let pods = list_pods(session, &operator).await;
+                notify::report(session, options, channel, &operator, &pods).await
+            }
+            Err(failure) => Found::new(String::new(), Some(failure)),
+        };
     }
     let named = options.operator_namespace.as_deref();
     let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));

@@ -20,6 +20,7 @@ mod jsonpath;
 mod list;
 mod list_watch;
 mod names;
+mod notify;
 mod operator_status;
 mod output;
 mod payload;
