@@ -212,3 +212,31 @@ async fn what_is_not_there_and_what_must_not_be_read_say_so() {
     page.click(role("link", "Inbox").nth(0)).await.unwrap();
     page.wait(text("1 request waits for your decision.")).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_link_of_a_notice_survives_the_sign_in_and_tells_of_another_request() {
+    let (harness, [runs]) = Harness::with_runs(["notice"]).await.unwrap();
+    let asked = runs.gate("notice", json!({})).await;
+    let own = asked.spec.request.digest.short(16).to_owned();
+    let other = Digest::of_bytes(b"another request").short(16).to_owned();
+    for (digest, is_replaced) in [(other.as_str(), 1), (own.as_str(), 0), ("not-a-digest", 0)] {
+        let link = format!("{}?d={digest}", path(&asked));
+        let page = harness.visitor(&Look::default(), &link).await.unwrap();
+        page.wait_url("/sign-in").await.unwrap();
+        assert!(!page.html().await.unwrap().contains("Go on?"), "a stranger is told nothing of the request");
+        harness.at_the_issuer(&page, "alice", None).await.unwrap();
+        page.wait(role("button", "Approve")).await.unwrap();
+        assert_eq!(page.count("#replaced").await.unwrap(), is_replaced, "{digest}");
+        let kept = if digest == "not-a-digest" { path(&asked) } else { link };
+        assert_eq!(page.url().await.unwrap(), harness.at(&kept));
+        if is_replaced == 1 {
+            let told = page.text(css("#replaced")).await.unwrap();
+            assert!(told.ends_with("was sent. Read it again before you decide."), "{told}");
+            page.accessible().await.unwrap();
+            page.screenshot("replaced-request").await.unwrap();
+        }
+        harness.content(&page).await.unwrap();
+        page.close().await.unwrap();
+    }
+    assert!(runs.decision(&asked, "alice").await.is_null(), "a link decides nothing");
+}

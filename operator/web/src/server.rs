@@ -224,6 +224,7 @@ fn is_read(request: &Request) -> bool {
 /// answered with a page instead: its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
+    let query = request.uri().query().map(str::to_owned);
     let is_post = !is_read(&request);
     let looks = !is_post && !path.ends_with("/events");
     let decides = is_post && (path.ends_with("/decide") || path.ends_with("/change"));
@@ -239,8 +240,7 @@ async fn signs_in(State(state): State<PageState>, request: Request, next: Next) 
         Some(_) | None => return response,
     }
     let has_ended = cookie::read(&jar).is_some();
-    // Only what the path of the request itself names: nothing that it says in its query.
-    let jar = wanted::remember(jar, &path, now());
+    let jar = wanted::remember(jar, &path, query.as_deref(), now());
     let response = match looks {
         true => (jar, Redirect::to("/sign-in")).into_response(),
         false => (jar, response).into_response(),

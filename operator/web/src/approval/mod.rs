@@ -12,6 +12,7 @@ mod forms;
 pub(crate) mod model;
 mod next;
 pub(crate) mod read;
+mod replaced;
 pub(crate) mod send;
 mod text_page;
 pub(crate) mod texts;
@@ -44,13 +45,16 @@ pub async fn page(
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
+    let query = query.unwrap_or_default();
     let mut shown = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
     if !next::is_for_state(&headers) {
         let decided = &read.seen.approval;
+        shown.is_replaced = replaced::is_replaced(&query, &decided.spec.request);
+        shown.asked_again = replaced::asked_again(&caller, &read).await;
         if decided.spec.decisions.contains_key(&caller.me.user) {
             shown.next_for_me = next::next(&state, &caller, decided, &read).await;
         }
-        shown.decided_before = next::decided_before(&caller, &query.unwrap_or_default(), read.at).await;
+        shown.decided_before = next::decided_before(&caller, &query, read.at).await;
     }
     Ok(page::html(&shown))
 }

@@ -135,6 +135,10 @@ pub struct ApprovalPage {
     pub(super) next_for_me: Option<RequestLink>,
     /// The decision after which this request was opened.
     pub(super) decided_before: Option<DecidedBefore>,
+    /// Whether the message whose link was opened told of another request.
+    pub(super) is_replaced: bool,
+    /// The request that asks again what this superseded one asked.
+    pub(super) asked_again: Option<RequestLink>,
     /// Names the drafts of this request.
     draft: String,
     /// Whether the reader has decided, so that drafts are dropped.
@@ -152,7 +156,7 @@ struct VerdictBox {
     lines: Vec<String>,
 }
 
-/// A link to another request: one that waits for the reader, or the one that they have decided.
+/// A link to another request: one that waits for the reader, the one that they have decided, or one that asks again.
 pub(super) struct RequestLink {
     pub(super) path: String,
     /// Its question.
@@ -238,6 +242,8 @@ impl ApprovalPage {
             instead: decisions::instead(approval, &caller.me, read.at).filter(|_| decide.is_none()),
             next_for_me: None,
             decided_before: None,
+            is_replaced: false,
+            asked_again: None,
             workflow: request.workflow.name.clone(),
             headline: headline(request),
             gate: one_line(&request.gate.path, 512),

@@ -103,7 +103,8 @@ fn path_of(approval: &Approval) -> String {
     path(namespace, name)
 }
 
-fn of(approval: &Approval) -> RequestLink {
+/// Returns the link to a request.
+pub(super) fn of(approval: &Approval) -> RequestLink {
     RequestLink { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
 }
 

@@ -161,6 +161,38 @@ async fn one_lands_where_one_wanted_to_go_and_no_parameter_leads_elsewhere() {
 }
 
 #[tokio::test]
+async fn the_link_of_a_notice_survives_the_sign_in_and_tells_a_stranger_nothing() {
+    let world = world();
+    world.knows("*", "alice");
+    let link = "/n/finance/a/pay-1?d=0123456789abcdef";
+    for by_issuer in [false, true] {
+        let mut browser = Browser::default();
+        let asked = world.asked();
+        let response = browser.get(&world, link).await;
+        assert_eq!(location(&response), "/sign-in");
+        let said = text(response).await + &text(browser.get(&world, "/sign-in").await).await;
+        assert!(!said.contains("pay-1") && !said.contains("finance"), "{said}");
+        assert_eq!(world.asked(), asked, "whether it exists is asked after the sign-in");
+        let response = match by_issuer {
+            true => browser.sign_in(&world).await,
+            false => browser.post(&world, "/sign-in/token", "token=of-alice").await,
+        };
+        assert_eq!(location(&response), link);
+    }
+    for (path, landed) in [
+        ("/n/finance/a/pay-1?d=0123456789abcdef%0d%0aset-cookie:%20a=b", "/n/finance/a/pay-1"),
+        ("/n/finance/a/pay-1?d=//evil.example/0", "/n/finance/a/pay-1"),
+        ("//evil.example?d=0123456789abcdef", "/"),
+        ("/%5cevil.example?d=0123456789abcdef", "/"),
+        ("/unknown?d=0123456789abcdef", "/"),
+    ] {
+        let mut browser = Browser::default();
+        browser.get(&world, path).await;
+        assert_eq!(location(&browser.post(&world, "/sign-in/token", "token=of-alice").await), landed, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_looks_is_sent_to_sign_in_and_whoever_sends_a_form_is_told() {
     let (world, mut browser) = (world(), Browser::default());
     assert_eq!(location(&browser.get(&world, "/").await), "/sign-in");

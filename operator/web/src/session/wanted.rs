@@ -1,11 +1,13 @@
-//! Where somebody wanted to go before they had to sign in. Only the pages of ours, by their paths.
+//! The page that was asked for before a sign-in: one of ours by its path, and of its query only the digest in the link
+//! of a notice.
 //!
-//! It must not come from a parameter, a form or another site: it is what was asked for itself.
+//! **Invariant:** it comes from no parameter, form or other site: it is the address that was asked for itself.
 
 use std::time::Duration;
 
 use axum_extra::extract::PrivateCookieJar;
 use signoff_api::Moment;
+use url::form_urlencoded;
 
 use super::cookie::cookie;
 
@@ -15,12 +17,35 @@ const NAME: &str = "__Host-signoff-wanted";
 const LONGEST: Duration = Duration::from_secs(900);
 /// The longest name of an object, and so of a part of a path.
 const LONGEST_NAME: usize = 253;
+/// The hex digits of a digest in the link of a notice.
+pub const DIGITS: usize = 16;
 
-/// Remembers the page of a path. A form that was sent belongs to the page that showed it.
-pub fn remember(jar: PrivateCookieJar, path: &str, now: Moment) -> PrivateCookieJar {
+/// Remembers the page of an address. A form that was sent belongs to the page that showed it.
+pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Moment) -> PrivateCookieJar {
     match page(without_form(path)) {
-        Some(path) => jar.add(cookie(NAME.to_owned(), format!("{now} {path}"))),
+        Some(page) => {
+            let page = with_told_digest(page, query.unwrap_or_default());
+            jar.add(cookie(NAME.to_owned(), format!("{now} {page}")))
+        }
         None => jar,
+    }
+}
+
+/// Returns the beginning of the digest of the request that a notice told, as its link has it, or `None` if the query
+/// has none or an invalid one.
+#[must_use]
+pub fn told_digest(query: &str) -> Option<String> {
+    let (_, digest) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "d")?;
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    (digest.len() == DIGITS && digest.chars().all(is_hex)).then(|| digest.into_owned())
+}
+
+/// Returns the path of a request with the digest that its query tells, and every other path as it is.
+fn with_told_digest(page: String, query: &str) -> String {
+    let is_request = page.split('/').nth(3) == Some("a");
+    match told_digest(query).filter(|_| is_request) {
+        Some(digest) => format!("{page}?d={digest}"),
+        None => page,
     }
 }
 
@@ -34,13 +59,14 @@ fn without_form(path: &str) -> &str {
     path.strip_suffix("/decide").or_else(|| path.strip_suffix("/change")).unwrap_or(path)
 }
 
-/// Returns the path of the page that was wanted, and forgets it. The inbox, if there is none.
+/// Returns the address of the page that was wanted, and forgets it. The inbox, if there is none.
 pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
     let value = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
-    let found = value.split_once(' ').and_then(|(since, path)| {
+    let found = value.split_once(' ').and_then(|(since, address)| {
         let since = Moment::from(since.parse::<jiff::Timestamp>().ok()?);
         (now < since.after(LONGEST)).then_some(())?;
-        page(path)
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        Some(with_told_digest(page(path)?, query))
     });
     (jar.remove(cookie(NAME.to_owned(), String::new())), found.unwrap_or_else(|| "/".to_owned()))
 }
@@ -72,9 +98,40 @@ mod tests {
     use super::*;
     use crate::session::now;
 
-    fn landed(path: &str) -> String {
-        let jar = remember(PrivateCookieJar::new(Key::generate()), path, now());
+    fn landed_with(path: &str, query: Option<&str>) -> String {
+        let jar = remember(PrivateCookieJar::new(Key::generate()), path, query, now());
         take(jar, now()).1
+    }
+
+    fn landed(path: &str) -> String {
+        landed_with(path, None)
+    }
+
+    #[test]
+    fn the_digest_in_the_link_of_a_notice_stays_and_nothing_else_of_a_query() {
+        let digest = "0123456789abcdef";
+        let with_digest = format!("/n/finance/a/x?d={digest}");
+        for query in [format!("d={digest}"), format!("next=//evil.example&d={digest}&after=a/b")] {
+            assert_eq!(landed_with("/n/finance/a/x", Some(&query)), with_digest, "{query}");
+        }
+        for path in ["/", "/history", "/runs", "/n/finance/w/x", "/n/finance/t/x"] {
+            assert_eq!(landed_with(path, Some(&format!("d={digest}"))), path, "only a request has a digest");
+        }
+        for query in [
+            "d=",
+            "d=0123456789abcde",
+            "d=0123456789abcdef0",
+            "d=0123456789ABCDEF",
+            "d=0123456789abcde/",
+            "d=0123456789abcde%0d%0aSet-Cookie:a",
+            "d=//evil.example/0",
+            "d=%2f%5cevil.examplex",
+            "next=https://evil.example",
+            "D=0123456789abcdef",
+        ] {
+            assert_eq!(landed_with("/n/finance/a/x", Some(query)), "/n/finance/a/x", "{query}");
+        }
+        assert_eq!(landed_with("//evil.example", Some(&format!("d={digest}"))), "/");
     }
 
     #[test]
@@ -122,7 +179,7 @@ mod tests {
     #[test]
     fn it_is_forgotten_after_a_while_and_when_it_was_used() {
         let at = now();
-        let jar = remember(PrivateCookieJar::new(Key::generate()), "/history", at);
+        let jar = remember(PrivateCookieJar::new(Key::generate()), "/history", None, at);
         assert_eq!(take(jar.clone(), at.after(LONGEST)).1, "/");
         let (jar, first) = take(jar, at);
         assert_eq!((first.as_str(), take(jar, at).1.as_str()), ("/history", "/"));
