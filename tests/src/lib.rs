@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod half_requests;
 pub mod image;
 pub mod loopback;
+pub mod mail_server;
 pub mod memory_group;
 pub mod node;
 pub mod page;

@@ -1,0 +1,166 @@
+//! Notices by mail from the real operator to a real mail server, aiosmtpd on loopback: STARTTLS and AUTH, and whatever
+//! goes wrong behind them. Nothing here looks at other channels: see `notices`.
+
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use signoff_api::Approval;
+use signoff_tests::{
+    control_plane::{Cluster, OperatorOptions, OperatorProcess, named},
+    mail_server::{Mail, MailServer, PASSWORD, USER},
+};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::runs::Runs;
+
+/// The longest time that anything may take on a machine that is slow and busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The most memory that an answer without end may cost, in KiB.
+const ROOM: u64 = 96 * 1024;
+
+/// A cluster with a mail server, and an operator that knows it.
+struct Stage {
+    runs: Runs,
+    server: MailServer,
+    operator: OperatorProcess,
+    _folder: TempDir,
+}
+
+impl Stage {
+    /// `people`: the names of the cast, and those of their mailboxes.
+    async fn set(people: &[(&str, &str)], password: &str) -> Self {
+        let server = MailServer::start().await.unwrap();
+        let cluster = Cluster::own().await.unwrap();
+        cluster.install(&[("notifications.inbox", "https://signoff.example.com")]).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            file.display().to_string()
+        };
+        let users: String = people
+            .iter()
+            .map(|(name, mailbox)| format!("  {}: {{mail: {mailbox}@example.com}}\n", named(name).unwrap().user))
+            .collect();
+        let people = write("people.yaml", &format!("users:\n{users}"));
+        let (user, password) = (write("user", USER), write("password", password));
+        let (url, address) = (server.url(), server.address());
+        let smtp = format!("{{url: \"{url}\", userFile: {user}, passwordFile: {password}, from: signoff@example.com}}");
+        let text = format!(
+            "inbox: https://signoff.example.com\nallowedAddresses: [\"{address}\"]\nchannels: [{{name: mail, smtp: {smtp}}}]\n\
+             people: {{file: {people}}}\nroutes: [{{to: [mail]}}]\n"
+        );
+        let file = write("notifications.yaml", &text);
+        let arguments = ["--no-lease", "--notifications", &file].map(str::to_owned).to_vec();
+        let authority = server.authority().display().to_string();
+        let environment = vec![("SSL_CERT_FILE".to_owned(), authority)];
+        let options = OperatorOptions { arguments, environment, ..OperatorOptions::default() };
+        let operator = OperatorProcess::start(&cluster, options).await.unwrap();
+        Self { runs: Runs::on(cluster, "mail").await, server, operator, _folder: folder }
+    }
+
+    /// Waits until so many mails to a mailbox are there, and returns them.
+    async fn mails(&self, mailbox: &str, number: usize) -> Vec<Mail> {
+        let begin = Instant::now();
+        let address = format!("{mailbox}@example.com");
+        loop {
+            let mails = self.server.mails().unwrap();
+            let found: Vec<Mail> = mails.iter().filter(|mail| mail.to == [address.clone()]).cloned().collect();
+            if found.len() >= number {
+                return found;
+            }
+            let log = || self.server.log_tail();
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{} of {number} mails to {mailbox}: {mails:#?}\n{}",
+                found.len(),
+                log()
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until the Approval tells a failure of its notices, and returns what it tells.
+    async fn failure(&self, approval: &str, reason: &str) -> String {
+        let is_told = |approval: Option<&Approval>| {
+            let conditions =
+                approval.and_then(|approval| approval.status.as_ref()).map(|status| &status.conditions[..]);
+            conditions.unwrap_or_default().iter().any(|known| known.type_ == "Notified" && known.reason == reason)
+        };
+        let told = self.runs.until(self.runs.see(), approval, "tells what failed", is_told).await;
+        let conditions = told.status.unwrap().conditions;
+        conditions.into_iter().find(|known| known.type_ == "Notified").unwrap().message
+    }
+
+    /// The most memory that the operator has had so far, in KiB.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.operator.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+/// A gate for these people.
+fn gate(people: &[&str]) -> Value {
+    let approvers = people.iter().map(|name| json!({"kind": "User", "name": named(name).unwrap().user}));
+    json!({"approvers": approvers.collect::<Vec<_>>()})
+}
+
+#[tokio::test]
+async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_recipient() {
+    let people = [("alice", "alice"), ("bob", "refused"), ("carol", "dies"), ("erin", "endless"), ("dana", "dana")];
+    let stage = Stage::set(&people, PASSWORD).await;
+    let before = stage.memory();
+    stage.runs.request("refund", gate(&["alice", "bob", "carol", "erin"])).await;
+    let approval = stage.runs.asked("refund").await;
+
+    let asked = stage.mails("alice", 1).await.remove(0);
+    assert!(asked.tls && asked.user.as_deref() == Some(USER) && asked.from == "signoff@example.com", "{asked:#?}");
+    let of_gate = format!("review of {}/refund", stage.runs.namespace.name);
+    assert_eq!(asked.header("Subject"), format!("Decision needed: {of_gate}"));
+    let link = format!("https://signoff.example.com/n/{}/a/{}?d=", stage.runs.namespace.name, approval.name_any());
+    assert!(asked.body().contains(&link), "{asked:#?}");
+    let id = asked.header("Message-ID");
+    assert!(id.ends_with("@example.com>"), "{id}");
+
+    // Taken, and not known to be taken: it comes again under its id, once.
+    let twice = stage.mails("dies", 2).await;
+    assert_eq!(twice[0].header("Message-ID"), twice[1].header("Message-ID"));
+    let told = stage.failure(&approval.name_any(), "GivenUp").await;
+    assert!(told.contains("channel mail: ") && told.contains("550") && !told.contains('@'), "{told}");
+
+    stage.runs.alice_approves(&approval).await.unwrap();
+    stage.runs.ended("refund").await;
+    let outcome = stage.mails("alice", 2).await.remove(1);
+    assert_eq!(outcome.header("Subject"), format!("approved: {of_gate}"));
+    assert_eq!((outcome.header("In-Reply-To"), outcome.header("References")), (id.clone(), id));
+    let of_dana = stage.mails("dana", 2).await;
+    let is_end = |mail: &Mail| mail.header("Subject").starts_with("Run ended, succeeded: ");
+    assert!(of_dana.iter().any(is_end), "{of_dana:#?}");
+
+    // By now the answer without end has come to what the operator takes of it.
+    sleep(Duration::from_secs(20)).await;
+    let memory = stage.memory();
+    assert!(memory < before + ROOM, "{before} KiB before, {memory} KiB with an answer without end");
+    stage.runs.another_gate_is_decided_in_time("other").await;
+    assert_eq!(stage.server.mails().unwrap().iter().filter(|mail| mail.to == ["refused@example.com"]).count(), 0);
+    let (log, metrics) =
+        (std::fs::read_to_string(stage.operator.log()).unwrap(), stage.operator.get("/metrics").await.unwrap());
+    for secret in [PASSWORD, "refused@", "dies@", "endless@"] {
+        assert!(!log.contains(secret) && !metrics.contains(secret), "{secret}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_with_the_remedy_and_never_written() {
+    let stage = Stage::set(&[("alice", "alice")], "SECRET-of-yesterday").await;
+    stage.runs.request("refund", gate(&["alice"])).await;
+    let approval = stage.runs.asked("refund").await;
+    let told = stage.failure(&approval.name_any(), "NotDelivered").await;
+    assert!(told.contains("535") && told.contains("it refuses user and password"), "{told}");
+    assert!(stage.server.mails().unwrap().is_empty());
+    let log = std::fs::read_to_string(stage.operator.log()).unwrap();
+    assert!(!log.contains("SECRET") && !told.contains("SECRET"), "{log}");
+}

@@ -1,0 +1,165 @@
+//! A real mail server on loopback, aiosmtpd: STARTTLS and AUTH, and whatever can go wrong behind them.
+//! **Invariant:** sends nothing on: what it takes stays in a folder.
+
+mod python;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::control_plane::{Supervised, draw_certificates, free_port};
+
+/// The user that the server knows.
+pub const USER: &str = "signoff";
+/// The password of the user.
+pub const PASSWORD: &str = "SECRET-password";
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A mail that the server took.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Mail {
+    /// The sender of the envelope.
+    pub from: String,
+    /// The recipients of the envelope.
+    pub to: Vec<String>,
+    /// Whether it came by TLS.
+    pub tls: bool,
+    /// The user who signed in.
+    pub user: Option<String>,
+    /// The headers and the body.
+    pub text: String,
+}
+
+impl Mail {
+    /// The value of a header; empty where there is none.
+    #[must_use]
+    pub fn header(&self, name: &str) -> String {
+        let head = self.text.replace("\r\n", "\n");
+        let head = head.split("\n\n").next().unwrap_or_default().replace("\n ", " ");
+        let found = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.unwrap_or_default().to_owned()
+    }
+
+    /// The body, with the soft breaks of quoted-printable undone.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let text = self.text.replace("\r\n", "\n");
+        let body = text.split_once("\n\n").map(|(_, body)| body).unwrap_or_default();
+        body.replace("=\n", "").replace("=3D", "=")
+    }
+}
+
+/// A running mail server. Dropping it ends it.
+#[derive(Debug)]
+pub struct MailServer {
+    process: Supervised,
+    port: u16,
+    authority: PathBuf,
+    mails: PathBuf,
+    #[expect(dead_code, reason = "held for its drop")]
+    folder: TempDir,
+}
+
+impl MailServer {
+    /// Starts one whose mails go with it.
+    ///
+    /// # Errors
+    /// When Python or its packages are missing, or it does not listen within a minute.
+    pub async fn start() -> Result<Self> {
+        let folder = TempDir::with_prefix("signoff-mail-")?;
+        let mails = folder.path().join("mails");
+        std::fs::create_dir(&mails)?;
+        Self::start_with(folder, mails).await
+    }
+
+    /// Starts one that keeps its mails in this folder.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_in(mails: &Path) -> Result<Self> {
+        Self::start_with(TempDir::with_prefix("signoff-mail-")?, mails.to_owned()).await
+    }
+
+    async fn start_with(folder: TempDir, mails: PathBuf) -> Result<Self> {
+        let python = tokio::task::spawn_blocking(python::find).await??;
+        let (authority, certificate, key) = draw_certificates(folder.path())?;
+        let port = free_port()?;
+        let given = json!({
+            "port": port, "folder": mails, "certificate": certificate, "key": key, "user": USER, "password": PASSWORD,
+        });
+        let environment = [("SIGNOFF_MAIL_SERVER", given.to_string())];
+        let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let log = folder.path().join("server.log");
+        let server = python::source().join("server.py");
+        let process = Supervised::start("aiosmtpd", &python, [server], &environment, &log)?;
+        let mut server = Self { process, port, authority, mails, folder };
+        server.until_ready().await?;
+        Ok(server)
+    }
+
+    async fn until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+            if let Some(status) = self.process.exited()? {
+                bail!("aiosmtpd ended ({status}); its log ends:\n{}", self.process.log_tail(40));
+            }
+            if Instant::now() > deadline {
+                bail!("aiosmtpd does not listen after {PATIENCE:?}; its log ends:\n{}", self.process.log_tail(40));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+
+    /// The URL by which an operator reaches it: with STARTTLS.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("smtp://127.0.0.1:{}", self.port)
+    }
+
+    /// The address at which it listens, as `allowedAddresses` names it.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate of the authority that it is known by.
+    #[must_use]
+    pub fn authority(&self) -> &Path {
+        &self.authority
+    }
+
+    /// The folder with the mails.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.mails
+    }
+
+    /// All mails so far, in order.
+    ///
+    /// # Errors
+    /// When its folder cannot be read.
+    pub fn mails(&self) -> Result<Vec<Mail>> {
+        let folder = std::fs::read_dir(&self.mails)?;
+        let mut files: Vec<PathBuf> = folder.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+        let read = |file: &PathBuf| {
+            let text = std::fs::read_to_string(file)?;
+            serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
+        };
+        files.iter().map(read).collect()
+    }
+
+    /// The end of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail(40)
+    }
+}

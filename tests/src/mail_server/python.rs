@@ -1,0 +1,81 @@
+//! Python with the packages of `tests/mail`: that of this machine, and packages that pip fetches once.
+//!
+//! **Invariant:** takes no package by its name alone: each file is known by its hash. A package that cannot be found is
+//! an error that says how to get it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::cargo::root;
+use crate::control_plane::{cache, on_path, progress};
+
+/// The packages, with their hashes.
+const REQUIREMENTS: &str = "requirements.txt";
+const REMEDY: &str = "install Python 3.10 or later with venv (Debian: python3-venv)";
+
+/// The program of Python that has the packages: installed into the cache if they are not there, once for each list.
+///
+/// # Errors
+/// What is missing and how to come by it.
+pub(super) fn find() -> Result<PathBuf> {
+    let python = on_path("python3").with_context(|| {
+        format!("tests with a mail server need Python, and there is no `python3` on PATH: {REMEDY}")
+    })?;
+    let file = source().join(REQUIREMENTS);
+    let wanted = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    // A virtual environment is of one version of Python.
+    let version = output(Command::new(&python).arg("--version"))?;
+    let mut hash = Sha256::new();
+    hash.update(&wanted);
+    hash.update(version.as_bytes());
+    let all = cache()?.join("python");
+    let folder = all.join(&hex::encode(hash.finalize())[..12]);
+    let program = folder.join("bin/python");
+    let done = folder.join("done");
+    if done.is_file() {
+        return Ok(program);
+    }
+    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
+    let _alone = alone(&all.join("lock"))?;
+    if done.is_file() {
+        return Ok(program);
+    }
+    progress("fetching the packages of tests/mail by pip (200 kB), once for this list");
+    // A virtual environment cannot be moved, so it is made where it stays, and is good once the file `done` is there.
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    output(Command::new(&python).args(["-m", "venv"]).arg(&folder))
+        .with_context(|| format!("tests with a mail server need a virtual environment: {REMEDY}"))?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes"];
+    let mut command = Command::new(&program);
+    command.args(install).args(["--only-binary", ":all:", "--requirement"]).arg(&file);
+    output(&mut command).context(
+        "pip cannot fetch the packages of tests/mail: it needs the index of packages once, and then never again",
+    )?;
+    fs::write(&done, "").with_context(|| format!("writing {}", done.display()))?;
+    Ok(program)
+}
+
+/// The folder of the server and its packages.
+pub(super) fn source() -> PathBuf {
+    root().join("tests/mail")
+}
+
+/// One fetches, the others wait for it; the lock falls with the process that holds it.
+fn alone(file: &Path) -> Result<File> {
+    let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
+    lock.lock().with_context(|| format!("locking {}", file.display()))?;
+    Ok(lock)
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
