@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone and beside hostile namespaces,
-//! the costs of votes, writes, Pods and open pages, and the speed of the engine.
+//! the costs of votes, writes, Pods, notices and open pages, and the speed of the engine.
 //!
 //! **Invariant:** touches no cluster but those it starts.
 
@@ -16,6 +16,7 @@ mod gates;
 mod goal;
 mod harness;
 mod inbox;
+mod notices;
 mod pods;
 mod process;
 mod processors;
@@ -54,6 +55,9 @@ enum Bench {
     Crd(crd::Crd),
     /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open pages cost
     Inbox(inbox::Inbox),
+    /// Notices under the load of the open loop of gates, against goals: how soon they arrive, and what they cost the
+    /// operator
+    Notices(notices::Notices),
     /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's replay
     Agents(agents::Agents),
     /// A victim's gate beside hostile namespaces, against goals: latency, the operator's memory and its restarts, for each load
@@ -93,6 +97,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Bench::Inbox(inbox) => inbox::run(inbox),
+        Bench::Notices(notices) => notices::run(notices),
         Bench::Agents(agents) => agents::run(agents),
         Bench::Tenants(tenants) => tenants::run(tenants),
         Bench::Pods(pods) => pods::run(pods),
