@@ -41,10 +41,22 @@ impl Harness {
         arguments: Vec<String>,
         named: bool,
     ) -> Result<Self> {
+        Self::open_with(cluster, namespace, programs, (arguments, Vec::new()), named).await
+    }
+
+    /// As [`Self::open`], with further environment variables beside the arguments.
+    pub(super) async fn open_with(
+        cluster: Cluster,
+        namespace: Namespace,
+        programs: &Path,
+        (arguments, environment): (Vec<String>, Vec<(String, String)>),
+        named: bool,
+    ) -> Result<Self> {
         let options = OperatorOptions::default();
         let identity = cluster.operator_identity(&options.identity).await?;
         let program = Some(programs.join("signoff-operator"));
-        let operator = OperatorProcess::start(&cluster, OperatorOptions { program, arguments, ..options }).await?;
+        let operator =
+            OperatorProcess::start(&cluster, OperatorOptions { program, arguments, environment, ..options }).await?;
         Ok(Self { cluster, namespace, programs: programs.to_owned(), operator, identity, named })
     }
 

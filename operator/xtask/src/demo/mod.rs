@@ -44,8 +44,9 @@ pub(crate) struct Options {
     /// letter is sent. On a terminal, Enter goes on with each decision
     #[arg(long, conflicts_with_all = ["pods", "inbox", "kubeconfig", "context", "model_url", "model"])]
     agents: bool,
-    /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real browser plays
-    /// everybody and keeps pictures (Node.js and Chromium)
+    /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real
+    /// browser plays everybody and keeps pictures (Node.js and Chromium). People are told by mail too, where there is
+    /// Python: the mails are in inbox-mails of the target folder
     #[arg(long, conflicts_with_all = ["pods", "keep", "kubeconfig", "context", "model_url", "model"])]
     inbox: bool,
     /// The folder for the pictures. Default: inbox-pictures in the target folder

@@ -1,8 +1,10 @@
 //! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide them; with `--script` a real
 //! browser plays everybody.
+//! People are also told by mail, which stays in a folder.
 //! It must not decide anything by another way than the page, and an act that turns out otherwise ends it.
 
 mod acts;
+mod mails;
 mod seat;
 mod stage;
 
@@ -43,21 +45,23 @@ pub(super) fn run(is_script: bool, pictures: Option<PathBuf>) -> Result<ExitCode
     } else {
         None
     };
+    let mails = mails::folder()?;
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         tokio::select! {
-            outcome = story(&programs, pictures.as_deref(), started) => outcome,
+            outcome = story(&programs, (pictures.as_deref(), &mails), started) => outcome,
             _ = tokio::signal::ctrl_c(), if is_script => bail!("interrupted; everything that was started has been stopped"),
             ended = tokio::signal::ctrl_c(), if !is_script => Ok(ended.map(|()| ExitCode::SUCCESS)?),
         }
     })
 }
 
-async fn story(programs: &Path, pictures: Option<&Path>, started: Instant) -> Result<ExitCode> {
-    let mut stage = Stage::set(programs, pictures.is_some(), started).await?;
-    let told = match pictures {
-        Some(folder) => acts::all(&stage, folder).await,
-        None => stays(&stage).await,
+async fn story(programs: &Path, (pictures, mails): (Option<&Path>, &Path), started: Instant) -> Result<ExitCode> {
+    let mut stage = Stage::set(programs, pictures.is_some(), mails, started).await?;
+    let told = match (mails::show_first(&stage).await, pictures) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(folder)) => acts::all(&stage, folder).await,
+        (Ok(()), None) => stays(&stage).await,
     };
     if let Err(error) = told {
         stage.lament().await;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use signoff_tests::browser::Node;
 use signoff_tests::control_plane::{Cluster, IssuerOptions, IssuerProcess, Options, WebOptions, WebProcess};
+use signoff_tests::mail_server::MailServer;
 use signoff_tests::quickstart::{self, Letterbox};
 use signoff_tests::say;
 
@@ -16,6 +17,7 @@ use super::super::harness::Harness;
 use super::super::letters::{open_letterbox, write};
 use super::super::play::expect;
 use super::super::show;
+use super::mails;
 
 /// The runs besides the letter.
 const RUNS: &str = "operator/xtask/src/demo/inbox/runs.yaml";
@@ -48,13 +50,15 @@ pub(super) struct Stage {
     pub(super) letterbox: Letterbox,
     /// Without Node.js there is none, and people paste tokens.
     pub(super) issuer: Option<IssuerProcess>,
+    /// Without Python there is none, and nobody is told by mail.
+    pub(super) mail: Option<MailServer>,
     /// The Approval that each run waits for.
     approvals: BTreeMap<&'static str, String>,
 }
 
 impl Stage {
-    /// Starts everything, and lets dana ask. `needs_issuer`: without one it fails.
-    pub(super) async fn set(programs: &Path, needs_issuer: bool, started: Instant) -> Result<Self> {
+    /// Starts everything, and lets dana ask. `needs_issuer`: without one it fails. `mails`: the folder for mails.
+    pub(super) async fn set(programs: &Path, needs_issuer: bool, mails: &Path, started: Instant) -> Result<Self> {
         let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
         step("starting a control plane and an issuer, and installing Signoff by its chart");
         let (cluster, issuer) = cluster(needs_issuer).await?;
@@ -69,14 +73,19 @@ impl Stage {
             arguments: vec![format!("--namespace={}", namespace.name)],
             ..WebOptions::default()
         };
-        let operator = vec!["--allow-address".to_owned(), letterbox.address().to_string()];
-        let (harness, web, ()) = tokio::try_join!(
-            Harness::open(cluster.clone(), namespace.clone(), programs, operator, false),
+        let (mail, web, ()) = tokio::try_join!(
+            mails::server(&cluster, mails),
             WebProcess::start(&cluster, page),
             // dana may decide where she is listed: that she asks herself is all that keeps her from it.
             namespace.bind("signoff-approver", "dana@example.com"),
         )?;
-        let mut stage = Self { harness, web, letterbox, issuer, approvals: BTreeMap::new() };
+        let mut operator = (vec!["--allow-address".to_owned(), letterbox.address().to_string()], Vec::new());
+        if let Some(mail) = &mail {
+            operator.0.extend(["--notifications".to_owned(), mails::configure(&cluster, mail, web.url())?]);
+            operator.1.push(("SSL_CERT_FILE".to_owned(), mail.authority().display().to_string()));
+        }
+        let harness = Harness::open_with(cluster, namespace, programs, operator, false).await?;
+        let mut stage = Self { harness, web, letterbox, issuer, mail, approvals: BTreeMap::new() };
         step("ready");
         if let Err(error) = stage.ask(letter, is_changed).await {
             stage.lament().await;
