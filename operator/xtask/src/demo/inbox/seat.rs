@@ -147,7 +147,8 @@ impl<'a> Seat<'a> {
     /// Once the operator has counted, which the page waits for two seconds only: what became of it.
     pub(super) async fn learns(&self, run: &str, phase: &str, words: &[&str]) -> Result<()> {
         self.stage.until(run, &format!("{{.status.phase}}={phase}")).await?;
-        self.page.reload().await?;
+        // The next request may have opened meanwhile.
+        self.page.goto(&self.stage.at(run)?).await?;
         self.says(".top", &[phase]).await?;
         self.shows(".outcome", words).await
     }
