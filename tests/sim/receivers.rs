@@ -57,7 +57,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The channel, the user who got it (nobody for the channel itself) and the event.
+    /// The channel, the user who got it (empty for the channel itself) and the event.
     pub fn line(&self) -> (&str, &str, NoticeEvent) {
         (&self.channel, user(&self.to), self.notice.event)
     }

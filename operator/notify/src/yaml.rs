@@ -28,7 +28,7 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
 /// Returns a value as a type.
 ///
 /// # Errors
-/// What is expected.
+/// The value that is expected.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| without_value(&error))
 }

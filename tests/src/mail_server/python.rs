@@ -20,7 +20,7 @@ const REMEDY: &str = "install Python 3.10 or later with venv (Debian: python3-ve
 /// The program of Python that has the packages: installed into the cache if they are not there, once for each list.
 ///
 /// # Errors
-/// What is missing and how to come by it.
+/// The missing part, and the way to install it.
 pub(super) fn find() -> Result<PathBuf> {
     let python = on_path("python3").with_context(|| {
         format!("tests with a mail server need Python, and there is no `python3` on PATH: {REMEDY}")

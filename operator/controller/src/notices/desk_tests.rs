@@ -1,4 +1,4 @@
-//! What the stored objects of an earlier process tell after a start, and what waits for the labels of its namespace.
+//! The notices of stored objects after a start, and those that wait for the labels of their namespace.
 #![allow(clippy::unwrap_used)]
 
 use std::{

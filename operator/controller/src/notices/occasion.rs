@@ -1,4 +1,4 @@
-//! What a typed event tells people, from the object that it is derived from *(pure)*.
+//! The notice of a typed event, made from the object that the event is derived from *(pure)*.
 //!
 //! **Invariant:** an outcome is told only once the run has committed it, as its record says. Only where a run is gone,
 //! the Approval tells that it was cancelled.
@@ -62,7 +62,7 @@ pub(super) fn may_be_copy(approval: &Approval) -> bool {
     approval.asks_again().is_none() && approval.is_created_after(began.after(CREATED_WITHIN))
 }
 
-/// Returns the event that is told, and the transition that it is; `None` where nobody is told.
+/// Returns the event that is told, and the transition that it is; `None` where no person is told.
 fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
     match gate.event {
         GateEvent::Asked => Some((NoticeEvent::Asked, gate.key.as_str())),
@@ -74,7 +74,7 @@ fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
     }
 }
 
-/// Returns what an event of a gate tells; `None` where nobody is told.
+/// Returns the notice of an event of a gate; `None` where no person is told.
 pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Option<Occasion> {
     let (event, key) = told(gate)?;
     let audience = audience(event, approval);
@@ -111,7 +111,7 @@ pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Opti
     })
 }
 
-/// Returns what an event of a run tells; `None` where nobody is told.
+/// Returns the notice of an event of a run; `None` where no person is told.
 pub(super) fn of_run(run: &Occurrence<RunEvent>, workflow: &Workflow) -> Option<Occasion> {
     let phase = match run.event {
         RunEvent::Accepted => return None,

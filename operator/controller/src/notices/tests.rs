@@ -1,4 +1,4 @@
-//! What typed events tell people, and whom.
+//! The notices of typed events, and their recipients.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};

@@ -50,7 +50,7 @@ pub(super) struct Stage {
     pub(super) letterbox: Letterbox,
     /// Without Node.js there is none, and people paste tokens.
     pub(super) issuer: Option<IssuerProcess>,
-    /// Without Python there is none, and nobody is told by mail.
+    /// Without Python there is none, and no mail is sent.
     pub(super) mail: Option<MailServer>,
     /// The Approval that each run waits for.
     approvals: BTreeMap<&'static str, String>,
