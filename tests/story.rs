@@ -11,10 +11,11 @@ use signoff_api::Workflow;
 
 /// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but for
 /// those that need a node, and those of models, which `tests/contract/models.rs` runs.
-const APART: [&str; 12] = [
+const APART: [&str; 13] = [
     // a service to talk to, or a real model
     "quickstart/workflow",
     "steps/secret",
+    "steps/api-key",
     "models/",
     // more people than one
     "gates/quorum",

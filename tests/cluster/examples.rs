@@ -357,6 +357,55 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
 }
 
 #[tokio::test]
+async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
+    const KEY: &str = "sesame-open-sesame";
+    let run = Running::prepared("steps/api-key.yaml").await;
+    let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let echo = move |headers: axum::http::HeaderMap| {
+        to.send(headers["authorization"].to_str().unwrap().to_owned()).unwrap();
+        std::future::ready(format!("{headers:?}"))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = axum::Router::new().route("/customers/{name}", axum::routing::post(echo));
+    tokio::spawn(async { axum::serve(listener, server).await });
+    run.admin(&["create", "secret", "generic", "letters", &format!("--from-literal=token={KEY}")]).await;
+    run.admin(&["annotate", "secret", "letters", &format!("signoff.dev/allowed-hosts=http://{address}")]).await;
+    run.admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=letters"]).await;
+    let dana = format!("--user={}", named("dana").unwrap().user);
+    let text = std::fs::read_to_string(folder().join("steps/api-key.yaml")).unwrap();
+    let text = text.replace("https://letters.example.com", &format!("http://{address}"));
+    // Who cannot read a Secret sends nothing with it.
+    let words = ["apply", "--filename", "-", "--namespace", &run.namespace.name];
+    let refused = run.cluster.kubectl(words).person("dana").input(text.clone()).run().await.unwrap().ok().unwrap_err();
+    assert!(format!("{refused:?}").contains("lacks the RBAC verb get on the Secrets"), "{refused:?}");
+    run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
+    let operator = format!("--serviceaccount={OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
+    run.admin(&["create", "rolebinding", "operator", "--clusterrole=signoff-operator-secrets", &operator]).await;
+    let account = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
+    let asks = ["auth", "can-i", "get", "secrets", &account, "--namespace", &run.namespace.name];
+    // The authorizer follows bindings by a watch, and has no event that says so.
+    for _ in 0..100 {
+        if run.cluster.kubectl(asks).run().await.unwrap().stdout.trim() == "yes" {
+            break;
+        }
+    }
+    run.apply(&text).await;
+    let approval = run.asked("send/.start").await;
+    heard.try_recv().expect_err("nothing was sent before the approval");
+    run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    assert_eq!(heard.recv().await.unwrap(), format!("Bearer {KEY}"));
+    let output = run.output().await;
+    assert!(output.contains("Bearer [redacted]"), "{output}");
+    let records = run.workflow().await.status.unwrap().steps;
+    let sent = records.iter().find(|record| record.path == "send").unwrap();
+    assert!(sent.facts["secret:letters"].starts_with("uid "), "{:?}", sent.facts);
+    let words = ["get", "workflows,approvals,blobs,events", "--output=yaml", "--namespace", &run.namespace.name];
+    let story = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
+    assert!(story.contains("‹Secret letters/token›") && !story.contains(KEY), "the key is written nowhere");
+}
+
+#[tokio::test]
 async fn whoever_is_asked_can_have_more_people_asked() {
     let run = Running::start("gates/escalation.yaml").await;
     let approval = run.asked("review").await;

@@ -264,3 +264,29 @@ async fn a_turn_for_whose_answer_there_was_no_memory_has_room_before_it_is_sent_
     assert_eq!(harness.ended("w").await["status"]["phase"], "Succeeded");
     assert_eq!(harness.metric("signoff_held_bytes{of=\"calls\"}"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_a_secret_is_made_again_after_a_crash_from_names_alone() {
+    let harness = Harness::new();
+    let life = harness.begin_and_settle(OPERATOR).await;
+    harness.world.answers("keyed/look", Answer::value("done").after(Duration::from_secs(60)));
+    let header = json!({"name": "Authorization", "prefix": "Bearer ", "from": "crm"});
+    let http = json!({"url": "https://crm.test/orders", "secretHeaders": [header]});
+    let mut spec = chain(json!([{"name": "look", "timeout": "5m", "http": http}]));
+    spec["secrets"] = json!([{"name": "crm", "secret": "vault", "key": "token"}]);
+    harness.apply("keyed", &spec);
+    harness.pass(10).await;
+    life.crash().await;
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    assert_eq!(harness.ended("keyed").await["status"]["phase"], "Succeeded");
+    let effects = harness.world.effects();
+    assert_eq!(effects.len(), 2, "{effects:?}");
+    for effect in &effects {
+        let expected = json!([{
+            "header": "Authorization", "prefix": "Bearer ",
+            "entry": {"name": "crm", "secret": "vault", "key": "token"},
+        }]);
+        assert_eq!(effect.input["what"]["secret_headers"], expected);
+        assert_eq!(effect.digest, effects[0].digest, "the same names each time");
+    }
+}

@@ -57,6 +57,13 @@ pub fn lists<'a>(entries: impl IntoIterator<Item = &'a str>, url: &Url) -> bool 
     entries.into_iter().filter_map(HostPattern::parse).any(|entry| entry.covers(url))
 }
 
+/// Whether an entry of a list is `http://host:port` with the host and the port of a URL without TLS.
+pub fn lists_without_tls<'a>(entries: impl IntoIterator<Item = &'a str>, url: &Url) -> bool {
+    let patterns = entries.into_iter().filter_map(|entry| HostPattern::parse(entry.trim().strip_prefix("http://")?));
+    url.scheme() == "http"
+        && patterns.filter(|entry| !entry.under && entry.port.is_some()).any(|entry| entry.covers(url))
+}
+
 /// Whether a URL has a user name or a password.
 #[must_use]
 pub fn has_credentials(url: &Url) -> bool {
@@ -126,6 +133,25 @@ mod tests {
         assert!(!allowed("api.example.com:443", "https://api.example.com:8443/"));
         assert!(allowed("[::1]:80", "http://[::1]/"));
         assert!(!allowed("[::1]:80", "http://[::1]:81/"));
+    }
+
+    #[test]
+    fn a_url_without_tls_is_listed_with_scheme_host_and_port() {
+        let listed = |entry: &str, url: &str| lists_without_tls([entry], &url.parse().unwrap());
+        assert!(listed("http://letters.svc:8080", "http://letters.svc:8080/send"));
+        assert!(listed(" http://127.0.0.1:80 ", "http://127.1/"));
+        assert!(listed("http://[::1]:80", "http://[0::1]/"));
+        for (entry, url) in [
+            ("letters.svc:8080", "http://letters.svc:8080/"),
+            ("http://letters.svc", "http://letters.svc/"),
+            ("http://letters.svc:8080", "https://letters.svc:8080/"),
+            ("http://letters.svc:8080", "http://letters.svc:8081/"),
+            ("http://*.svc:8080", "http://letters.svc:8080/"),
+            ("http://letters.svc:8080/send", "http://letters.svc:8080/send"),
+            ("https://letters.svc:8080", "http://letters.svc:8080/"),
+        ] {
+            assert!(!listed(entry, url), "{entry} {url}");
+        }
     }
 
     #[test]

@@ -91,12 +91,22 @@ fn is_fixed(value: &str) -> bool {
     value.len() <= 64 && value.chars().all(|c| c.is_ascii_alphabetic() || ", -".contains(c))
 }
 
-/// Whether servers read the method from a header of this name. Those that give headers to programs as variables, as CGI
-/// does, take every character that is no letter or digit for `_`.
+/// Whether servers read the method from a header of this name.
 #[must_use]
 pub fn names_a_method(header: &str) -> bool {
-    let name = header.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    OVERRIDES.contains(&name.as_str())
+    OVERRIDES.contains(&name_as_read(header).as_str())
+}
+
+/// Whether a server can take two names of headers for the same one.
+#[must_use]
+pub fn are_one_header(one: &str, other: &str) -> bool {
+    name_as_read(one) == name_as_read(other)
+}
+
+/// Returns the name of a header as servers read it. Those that give headers to programs as variables, as CGI does, take
+/// every character that is no letter or digit for `_`.
+fn name_as_read(header: &str) -> String {
+    header.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
 
 #[cfg(test)]
@@ -179,6 +189,12 @@ mod tests {
         assert_eq!(named.to_string(), "GET (a header names the method DELETE)");
         let open = step(json!({"headers": {"X-HTTP-Method": "{{ args.m }}"}}));
         assert_eq!(open.to_string(), "GET (a header names another method)");
+    }
+
+    #[test]
+    fn names_of_headers_are_compared_as_servers_read_them() {
+        assert!(are_one_header("X-Api-Key", "x_api_KEY") && are_one_header("authorization", "Authorization"));
+        assert!(!are_one_header("X-Api-Key", "X-Api-Keys"));
     }
 
     #[test]

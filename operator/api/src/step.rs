@@ -145,6 +145,12 @@ pub struct HttpStep {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub headers: BTreeMap<String, String>,
+    /// The headers whose values are keys of Secrets, such as `{name: Authorization, prefix: "Bearer ", from: letters}`.
+    /// The URL must then begin with scheme, host and `/` as literal text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub secret_headers: Vec<SecretHeader>,
     /// The body, a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65536))]
@@ -164,6 +170,22 @@ impl HttpStep {
     pub fn is_idempotent(&self) -> bool {
         self.idempotent.unwrap_or_else(|| SentMethod::of_step(self).is_idempotent())
     }
+}
+
+/// A header whose value is a key of a Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretHeader {
+    /// The name of the header. No other header of the step has it.
+    #[schemars(length(min = 1, max = 63), pattern("^[A-Za-z0-9_-]+$"))]
+    pub name: String,
+    /// The text before the value, such as `Bearer ` with its space. No template. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), pattern("^[!-z|~ ]*$"))]
+    pub prefix: Option<String>,
+    /// The value: the name of an entry of `spec.secrets`. It has at least 16 bytes.
+    #[schemars(length(min = 1, max = 63))]
+    pub from: String,
 }
 
 /// The HTTP methods.

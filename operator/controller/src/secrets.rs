@@ -19,7 +19,7 @@ use signoff_api::names::ROLE_SECRETS;
 use signoff_cluster::error::status_code;
 use signoff_executor::{
     CallError, ErrorClass, SecretText, Secrets,
-    secrets::{ALLOWED_HOSTS, host_allowed},
+    secrets::{ALLOWED_HOSTS, FoundSecret, SecretUse, host_allowed},
 };
 
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -52,20 +52,31 @@ impl ClusterSecrets {
 /// The part of a Secret that is decoded.
 #[derive(Deserialize)]
 struct SecretObject {
-    metadata: Annotations,
+    metadata: SecretMeta,
     #[serde(default)]
     data: BTreeMap<String, ByteString>,
 }
 
 #[derive(Deserialize)]
-struct Annotations {
+#[serde(rename_all = "camelCase")]
+struct SecretMeta {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
 }
 
 #[async_trait]
 impl Secrets for ClusterSecrets {
-    async fn get(&self, namespace: &str, name: &str, key: &str, for_host: &url::Url) -> Result<SecretText, CallError> {
+    async fn read(
+        &self,
+        namespace: &str,
+        name: &str,
+        key: &str,
+        wanted: SecretUse<'_>,
+    ) -> Result<FoundSecret, CallError> {
         let secret = format!("{namespace}/{name}");
         let lost = |why: &str| {
             CallError::new(ErrorClass::Unreachable, false, format!("Secret {secret} cannot be read: {why}"))
@@ -93,12 +104,14 @@ impl Secrets for ClusterSecrets {
         let Ok(found) = serde_json::from_str::<SecretObject>(&text) else {
             return Err(lost("the answer is not a Secret"));
         };
-        host_allowed(&secret, found.metadata.annotations.get(ALLOWED_HOSTS).map(String::as_str), for_host)?;
+        let SecretMeta { annotations, uid, resource_version } = found.metadata;
+        host_allowed(&secret, annotations.get(ALLOWED_HOSTS).map(String::as_str), wanted)?;
         let Some(ByteString(bytes)) = found.data.get(key) else {
             return Err(CallError::invalid(format!("Secret {secret} has no key {key}")));
         };
         let text = std::str::from_utf8(bytes);
         let text = text.map_err(|_| CallError::invalid(format!("Secret {secret}: the value of {key} is not text")))?;
-        Ok(SecretText::from(text.trim_end_matches(['\r', '\n']).to_owned()))
+        let value = SecretText::from(text.trim_end_matches(['\r', '\n']).to_owned());
+        Ok(FoundSecret { value, version: Some(format!("uid {uid}, version {resource_version}")) })
     }
 }

@@ -16,6 +16,7 @@ mod planned_step;
 mod pod;
 mod policy_gates;
 mod references;
+mod secret_headers;
 mod spec_steps;
 mod step;
 mod tools;
@@ -58,7 +59,7 @@ pub(crate) use patterns::{
 };
 pub(crate) use planned_agent::PlannedAgent;
 pub(crate) use planned_step::{
-    Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedStep,
+    Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedSecretHeaders, PlannedStep,
 };
 pub(crate) use pod::is_quantity;
 pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
@@ -321,7 +322,10 @@ impl Plan {
         let forbidden = self.forbids_call(&call.path, |effects| CallFacts::of(&call.content, effects));
         forbidden.or_else(|| match &call.content {
             CallContent::Pod(pod) => self.policies.refuses_container(&pod.spec),
-            CallContent::Http(http) => self.policies.refuses_url(&http.url),
+            CallContent::Http(http) => {
+                let secrets = http.secret_headers.iter().map(|header| header.entry.secret.as_str());
+                self.policies.refuses_url(&http.url).or_else(|| self.policies.refuses_secrets(secrets))
+            }
             CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider, agent.key.as_ref()),
         })
     }

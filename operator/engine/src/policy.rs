@@ -107,7 +107,12 @@ impl Policies {
 
     /// Returns why a container is not allowed (a Secret that it names), or `None`.
     pub(crate) fn refuses_container(&self, pod: &PodStep) -> Option<String> {
-        pod.secrets().iter().find_map(|name| self.refuses_secret(name))
+        self.refuses_secrets(pod.secrets().iter().map(String::as_str))
+    }
+
+    /// Returns why one of these Secrets must not be used, or `None`.
+    pub(crate) fn refuses_secrets<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+        names.into_iter().find_map(|name| self.refuses_secret(name))
     }
 
     /// Returns why a Secret must not be used, or `None`.
@@ -137,6 +142,15 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
     let host = authority.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
     // Only what follows the host's end can still be rendered.
     host.find(['/', '?', '#', '\\']).is_some_and(|end| end > 0).then_some(literal)
+}
+
+/// Returns scheme, host and port of a URL template that begins with them and `/` as literal text, else `None`.
+pub(crate) fn fixed_origin(template: &str) -> Option<Url> {
+    let (scheme, rest) = fixed_host(template)?.split_once("://")?;
+    let (authority, _) = rest.split_once('/')?;
+    let is_plain = !authority.contains(|c: char| matches!(c, '\\' | '?' | '#' | '@') || c.is_whitespace());
+    let url = Url::parse(&format!("{scheme}://{authority}/")).ok().filter(|url| url.host().is_some());
+    url.filter(|url| is_plain && matches!(url.scheme(), "http" | "https"))
 }
 
 #[cfg(test)]

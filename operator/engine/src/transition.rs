@@ -372,6 +372,9 @@ pub struct HttpCall {
     pub url: String,
     /// Header names and values.
     pub headers: BTreeMap<String, String>,
+    /// The headers whose values are keys of Secrets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secret_headers: Vec<SentSecret>,
     /// The body, if any.
     pub body: Option<String>,
     /// Status codes that are a success; 200 to 299 where empty.
@@ -385,6 +388,17 @@ impl HttpCall {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         SentMethod::new(&self.method, headers, self.body.is_some())
     }
+}
+
+/// A header whose value is a key of a Secret. It has names only: the value is read when the call is made.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SentSecret {
+    /// The name of the header.
+    pub header: String,
+    /// The text before the value.
+    pub prefix: String,
+    /// The entry of `spec.secrets`.
+    pub entry: SecretEntry,
 }
 
 /// The end of a run.

@@ -13,13 +13,16 @@ use signoff_api::{
     turn::TurnCalls,
     workflow::{ProviderKind, SecretEntry},
 };
-use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
-use tokio::time::timeout;
+use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply, SentSecret};
+use tokio::time::{Instant, timeout};
 
 use crate::{
     AnswerRoom, CallError, ErrorClass, Evaluator, ExposeSecret as _, Http, HttpRequest, Model, SecretText, Secrets,
-    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock,
+    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock, http::HeaderSecret, secrets::SecretUse,
 };
+
+/// The beginning of the name of a fact that has the version of a Secret; the name of its entry follows.
+const FACT_SECRET: &str = "secret:";
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
 const LENIENCE: Duration = Duration::from_millis(250);
@@ -99,21 +102,63 @@ impl DefaultCaller {
         Self { evaluator, ..self }
     }
 
-    async fn http(&self, call: HttpCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
+    /// `facts`: takes the versions of the Secrets that were read, whatever becomes of the request.
+    async fn http(
+        &self,
+        run: &RunRef,
+        call: HttpCall,
+        limit: Duration,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<Reply, CallError> {
+        let begun = Instant::now();
+        let read = timeout(limit, self.secret_headers(run, &call.url, call.secret_headers, facts)).await;
+        let (secret_headers, entries) = read.map_err(|_| {
+            let place = HttpRequest::place_of(&call.url);
+            let why = format!("{place} was not sent: its Secrets were not read within {limit:?}");
+            CallError::new(ErrorClass::Unreachable, false, why)
+        })??;
         let request = HttpRequest {
             method: call.method,
             url: call.url,
             headers: call.headers.into_iter().collect(),
+            secret_headers,
             body: call.body,
             expect_status: call.expect_status,
-            timeout,
+            timeout: limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1)),
         };
-        let reply = self.http.call(request).await?;
+        let reply = self.http.call(request).await.map_err(|mut error| {
+            if matches!(error.class, ErrorClass::Auth(_)) && !entries.is_empty() {
+                let advice = format!("it was sent {} of spec.secrets: check the value", entries.join(", "));
+                error.message = format!("{}; {advice}", error.message);
+            }
+            error
+        })?;
         Ok(Reply {
             response: reply.body.into(),
             facts: BTreeMap::from([("statusCode".to_owned(), reply.status.to_string())]),
             ..Reply::default()
         })
+    }
+
+    /// Reads the values of headers. Returns the headers and the names of their entries.
+    async fn secret_headers(
+        &self,
+        run: &RunRef,
+        url: &str,
+        headers: Vec<SentSecret>,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<(Vec<HeaderSecret>, Vec<String>), CallError> {
+        let (mut read, mut entries) = (Vec::new(), Vec::new());
+        for header in headers {
+            let url: url::Url =
+                url.parse().map_err(|why| CallError::invalid(format!("the URL of the request: {why}")))?;
+            let SecretEntry { name, secret, key } = header.entry.clone();
+            let found = self.secrets.read(&run.namespace, &secret, &key, SecretUse::Header(&url)).await?;
+            facts.extend(found.version.map(|version| (format!("{FACT_SECRET}{name}"), version)));
+            read.push(HeaderSecret::new(header, found.value)?);
+            entries.push(name);
+        }
+        Ok((read, entries))
     }
 
     async fn agent(
@@ -215,14 +260,25 @@ fn key_advice(status: u16, entry: Option<&SecretEntry>, provider: &str) -> Strin
 impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, content, .. } = call;
+        let mut facts = BTreeMap::new();
         let result = match content {
-            CallContent::Http(http) => self.http(http, timeout).await,
+            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await,
             CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await,
             CallContent::Pod(_) => {
                 Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
             }
         };
-        result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
+        match result {
+            Ok(mut reply) => {
+                reply.facts.extend(facts);
+                Ok(reply)
+            }
+            Err(error) => {
+                let mut failure = failure(error, idempotent, self.clock.now().into());
+                failure.facts.extend(facts);
+                Err(failure)
+            }
+        }
     }
 }
 
@@ -277,6 +333,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::secrets::FoundSecret;
 
     #[test]
     fn a_lost_answer_is_unknown_only_where_a_repetition_would_do_harm() {
@@ -321,7 +378,7 @@ mod tests {
 
     #[async_trait]
     impl Secrets for Nothing {
-        async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
+        async fn read(&self, _: &str, _: &str, _: &str, _: SecretUse<'_>) -> Result<FoundSecret, CallError> {
             Err(CallError::invalid("there are no Secrets"))
         }
     }
@@ -375,8 +432,8 @@ mod tests {
 
     #[async_trait]
     impl Secrets for AllEmpty {
-        async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
-            Ok(SecretText::from("\n"))
+        async fn read(&self, _: &str, _: &str, _: &str, _: SecretUse<'_>) -> Result<FoundSecret, CallError> {
+            Ok(FoundSecret { value: SecretText::from("\n"), version: None })
         }
     }
 

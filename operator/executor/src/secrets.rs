@@ -14,38 +14,98 @@ use crate::redact::excerpt;
 /// The annotation of a Secret that names, separated by commas, the hosts it may be sent to.
 pub const ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 
+/// The use of a Secret's value: where it is sent, and as what.
+#[derive(Clone, Copy, Debug)]
+pub enum SecretUse<'u> {
+    /// The key of the model provider at this URL.
+    ProviderKey(&'u Url),
+    /// A header of a request to this URL. Without TLS it is sent only where the Secret lists `http://host:port`.
+    Header(&'u Url),
+}
+
+impl<'u> SecretUse<'u> {
+    /// Returns the URL to which the value is sent.
+    #[must_use]
+    pub fn url(self) -> &'u Url {
+        match self {
+            Self::ProviderKey(url) | Self::Header(url) => url,
+        }
+    }
+
+    /// Whether a list of hosts allows it.
+    pub fn is_listed<'a>(self, entries: impl IntoIterator<Item = &'a str> + Clone) -> bool {
+        let needs_tls = matches!(self, Self::Header(url) if url.scheme() != "https");
+        (!needs_tls && hosts::lists(entries.clone(), self.url())) || hosts::lists_without_tls(entries, self.url())
+    }
+
+    /// Returns the entry of a list of hosts that would allow it; empty if the URL has no host.
+    #[must_use]
+    pub fn entry(self) -> String {
+        let host = self.url().host_str().unwrap_or_default();
+        match self {
+            Self::Header(url) if url.scheme() == "http" => {
+                format!("http://{host}:{}", url.port_or_known_default().unwrap_or_default())
+            }
+            Self::ProviderKey(_) | Self::Header(_) => host.to_owned(),
+        }
+    }
+}
+
+/// A value of a Secret.
+#[derive(Debug)]
+pub struct FoundSecret {
+    /// The value.
+    pub value: SecretText,
+    /// The object that it was read from, such as `uid 1c0b…, version 4711`; `None` if it is not in a cluster.
+    pub version: Option<String>,
+}
+
 /// Gives out Secret values for calls.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// The text under `key` of the Secret `namespace/name`, if it may be sent to `for_host`, the
-    /// call's URL.
+    /// Returns the text under `key` of the Secret `namespace/name`, if the Secret allows this use.
     ///
-    /// # Errors `Refused` when [`host_allowed`] says no; `Invalid` when Secret or key are missing
-    /// or not text; `Unreachable` when the API server gave no answer. The value is in none of
-    /// them.
-    async fn get(&self, namespace: &str, name: &str, key: &str, for_host: &Url) -> Result<SecretText, CallError>;
+    /// # Errors
+    /// `Refused` when [`host_allowed`] says no; `Invalid` when Secret or key are missing or not text; `Unreachable`
+    /// when the API server gave no answer. The value is in none of them.
+    async fn read(
+        &self,
+        namespace: &str,
+        name: &str,
+        key: &str,
+        wanted: SecretUse<'_>,
+    ) -> Result<FoundSecret, CallError>;
+
+    /// Returns the key of the model provider at a URL.
+    ///
+    /// # Errors
+    /// As [`Secrets::read`].
+    async fn get(&self, namespace: &str, name: &str, key: &str, for_host: &Url) -> Result<SecretText, CallError> {
+        Ok(self.read(namespace, name, key, SecretUse::ProviderKey(for_host)).await?.value)
+    }
 }
 
-/// Whether a Secret with this annotation may be sent to the host of `url`.
+/// Whether a Secret with this annotation allows a use.
 ///
 /// An entry is a host (any port), a host and port, or `*.` and a suffix, which covers every name
-/// under the suffix but not the suffix itself. Entries that are nothing of this kind match
-/// nothing. `secret` is `namespace/name`, for the message.
+/// under the suffix but not the suffix itself; `http://host:port` allows a header without TLS. Entries that are nothing
+/// of this kind match nothing. `secret` is `namespace/name`, for the message.
 ///
 /// # Errors
 /// `Refused`, naming the Secret and the annotation that would allow it.
-pub fn host_allowed(secret: &str, annotation: Option<&str>, url: &Url) -> Result<(), CallError> {
-    let Some(host) = url.host() else {
-        return Err(CallError::invalid(format!("Secret {secret} cannot be sent: {} names no host", url.scheme())));
+pub fn host_allowed(secret: &str, annotation: Option<&str>, wanted: SecretUse<'_>) -> Result<(), CallError> {
+    let Some(host) = wanted.url().host() else {
+        let scheme = wanted.url().scheme();
+        return Err(CallError::invalid(format!("Secret {secret} cannot be sent: {scheme} names no host")));
     };
-    let listed = annotation.unwrap_or_default();
-    if hosts::lists(listed.split(','), url) {
+    let (listed, entry) = (annotation.unwrap_or_default(), wanted.entry());
+    if wanted.is_listed(listed.split(',')) {
         return Ok(());
     }
     let remedy = match listed.trim() {
-        "" => format!("it has no annotation {ALLOWED_HOSTS}; if it belongs there, set {ALLOWED_HOSTS}: \"{host}\""),
+        "" => format!("it has no annotation {ALLOWED_HOSTS}; if it belongs there, set {ALLOWED_HOSTS}: \"{entry}\""),
         others => format!(
-            "its annotation {ALLOWED_HOSTS} lists other hosts ({}); if it belongs there, add {host}",
+            "its annotation {ALLOWED_HOSTS} lists other hosts ({}); if it belongs there, add {entry}",
             excerpt(others, [])
         ),
     };
@@ -59,7 +119,7 @@ mod tests {
     use crate::error::ErrorClass;
 
     fn allowed(annotation: &str, url: &str) -> bool {
-        host_allowed("team/models", Some(annotation), &url.parse().unwrap()).is_ok()
+        host_allowed("team/models", Some(annotation), SecretUse::ProviderKey(&url.parse().unwrap())).is_ok()
     }
 
     #[test]
@@ -107,7 +167,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_not_understood_allows_nothing() {
         let url: Url = "https://api.example.com".parse().unwrap();
-        assert!(host_allowed("team/models", None, &url).is_err());
+        assert!(host_allowed("team/models", None, SecretUse::ProviderKey(&url)).is_err());
         for annotation in [
             "",
             " ",
@@ -130,15 +190,33 @@ mod tests {
     #[test]
     fn a_refusal_names_the_secret_the_host_and_the_remedy() {
         let url: Url = "https://api.example.com/v1?x=1".parse().unwrap();
-        let missing = host_allowed("team/models", None, &url).unwrap_err();
+        let missing = host_allowed("team/models", None, SecretUse::ProviderKey(&url)).unwrap_err();
         assert_eq!(missing.class, ErrorClass::Refused);
         assert!(missing.message.contains("Secret team/models must not be sent to api.example.com"), "{missing}");
         assert!(missing.message.contains("set signoff.dev/allowed-hosts: \"api.example.com\""), "{missing}");
-        let other = host_allowed("team/models", Some("a.org"), &url).unwrap_err();
+        let other = host_allowed("team/models", Some("a.org"), SecretUse::ProviderKey(&url)).unwrap_err();
         assert!(
             other.message.ends_with("lists other hosts (a.org); if it belongs there, add api.example.com"),
             "{other}"
         );
+    }
+
+    #[test]
+    fn a_header_is_sent_without_tls_only_where_the_secret_says_so() {
+        let check = |annotation: &str, url: &str| {
+            let url: Url = url.parse().unwrap();
+            host_allowed("team/letters", Some(annotation), SecretUse::Header(&url)).map_err(|error| error.message)
+        };
+        assert_eq!(check("letters.svc", "https://letters.svc/send"), Ok(()));
+        assert_eq!(check("a.org, http://letters.svc:8080", "http://letters.svc:8080/send"), Ok(()));
+        for annotation in ["letters.svc", "letters.svc:8080", "http://letters.svc", "http://letters.svc:80", "*.svc"] {
+            let refused = check(annotation, "http://letters.svc:8080/send").unwrap_err();
+            assert!(refused.ends_with("if it belongs there, add http://letters.svc:8080"), "{refused}");
+        }
+        assert!(check("http://letters.svc:443", "https://letters.svc/").is_err());
+        // A provider without TLS is listed either way.
+        assert!(allowed("models.svc", "http://models.svc:8000"));
+        assert!(allowed("http://models.svc:8000", "http://models.svc:8000"));
     }
 
     #[test]

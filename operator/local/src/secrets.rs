@@ -8,10 +8,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use signoff_api::hosts;
-use url::Url;
-
-use signoff_executor::{CallError, SecretText, Secrets, excerpt};
+use signoff_executor::{
+    CallError, SecretText, Secrets, excerpt,
+    secrets::{FoundSecret, SecretUse},
+};
 
 /// The prefix of every variable.
 const PREFIX: &str = "SIGNOFF_SECRET_";
@@ -75,7 +75,7 @@ impl LocalSecrets {
 
 #[async_trait]
 impl Secrets for LocalSecrets {
-    async fn get(&self, _: &str, name: &str, key: &str, for_host: &Url) -> Result<SecretText, CallError> {
+    async fn read(&self, _: &str, name: &str, key: &str, wanted: SecretUse<'_>) -> Result<FoundSecret, CallError> {
         let Some(found) = self.find(name, key)? else {
             let file = self.folder.as_ref().map(|folder| format!(" or write {}/{name}/{key}", folder.display()));
             return Err(CallError::invalid(format!(
@@ -84,23 +84,24 @@ impl Secrets for LocalSecrets {
                 file.unwrap_or_default()
             )));
         };
-        let host = for_host.host_str().unwrap_or_default();
+        let (host, entry) = (wanted.url().host_str().unwrap_or_default(), wanted.entry());
         let lists = self.lists(name, key)?;
         if !lists.iter().any(|list| list.owner == word(name) && !list.hosts.trim().is_empty()) {
-            let line = found.line_that_allows(name, host);
+            let line = found.line_that_allows(name, &entry);
             return Err(CallError::refused(format!(
                 "Secret {name} must not be sent to {host}: it lists no hosts; if it belongs there, add the line: {line}"
             )));
         }
         for HostList { place, hosts: listed, .. } in &lists {
-            if !hosts::lists(listed.trim().split(','), for_host) {
+            if !wanted.is_listed(listed.trim().split(',')) {
                 return Err(CallError::refused(format!(
-                    "Secret {name} must not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {host}",
+                    "Secret {name} must not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {entry}",
                     excerpt(listed.trim(), [])
                 )));
             }
         }
-        Ok(SecretText::from(found.text.trim_end_matches(['\r', '\n']).to_owned()))
+        let value = SecretText::from(found.text.trim_end_matches(['\r', '\n']).to_owned());
+        Ok(FoundSecret { value, version: None })
     }
 }
 
@@ -111,11 +112,11 @@ struct Found {
 }
 
 impl Found {
-    /// Returns the shell's line that lets the Secret be sent to a host.
-    fn line_that_allows(&self, name: &str, host: &str) -> String {
+    /// Returns the shell's line that adds an entry to the hosts of the Secret.
+    fn line_that_allows(&self, name: &str, entry: &str) -> String {
         match &self.folder {
-            Some(folder) => format!("echo {} > {}", quoted(host), quoted(&folder.join(HOSTS).display().to_string())),
-            None => format!("export {}={}", variable(name, HOSTS), quoted(host)),
+            Some(folder) => format!("echo {} > {}", quoted(entry), quoted(&folder.join(HOSTS).display().to_string())),
+            None => format!("export {}={}", variable(name, HOSTS), quoted(entry)),
         }
     }
 }
@@ -182,6 +183,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use signoff_executor::{ErrorClass, ExposeSecret as _};
+    use url::Url;
 
     fn url() -> Url {
         "https://models.example.com/v1".parse().unwrap()
@@ -274,6 +276,24 @@ mod tests {
         let secrets = LocalSecrets::in_folder(folder.path());
         let refused = secrets.get("local", "acme", "models-token", &url()).await.unwrap_err();
         assert!(refused.message.contains("acme-models/allowed-hosts lists other hosts"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_header_without_tls_needs_a_list_with_scheme_and_port() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("letters")).unwrap();
+        fs::write(folder.path().join("letters/token"), "hunter2-hunter2-").unwrap();
+        let list = folder.path().join("letters/allowed-hosts");
+        let secrets = LocalSecrets::in_folder(folder.path());
+        let url: Url = "http://127.0.0.1:8080/send".parse().unwrap();
+        let read = || secrets.read("local", "letters", "token", SecretUse::Header(&url));
+        let refused = read().await.unwrap_err();
+        assert!(refused.message.contains("add the line: echo 'http://127.0.0.1:8080' > "), "{refused}");
+        fs::write(&list, "127.0.0.1:8080").unwrap();
+        let refused = read().await.unwrap_err();
+        assert!(refused.message.ends_with("if it belongs there, add http://127.0.0.1:8080"), "{refused}");
+        fs::write(&list, "http://127.0.0.1:8080\n").unwrap();
+        assert_eq!(read().await.unwrap().value.expose_secret(), "hunter2-hunter2-");
     }
 
     #[tokio::test]

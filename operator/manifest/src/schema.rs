@@ -249,6 +249,7 @@ fn form(pattern: &str) -> String {
         "^[-a-z0-9.*]+$" => "the name of a Secret, in which `*` matches any characters, such as models-*",
         r"^([*][.])?[^*/@\s]+$" => "a host such as api.example.com, api.example.com:8443 or *.example.com",
         "^/" => "a path that begins with `/`",
+        "^[!-z|~ ]*$" => "visible ASCII characters and spaces, and no braces: it is not a template",
         "^https?://" => "an address that begins with http:// or https://",
         "^[0-9]{1,9}([.][0-9]{1,6})?$" => {
             "an amount in quotes without sign and currency, such as \"3.00\", with at most 9 digits before the point and 6 after it"

@@ -50,6 +50,7 @@ impl Post {
             method: "POST".to_owned(),
             url: self.url,
             headers: self.headers,
+            secret_headers: Vec::new(),
             body: Some(self.body),
             expect_status: Vec::new(),
             timeout: TIMEOUT,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;
+mod api_keys;
 mod colours;
 mod crashes;
 mod endless;

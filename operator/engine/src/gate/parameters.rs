@@ -124,7 +124,8 @@ pub fn example(schema: &Value) -> Map<String, Value> {
 }
 
 fn one(schema: &Value) -> Value {
-    if let Some(only) = schema.get("const").or_else(|| schema["enum"].get(0)) {
+    let of_pattern = || schema.get("pattern").and_then(|_| schema["examples"].get(0));
+    if let Some(only) = schema.get("const").or_else(|| schema["enum"].get(0)).or_else(of_pattern) {
         return only.clone();
     }
     match (schema["type"].as_str(), fields(schema)) {

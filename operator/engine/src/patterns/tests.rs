@@ -16,5 +16,6 @@ mod parallel;
 mod pods;
 mod requests;
 mod routing;
+mod secret_headers;
 mod sent;
 mod tools;

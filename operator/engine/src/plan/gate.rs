@@ -210,6 +210,7 @@ impl Validator<'_> {
             excludes_editors,
             max_vote_age,
             merged_gates: Vec::new(),
+            url_begins: None,
         })
     }
 

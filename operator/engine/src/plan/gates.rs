@@ -215,11 +215,12 @@ impl Validator<'_> {
         }
         self.with_start(step, context);
         // What the step's own variables are its gates may say too.
-        let vars = step.vars.clone();
+        let (vars, url_begins) = (step.vars.clone(), step.url_begins());
         let output = step.output.iter_mut().filter_map(|output| output.gate.as_deref_mut());
         let escalation = step.escalation.iter_mut().map(|(_, gate)| &mut **gate);
         for gate in output.chain(escalation).chain(step.start.as_deref_mut()) {
             gate.vars.clone_from(&vars);
+            gate.limit_url(url_begins.as_ref());
         }
     }
 

@@ -306,6 +306,72 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
     }
 }
 
+/// A request with these fields, and one entry `crm` in `spec.secrets`.
+fn sends_secrets(more: Value) -> Value {
+    let mut http = json!({"url": "https://crm.example.com/orders"});
+    http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "requestedBy": "dana", "secrets": [{"name": "crm", "secret": "vault", "key": "token"}],
+        "steps": [{"name": "look", "http": http}],
+    })
+}
+
+#[test]
+fn a_header_with_a_secret_that_could_go_elsewhere_is_refused_of_every_run() {
+    let header = |name: &str, from: &str| json!({"name": name, "from": from});
+    let to = |url: &str| sends_secrets(json!({"url": url, "secretHeaders": [header("X-Key", "crm")]}));
+    let (url, first) = ("spec.steps[0].http.url", "spec.steps[0].http.secretHeaders[0]");
+    for open in [
+        "{{ inputs.url }}",
+        "https://{{ inputs.host }}/",
+        "https://crm.example.com{{ inputs.path }}",
+        "https://crm.example.com",
+        "https://crm.example.com?a={{ inputs.path }}",
+        "https://crm.example.com#/",
+        r"https://crm.example.com\@evil.example/",
+        "https://crm.example.com:{{ inputs.port }}/",
+        "//crm.example.com/",
+        "ftp://crm.example.com/",
+    ] {
+        for is_accepted in [false, true] {
+            let found = plan_of(&to(open), is_accepted).err().unwrap_or_default();
+            refuses(&found, url, "a URL that is sent a Secret begins with scheme, host and `/`");
+        }
+    }
+    for (more, field, words) in [
+        (json!({"secretHeaders": [header("X-Key", "hunter2")]}), format!("{first}.from"), "name one of them (crm)"),
+        (
+            json!({"headers": {"x_key": "x"}, "secretHeaders": [header("X-Key", "crm")]}),
+            format!("{first}.name"),
+            "the step has another header X-Key",
+        ),
+        (
+            json!({"secretHeaders": [header("X-Key", "crm"), header("x-KEY", "crm")]}),
+            "spec.steps[0].http.secretHeaders[1].name".to_owned(),
+            "the step has another header x-KEY",
+        ),
+        (json!({"secretHeaders": [header("X-HTTP-Method", "crm")]}), format!("{first}.name"), "set `method` instead"),
+    ] {
+        for is_accepted in [false, true] {
+            let found = plan_of(&sends_secrets(more.clone()), is_accepted).err().unwrap_or_default();
+            refuses(&found, &field, words);
+            assert!(!found.concat().contains("hunter2"), "{found:?}");
+        }
+    }
+    let twin = |url: &str| {
+        let more = json!({"url": url, "headers": {"Accept": "text/plain"},
+            "secretHeaders": [header("Authorization", "crm"), header("X-Key", "crm")]});
+        plan_of(&sends_secrets(more), false).map(|plan| plan.warnings().to_vec())
+    };
+    for url in
+        ["https://crm.example.com/", "https://crm.example.com:8443/{{ run.name }}?a={{ run.name }}", "https://[::1]/"]
+    {
+        assert_eq!(twin(url), Ok(vec![]), "{url}");
+    }
+    let warned = twin("http://crm.svc:8080/orders").unwrap();
+    assert!(matches!(warned.as_slice(), [one] if one.contains("sent without TLS")), "{warned:?}");
+}
+
 #[test]
 fn a_condition_that_may_have_no_value_is_a_warning_with_the_remedy() {
     let warnings = |spec: Value| plan_of(&spec, false).unwrap().warnings().to_vec();

@@ -50,11 +50,9 @@ impl Validator<'_> {
             }
             // The text is not repeated: it may be a key that was written in the wrong place.
             if kind.key().is_some() && key_of(spec, provider).is_none() {
-                let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
-                let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
                 self.error(
                     format!("{field}.{}.key", kind.name()),
-                    format!("its key is no name of spec.secrets: name one of them ({names})"),
+                    format!("its key is no name of spec.secrets: {}", name_an_entry(spec)),
                 );
             }
             self.not_allowed(field, self.policies.refuses_provider(provider, None));
@@ -96,6 +94,13 @@ impl Validator<'_> {
         }
         agents
     }
+}
+
+/// Returns the remedy where a name is none of `spec.secrets`.
+pub(super) fn name_an_entry(spec: &WorkflowSpec) -> String {
+    let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
+    let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
+    format!("name one of them ({names})")
 }
 
 /// Returns the entry of `spec.secrets` that is the key of a provider.

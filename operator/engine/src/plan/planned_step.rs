@@ -8,6 +8,7 @@ use signoff_api::{
     FailureClass, JsonObject, Span, Verdict,
     approval::RequiredBy,
     gate::{Form, PersonRule, Quorum},
+    hosts,
     journal::StepRecord,
     pod::PodStep,
     record_path::PLANNED_CALLS,
@@ -15,9 +16,10 @@ use signoff_api::{
     step::{HitlStep, HttpStep, OnError, Retry},
 };
 use signoff_expr::{Condition, Template};
+use url::Url;
 
 use super::Plan;
-use crate::{field_error::FieldError, gate::subject::GateSubject};
+use crate::{field_error::FieldError, gate::subject::GateSubject, transition::SentSecret};
 
 /// The most times that the turn of a model is repeated by itself.
 const REPEATED_BY_ITSELF: i32 = 3;
@@ -60,7 +62,7 @@ pub(crate) struct PlannedStep {
 pub(crate) enum Action {
     Agent(PlannedAgentStep),
     Pod(Box<PlannedPod>),
-    Http(PlannedHttp),
+    Http(Box<PlannedHttp>),
     Set(Template),
     Gate(Box<PlannedGate>),
 }
@@ -82,7 +84,24 @@ pub(crate) struct PlannedHttp {
     pub(crate) spec: HttpStep,
     pub(crate) url: Template,
     pub(crate) headers: BTreeMap<String, Template>,
+    /// The headers whose values are keys of Secrets, if there are any.
+    pub(crate) secrets: Option<PlannedSecretHeaders>,
     pub(crate) body: Option<Template>,
+}
+
+/// The headers of a request whose values are keys of Secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedSecretHeaders {
+    /// Scheme, host and port of every URL to which they can be sent, and `/`.
+    pub(crate) origin: Url,
+    pub(crate) headers: Vec<SentSecret>,
+}
+
+impl PlannedSecretHeaders {
+    /// Whether a rendered URL has their origin.
+    pub(crate) fn are_for(&self, url: &str) -> bool {
+        Url::parse(url).is_ok_and(|url| url.origin() == self.origin.origin() && !hosts::has_credentials(&url))
+    }
 }
 
 /// The validation and review of the response of a step.
@@ -148,6 +167,21 @@ impl PlannedStep {
             Action::Http(_) => &["url", "body"],
             Action::Set(_) => &["value"],
             Action::Gate(_) => &[],
+        }
+    }
+
+    /// Returns the beginning of every URL to which it can be sent, if it sends the value of a Secret.
+    pub(super) fn url_begins(&self) -> Option<String> {
+        match &self.action {
+            Action::Http(http) => http.secrets.as_ref().map(|secrets| secrets.origin.to_string()),
+            Action::Agent(_) | Action::Pod(_) | Action::Set(_) | Action::Gate(_) => None,
+        }
+    }
+
+    /// Sets the beginning of every URL that Modify can give the step that this gate is about.
+    pub(super) fn limit_url(&mut self, begins: Option<&String>) {
+        if let Action::Gate(gate) = &mut self.action {
+            gate.url_begins = begins.cloned();
         }
     }
 
@@ -296,6 +330,8 @@ pub(crate) struct PlannedGate {
     pub(crate) max_vote_age: Option<Span>,
     /// The other gates that were merged into this one: their names, and the gates whose deciders they exclude.
     pub(crate) merged_gates: Vec<(String, Vec<String>)>,
+    /// The beginning of every URL that Modify can give the reviewed step, where that sends the value of a Secret.
+    pub(crate) url_begins: Option<String>,
 }
 
 impl PlannedGate {

@@ -58,7 +58,13 @@ impl Validator<'_> {
         let gates = meant.into_iter().filter_map(|one| {
             self.policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
         });
-        planned.policy_gates = gates.map(|gate| PlannedStep { vars: planned.vars.clone(), ..gate }).collect();
+        let url_begins = planned.url_begins();
+        let bound = |gate| {
+            let mut gate = PlannedStep { vars: planned.vars.clone(), ..gate };
+            gate.limit_url(url_begins.as_ref());
+            gate
+        };
+        planned.policy_gates = gates.map(bound).collect();
     }
 
     /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their records stand.

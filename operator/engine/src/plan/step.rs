@@ -70,7 +70,7 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    fn field(&self, part: &str) -> String {
+    pub(super) fn field(&self, part: &str) -> String {
         format!("{}.{part}", self.field)
     }
 }
@@ -252,7 +252,7 @@ impl Validator<'_> {
         Some(PlannedAgentStep { agent: agent.name.clone(), input: Some(input), addition: None, fresh })
     }
 
-    fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<PlannedHttp> {
+    fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<Box<PlannedHttp>> {
         let fixed = policy::fixed_host(&http.url);
         self.not_allowed(context.field("http.url"), fixed.and_then(|url| self.policies.refuses_url(url)));
         // An accepted run goes on: the call fails by itself.
@@ -260,7 +260,7 @@ impl Validator<'_> {
         {
             self.error(
                 context.field("http.url"),
-                "it has a user name or a password: leave them out. A container can get a Secret",
+                "it has a user name or a password: leave them out, and send a key by `secretHeaders`",
             );
         }
         let url = self.known_template(&http.url, &context.field("http.url"), &context.known);
@@ -271,6 +271,7 @@ impl Validator<'_> {
                 headers.insert(name.clone(), template);
             }
         }
+        let secrets = self.secret_headers(http, context);
         let body = match &http.body {
             Some(source) => Some(self.known_template(source, &context.field("http.body"), &context.known)?),
             None => None,
@@ -283,7 +284,7 @@ impl Validator<'_> {
         for advice in body.iter().flat_map(|body| body.json_advice(is_plain)) {
             self.warn(&context.field("http.body"), &advice);
         }
-        Some(PlannedHttp { spec: http.clone(), url: url?, headers, body })
+        Some(Box::new(PlannedHttp { spec: http.clone(), url: url?, headers, secrets, body }))
     }
 
     /// A template whose every name is known.

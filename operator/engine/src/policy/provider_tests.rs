@@ -1,4 +1,4 @@
-//! The providers of a Workflow under policies: each kind is refused without its host and without its Secret.
+//! The providers and requests of a Workflow under policies: each is refused without its host and without its Secret.
 #![allow(clippy::unwrap_used)]
 
 use std::{sync::Arc, time::Duration};
@@ -9,8 +9,8 @@ use signoff_api::workflow::{Provider, SecretEntry};
 use super::tests::{cluster, errors};
 use crate::{
     Plan, Settings,
-    tests::test_run::workflow,
-    transition::{AgentCall, Call, CallContent},
+    tests::test_run::{TestRun, workflow},
+    transition::{AgentCall, Call, CallContent, Command},
 };
 
 fn call(provider: &Provider, key: &SecretEntry) -> Call {
@@ -58,4 +58,32 @@ fn each_kind_with_a_server_needs_the_host_and_the_secret_that_policies_list() {
         }
     }
     assert_eq!(asked, 4 * (Provider::KINDS.len() - 1));
+}
+
+#[test]
+fn a_request_with_a_secret_needs_the_host_and_the_secret_that_policies_list() {
+    let spec = json!({
+        "requestedBy": "dana", "secrets": [{"name": "k", "secret": "root", "key": "token"}],
+        "steps": [{"name": "ask", "http": {
+            "url": "https://crm.example.com/orders", "secretHeaders": [{"name": "Authorization", "from": "k"}]}}],
+    });
+    let run = TestRun::of(spec.clone());
+    let sent = run.transition.commands.iter().find_map(|command| match command {
+        Command::Call(call) => Some(&**call),
+        Command::Ask(_) => None,
+    });
+    for (rules, part) in [
+        (json!({"allowedHosts": ["a.org"]}), "(allowedHosts: a.org)"),
+        (json!({"allowedSecrets": ["crm-*"]}), "Secret root is not allowed by"),
+    ] {
+        let policies = cluster(&[("prod", rules)]);
+        let found = errors(policies.clone(), spec.clone());
+        assert!(found.iter().any(|error| error.message.contains(part)), "{found:?}");
+        // A call of a run that was accepted before the policy.
+        let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
+        plan.policies = Arc::new(policies);
+        assert!(plan.refuses(sent.unwrap()).is_some_and(|why| why.contains(part)));
+    }
+    let listed = cluster(&[("prod", json!({"allowedHosts": ["crm.example.com"], "allowedSecrets": ["ro*"]}))]);
+    assert!(errors(listed, spec).is_empty());
 }

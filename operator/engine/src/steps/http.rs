@@ -27,6 +27,15 @@ pub(super) fn call<'a>(
     }
     let expected = http.spec.expect.iter().flat_map(|expect| &expect.status);
     let changed = |field: &str| invocation.overrides.parameters.get(field).cloned();
+    let url = changed("url").map_or_else(|| http.url.render_url(&scope), Ok)?;
+    let secret_headers = match &http.secrets {
+        Some(secrets) if !secrets.are_for(&url) => {
+            let why = format!("a URL that is sent a Secret begins with {}: change only what follows", secrets.origin);
+            return Err(RenderError::Invalid(why));
+        }
+        Some(secrets) => secrets.headers.clone(),
+        None => Vec::new(),
+    };
     let body = match changed("body") {
         Some(body) => Some(body),
         None => http.body.as_ref().map(|template| template.render(&scope)).transpose()?,
@@ -38,8 +47,9 @@ pub(super) fn call<'a>(
         timeout: invocation.step.timeout,
         content: CallContent::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),
-            url: changed("url").map_or_else(|| http.url.render_url(&scope), Ok)?,
+            url,
             headers,
+            secret_headers,
             body,
             expect_status: expected.filter_map(|status| u16::try_from(*status).ok()).collect(),
         }),

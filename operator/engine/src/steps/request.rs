@@ -12,7 +12,7 @@ use signoff_api::{
     journal::{BlobRef, StepKind, StepRecord},
     names,
 };
-use signoff_expr::{Scope, Template, text};
+use signoff_expr::{Scope, Template, pattern::MAX_PATTERN, text};
 
 use crate::{
     approval::persons::Persons,
@@ -323,7 +323,10 @@ const MOST_RESPOND_SCHEMA: usize = 16 * 1024;
 
 /// Returns the schema of what a verdict takes along, by verdict.
 fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<JsonObject> {
-    let own = gate.subject.parameters(reviewed.map_or(0, |reviewed| reviewed.parts));
+    let mut own = gate.subject.parameters(reviewed.map_or(0, |reviewed| reviewed.parts));
+    if let Some(begins) = &gate.url_begins {
+        limit_url(own.as_mut(), begins);
+    }
     let respond = reviewed.and_then(|reviewed| reviewed.respond.clone()).map(|schema| Value::Object(schema.0));
     let respond = respond
         .filter(|schema| gate.allowed.contains(&Verdict::Respond) && schema.to_string().len() <= MOST_RESPOND_SCHEMA);
@@ -334,6 +337,19 @@ fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<Js
             Some(schemas)
         }
         None => own,
+    }
+}
+
+/// Adds to the schema of Modify that a URL begins with this text. A long one is compared only when the URL is rendered.
+fn limit_url(schemas: Option<&mut JsonObject>, begins: &str) {
+    let modify = schemas.and_then(|schemas| schemas.0.get_mut(Verdict::Modify.name()));
+    let url = modify.and_then(|schema| schema.pointer_mut("/properties/url")).and_then(Value::as_object_mut);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | ':' | '-' | '_');
+    let escaped = begins.chars().map(|c| if is_plain(c) { c.to_string() } else { format!("\\{c}") });
+    let pattern = format!("^{}", escaped.collect::<String>());
+    if let Some(url) = url.filter(|_| pattern.len() <= MAX_PATTERN) {
+        url.insert("pattern".to_owned(), pattern.into());
+        url.insert("examples".to_owned(), vec![begins].into());
     }
 }
 

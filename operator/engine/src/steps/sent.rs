@@ -18,7 +18,7 @@ use crate::{
         step_invocation::StepInvocation,
         tool_turn::is_left_out,
     },
-    transition::{AgentCall, Call, CallContent, HttpCall, Message, Role},
+    transition::{AgentCall, Call, CallContent, HttpCall, Message, Role, SentSecret},
 };
 
 /// Returns a call, every field of it: the target first, long values last.
@@ -80,10 +80,20 @@ fn of_http(http: &HttpCall) -> Result<Fields, RenderError> {
         fields.extend(fields_of_text("body", body));
     }
     fields.insert("headers".to_owned(), json!(http.headers));
+    if !http.secret_headers.is_empty() {
+        let shown = http.secret_headers.iter().map(|header| (header.header.clone(), json!(secret_header(header))));
+        fields.insert("secretHeaders".to_owned(), Value::Object(shown.collect()));
+    }
     if !http.expect_status.is_empty() {
         fields.insert("expectStatus".to_owned(), json!(http.expect_status));
     }
     Fields::of(&fields, &["url", "method"], "url")
+}
+
+/// Returns a header whose value is a key of a Secret, without the value.
+fn secret_header(header: &SentSecret) -> String {
+    let SentSecret { header: _, prefix, entry } = header;
+    format!("{prefix}‹Secret {}/{}› (its value is not covered by the approval)", entry.secret, entry.key)
 }
 
 fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {

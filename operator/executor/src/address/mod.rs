@@ -91,7 +91,7 @@ pub enum Error {
     #[error("the URL's scheme is {0}: use http or https")]
     Scheme(String),
     /// A URL with a user name or password in it.
-    #[error("the URL has a user name or a password: leave them out. A container can get a Secret")]
+    #[error("the URL has a user name or a password: leave them out, and send a key by `secretHeaders`")]
     Credentials,
     /// A URL without a host.
     #[error("the URL names no host")]

@@ -18,7 +18,7 @@ use signoff_api::Span;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Http, HttpReply, HttpRequest, headers, method, place};
+use super::{HeaderSecret, Http, HttpReply, HttpRequest, headers, method, place, scrub::Scrubber};
 use crate::address::{Error as AddressError, Settings as AddressSettings};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
@@ -250,18 +250,18 @@ impl Http for HttpClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpReply, CallError> {
         let mut body = WholeBody { bytes: Vec::new(), limit: self.max_response };
         let answer = self.exchange(&mut request, &mut body).await?;
+        let scrubber = Scrubber::new(request.secret_headers.iter().map(HeaderSecret::value));
         if !request.expects(answer.status) {
-            let text = String::from_utf8_lossy(&answer.beginning);
+            let text = scrubber.scrub_beginning(String::from_utf8_lossy(&answer.beginning).into_owned());
             let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
             return Err(answer.unexpected(&format!("{} {}", request.method, request.place()), &said));
         }
         let status = answer.status.as_u16();
-        Ok(match String::from_utf8(body.bytes) {
-            Ok(body) => HttpReply { status, body, replaced: false },
-            Err(bytes) => {
-                HttpReply { status, body: String::from_utf8_lossy(bytes.as_bytes()).into_owned(), replaced: true }
-            }
-        })
+        let (body, replaced) = match String::from_utf8(body.bytes) {
+            Ok(body) => (body, false),
+            Err(bytes) => (String::from_utf8_lossy(bytes.as_bytes()).into_owned(), true),
+        };
+        Ok(HttpReply { status, body: scrubber.scrub(body), replaced })
     }
 }
 

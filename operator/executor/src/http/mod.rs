@@ -4,6 +4,8 @@
 //! a body in an error or in `Debug`: they may hold secrets.
 
 mod client;
+mod header_secret;
+mod scrub;
 
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::redact::excerpt;
 
 pub(crate) use client::{Answer, AnswerBody, BodyRefused, ERROR_BODY_LIMIT};
 pub use client::{HttpClient, HttpSettings};
+pub use header_secret::HeaderSecret;
 
 /// Methods a step may use. CONNECT and TRACE are left out: a tunnel is no call, and TRACE echoes
 /// credentials.
@@ -51,6 +54,9 @@ pub struct HttpRequest {
     pub url: String,
     /// Names and values; a name may stand more than once.
     pub headers: Vec<(String, String)>,
+    /// Headers whose values are those of Secrets. No other header has the name of one of them. Answers and errors hold
+    /// none of the values.
+    pub secret_headers: Vec<HeaderSecret>,
     /// The body; sent as `text/plain; charset=utf-8` unless a `content-type` header says otherwise.
     pub body: Option<String>,
     /// The statuses that are a success; empty for 200 to 299.
@@ -84,7 +90,12 @@ pub trait Http: Send + Sync {
 impl HttpRequest {
     /// The URL for people: without its query, which may hold secrets.
     pub(crate) fn place(&self) -> String {
-        self.url.parse().map_or_else(|_| "a text that is not a URL".to_owned(), |url| place(&url))
+        Self::place_of(&self.url)
+    }
+
+    /// A URL for people: without its query.
+    pub(crate) fn place_of(url: &str) -> String {
+        url.parse().map_or_else(|_| "a text that is not a URL".to_owned(), |url| place(&url))
     }
 
     fn expects(&self, status: StatusCode) -> bool {
@@ -98,6 +109,7 @@ impl fmt::Debug for HttpRequest {
             .field("method", &self.method)
             .field("url", &self.place())
             .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("secret_headers", &self.secret_headers.iter().map(HeaderSecret::name).collect::<Vec<_>>())
             .field("body_bytes", &self.body.as_ref().map(String::len))
             .field("expect_status", &self.expect_status)
             .field("timeout", &self.timeout)
@@ -116,22 +128,35 @@ fn method(text: &str) -> Result<Method, CallError> {
 fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
-        let shown = excerpt(name, []);
-        let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| CallError::invalid(format!("{shown:?} is not a header name")))?;
-        if OWN_HEADERS.contains(&name.as_str()) {
-            return Err(CallError::invalid(format!("the header {name} is set by the client: remove it from the step")));
+        let (name, value) = header(name, value)?;
+        headers.append(name, value);
+    }
+    for secret in &request.secret_headers {
+        let (name, value) = header(secret.name(), &secret.text())?;
+        if headers.contains_key(&name) {
+            return Err(CallError::invalid(format!("two headers are named {name}: leave one of them out")));
         }
-        let mut value = HeaderValue::from_str(value).map_err(|_| {
-            CallError::invalid(format!("the value of header {name} holds a line break or another control character"))
-        })?;
-        value.set_sensitive(true);
         headers.append(name, value);
     }
     if request.body.is_some() && !headers.contains_key(CONTENT_TYPE) {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     }
     Ok(headers)
+}
+
+/// A header of a request.
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), CallError> {
+    let shown = excerpt(name, []);
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| CallError::invalid(format!("{shown:?} is not a header name")))?;
+    if OWN_HEADERS.contains(&name.as_str()) {
+        return Err(CallError::invalid(format!("the header {name} is set by the client: remove it from the step")));
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        CallError::invalid(format!("the value of header {name} holds a line break or another control character"))
+    })?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// A URL on one short line, without its query.
@@ -149,6 +174,7 @@ mod tests {
             method: "POST".into(),
             url: "https://example.com/hook?token=SECRET".into(),
             headers: vec![("authorization".into(), "Bearer SECRET".into())],
+            secret_headers: vec![],
             body: Some("SECRET".into()),
             expect_status: vec![],
             timeout: Duration::from_secs(1),

@@ -9,5 +9,6 @@ mod dialects;
 mod http;
 mod models;
 mod refused_keys;
+mod secret_headers;
 mod server;
 mod tools;

@@ -8,6 +8,7 @@ use signoff_api::workflow::SecretEntry;
 use signoff_engine::transition::{AgentCall, Call, CallContent};
 use signoff_executor::{
     CallError, Caller as _, Clock, DefaultCaller, Providers, RunRef, SecretText, Secrets, UnboundedRoom,
+    secrets::{FoundSecret, SecretUse},
 };
 
 use crate::{
@@ -20,8 +21,8 @@ struct OneValue;
 
 #[async_trait]
 impl Secrets for OneValue {
-    async fn get(&self, _: &str, _: &str, _: &str, _: &url::Url) -> Result<SecretText, CallError> {
-        Ok(SecretText::from(KEY))
+    async fn read(&self, _: &str, _: &str, _: &str, _: SecretUse<'_>) -> Result<FoundSecret, CallError> {
+        Ok(FoundSecret { value: SecretText::from(KEY), version: None })
     }
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn get(url: impl Into<String>) -> HttpRequest {
         method: "GET".into(),
         url: url.into(),
         headers: vec![],
+        secret_headers: Vec::new(),
         body: None,
         expect_status: vec![],
         timeout: Duration::from_secs(5),

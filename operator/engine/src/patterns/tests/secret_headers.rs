@@ -1,0 +1,158 @@
+//! Requests with headers from Secrets: calls and requests of gates hold names only, and the value goes to one server.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use signoff_api::{Decision, Digest, JsonObject, Verdict, journal::StepPhase};
+
+use super::tools::{gates, spec, turn};
+use crate::{
+    gate::{decision::payload, parameters},
+    replay::activity::input_digest,
+    tests::test_run::{TestRun, chain_of, gate},
+    transition::{Call, CallContent, Command, HttpCall},
+};
+
+const GATE: &str = "handle/.turn-1/.call-1/.gate";
+
+fn secrets() -> Value {
+    json!([{"name": "crm", "secret": "vault", "key": "token"}])
+}
+
+fn headers() -> Value {
+    json!([{"name": "Authorization", "prefix": "Bearer ", "from": "crm"}, {"name": "X-Key", "from": "crm"}])
+}
+
+/// A run of one request with an input in its path; people are asked before it.
+fn asked() -> TestRun {
+    let url = "https://crm.example.com/orders/{{ inputs.customer }}";
+    let step = json!({"name": "look", "http": {"method": "POST", "url": url, "secretHeaders": headers()}});
+    let mut spec = chain_of(json!([step]));
+    spec["secrets"] = secrets();
+    let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify", "Reject"]}));
+    spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["look"], "hitl": hitl}]);
+    TestRun::of(spec)
+}
+
+/// The only call of a transition.
+fn call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
+    run.transition.commands.iter().find_map(|command| match command {
+        Command::Call(call) => match &call.content {
+            CallContent::Http(http) => Some((&**call, http)),
+            CallContent::Agent(_) | CallContent::Pod(_) => None,
+        },
+        Command::Ask(_) => None,
+    })
+}
+
+#[test]
+fn a_request_shows_header_secret_and_key_and_that_no_approval_covers_the_value() {
+    let mut run = asked();
+    let shown = run.asked("look/.start").request.reviews.as_ref().unwrap().response.clone();
+    for line in [
+        "url: https://crm.example.com/orders/ACME\n",
+        "Authorization: Bearer ‹Secret vault/token› (its value is not covered by the approval)\n",
+        "X-Key: ‹Secret vault/token› (its value is not covered by the approval)\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    run.approve("look/.start");
+    let (sent, http) = call(&run).unwrap();
+    let names = http.secret_headers.iter().map(|secret| (secret.header.as_str(), secret.prefix.as_str()));
+    assert_eq!(names.collect::<Vec<_>>(), [("Authorization", "Bearer "), ("X-Key", "")]);
+    assert!(http.secret_headers.iter().all(|secret| (&*secret.entry.secret, &*secret.entry.key) == ("vault", "token")));
+    // The approval is about these names too.
+    let mut other = sent.clone();
+    if let CallContent::Http(http) = &mut other.content {
+        http.secret_headers.pop();
+    }
+    assert_ne!(input_digest(sent), input_digest(&other));
+    assert_eq!(run.record("look").input_digest.clone(), input_digest(sent).ok());
+}
+
+#[test]
+fn a_request_without_such_headers_has_the_digest_it_always_had() {
+    let run = TestRun::new(json!([{"name": "look", "http": {"url": "https://crm.example.com/"}}]));
+    let (sent, _) = call(&run).unwrap();
+    let before = json!({
+        "method": "GET", "url": "https://crm.example.com/", "headers": {}, "body": null, "expect_status": [],
+    });
+    assert_eq!(input_digest(sent).ok(), Digest::of(&before).ok());
+}
+
+#[test]
+fn a_value_in_the_path_does_not_choose_the_server() {
+    let run = |path: &str| {
+        let url = "https://crm.example.com/orders/{{ inputs.customer }}";
+        let mut spec = chain_of(json!([{"name": "look", "http": {"url": url, "secretHeaders": headers()}}]));
+        spec["inputs"][0]["value"] = json!(path);
+        spec["secrets"] = secrets();
+        TestRun::of(spec)
+    };
+    for path in ["@evil.example", "x/@evil.example/", ".evil.example", ":8080", "?x#y"] {
+        let run = run(path);
+        let (_, http) = call(&run).unwrap();
+        assert!(http.url.starts_with("https://crm.example.com/orders/"), "{}", http.url);
+    }
+    for path in ["..", "%2e%2e", "../@evil.example"] {
+        let run = run(path);
+        assert!(call(&run).is_none(), "{path}");
+        assert_eq!(run.record("look").phase, StepPhase::Failed, "{path}");
+    }
+}
+
+#[test]
+fn an_edit_of_the_url_keeps_the_server_and_can_change_the_rest() {
+    let elsewhere = [
+        "https://evil.example/orders/ACME",
+        "http://crm.example.com/orders/ACME",
+        "https://crm.example.com:8443/orders/ACME",
+        "https://crm.example.com.evil.example/",
+        "https://crm.example.com@evil.example/",
+        "https://dana@crm.example.com/",
+        "https://crm.example.com",
+        "{{ inputs.customer }}",
+    ];
+    let run = asked();
+    let request = &run.asked("look/.start").request;
+    let modify = |url: &str| {
+        let parameters = json!({"url": url}).as_object().cloned().map(JsonObject);
+        payload(request, &Decision { parameters, ..Decision::new(Verdict::Modify) }).map(drop)
+    };
+    for url in elsewhere {
+        let refused = modify(url).unwrap_err();
+        assert!(refused.starts_with("parameters.url: "), "{refused}");
+    }
+    assert_eq!(modify("https://crm.example.com/refunds?all=1"), Ok(()));
+    let schema = parameters::schema(request, Verdict::Modify).unwrap();
+    assert_eq!(parameters::example(&schema)["url"], "https://crm.example.com/");
+    // A decision that got in all the same, as by an operator without the rule, sends nothing.
+    for url in elsewhere.iter().filter(|url| **url != "https://crm.example.com") {
+        let mut run = asked();
+        run.modify("look/.start", json!({"url": url}));
+        assert!(call(&run).is_none(), "{url}");
+        let error = run.record("look").error.clone().unwrap();
+        assert!(error.message.contains("begins with https://crm.example.com/"), "{}", error.message);
+    }
+    let mut run = asked();
+    run.modify("look/.start", json!({"url": "https://crm.example.com/refunds?all=1"}));
+    assert_eq!(call(&run).unwrap().1.url, "https://crm.example.com/refunds?all=1");
+}
+
+#[test]
+fn a_tool_that_sends_a_secret_shows_its_name_and_takes_arguments_into_the_path_only() {
+    let mut spec = spec(gates(json!([{"name": "money", "type": "toolExecution", "hitl": gate(json!({}))}])));
+    spec["secrets"] = secrets();
+    spec["tools"][0]["parameters"] = json!({"type": "object"});
+    let url = "https://crm.example.com/orders/{{ args.x }}";
+    spec["steps"][1] = json!({"name": "find", "http": {"method": "POST", "url": url, "secretHeaders": headers()}});
+    let mut run = TestRun::of(spec);
+    turn(&mut run, "handle", &[("c1", "lookup", r#"{"x": "@evil.example/?"}"#)]);
+    let request = &run.asked(GATE).request;
+    let shown = request.sends.clone().unwrap().text;
+    assert!(shown.contains("Authorization: Bearer ‹Secret vault/token› (its value"), "{shown}");
+    assert!(shown.contains("url: https://crm.example.com/orders/%40evil.example%2F%3F\n"), "{shown}");
+    run.approve(GATE);
+    let (_, http) = call(&run).unwrap();
+    assert_eq!(http.url, "https://crm.example.com/orders/%40evil.example%2F%3F");
+    assert_eq!(http.secret_headers.len(), 2);
+}

@@ -1,0 +1,241 @@
+//! Answers without the values of the Secrets that were sent with their requests *(pure)*.
+//!
+//! A value is found as it is, in base64, and behind the escapes of JSON and of URLs. A server can hide it otherwise,
+//! because it has the value.
+
+use std::ops::Range;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use signoff_expr::text;
+
+/// The text in place of a value.
+const REDACTED: &str = "[redacted]";
+
+/// So many bytes of a value at the end of a text that may be cut are the beginning of the value.
+const LEAST_PART: usize = 4;
+
+/// Removes the values of the Secrets of one request.
+pub(crate) struct Scrubber {
+    /// Each value, and its spellings in base64.
+    spellings: Vec<String>,
+}
+
+impl Scrubber {
+    /// Returns a scrubber for values of visible ASCII characters.
+    pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
+        let spellings = values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(in_base64(value)));
+        Self { spellings: spellings.collect() }
+    }
+
+    /// Returns a text without the values.
+    pub(crate) fn scrub(&self, text: String) -> String {
+        self.without(text, |spelling, text| whole(spelling, text).collect())
+    }
+
+    /// Returns the beginning of a text without the values, and without a part of one at its end.
+    pub(crate) fn scrub_beginning(&self, text: String) -> String {
+        self.without(text, |spelling, text| whole(spelling, text).chain(part_at_end(spelling, text)).collect())
+    }
+
+    fn without(&self, text: String, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> String {
+        if self.spellings.is_empty() {
+            return text;
+        }
+        let mut plain = vec![
+            Unescaped { text: text.clone(), ends: Vec::new() },
+            Unescaped::of(&text, '\\', json_escape),
+            Unescaped::of(&text, '%', url_escape),
+        ];
+        if self.spellings.iter().any(|spelling| spelling.contains(' ')) {
+            plain.push(Unescaped::of(&text.replace('+', " "), '%', url_escape));
+        }
+        let mut found = Vec::new();
+        for plain in &plain {
+            for spelling in &self.spellings {
+                let ranges = find(spelling, &plain.text).into_iter();
+                found.extend(ranges.map(|range| plain.place(range.start)..plain.place(range.end)));
+            }
+        }
+        found.sort_by_key(|range| range.start);
+        let (mut scrubbed, mut until) = (String::new(), 0);
+        for range in found {
+            if range.start >= until {
+                scrubbed.push_str(text.get(until..range.start).unwrap_or_default());
+                scrubbed.push_str(REDACTED);
+            }
+            until = until.max(range.end);
+        }
+        scrubbed.push_str(text.get(until..).unwrap_or_default());
+        scrubbed
+    }
+}
+
+/// Returns the places of a whole value.
+fn whole(spelling: &str, text: &str) -> impl Iterator<Item = Range<usize>> {
+    text.match_indices(spelling).map(|(at, found)| at..at + found.len())
+}
+
+/// Returns the place of the beginning of a value at the end of a text.
+fn part_at_end(spelling: &str, end: &str) -> Option<Range<usize>> {
+    let lengths = LEAST_PART..spelling.len().min(end.len() + 1);
+    let length = lengths.rev().find(|length| end.ends_with(text::first(spelling, *length)))?;
+    Some(end.len() - length..end.len())
+}
+
+/// Returns the spellings of a value in base64, wherever in the encoded bytes it begins, without the characters at both
+/// ends that hold bits of other bytes.
+fn in_base64(value: &str) -> impl Iterator<Item = String> {
+    (0..3).flat_map(move |before: usize| {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(value.as_bytes());
+        let own = (before * 8).div_ceil(6)..bytes.len() * 8 / 6;
+        let usual = STANDARD_NO_PAD.encode(&bytes).get(own).unwrap_or_default().to_owned();
+        let of_url = usual.replace('+', "-").replace('/', "_");
+        [usual, of_url]
+    })
+}
+
+/// A text without escapes.
+struct Unescaped {
+    text: String,
+    /// The end of each escape: in this text, and in the original one.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Unescaped {
+    /// Removes escapes. `read` takes what follows `mark`, and returns the character and the bytes of the escape.
+    fn of(original: &str, mark: char, read: fn(&str) -> Option<(char, usize)>) -> Self {
+        let mut plain = Self { text: String::new(), ends: Vec::new() };
+        let mut rest = original;
+        while let Some((before, after)) = rest.split_once(mark) {
+            plain.text.push_str(before);
+            rest = after;
+            let Some((character, length)) = read(after) else {
+                plain.text.push(mark);
+                continue;
+            };
+            plain.text.push(character);
+            rest = after.get(length..).unwrap_or_default();
+            plain.ends.push((plain.text.len(), original.len() - rest.len()));
+        }
+        plain.text.push_str(rest);
+        plain
+    }
+
+    /// Returns the place of a byte in the original text.
+    fn place(&self, at: usize) -> usize {
+        let escapes = self.ends.partition_point(|(end, _)| *end <= at);
+        let last = escapes.checked_sub(1).and_then(|last| self.ends.get(last));
+        let (end, original) = last.copied().unwrap_or_default();
+        original + (at - end)
+    }
+}
+
+/// Reads what follows the backslash of an escape of JSON: `"`, `\`, `/` or `u002f`.
+fn json_escape(after: &str) -> Option<(char, usize)> {
+    match after.chars().next()? {
+        character @ ('"' | '\\' | '/') => Some((character, 1)),
+        'u' => Some((ascii(after.get(1..5)?)?, 5)),
+        _ => None,
+    }
+}
+
+/// Reads the two digits of an escape of URLs.
+fn url_escape(after: &str) -> Option<(char, usize)> {
+    Some((ascii(after.get(..2)?)?, 2))
+}
+
+/// Returns the ASCII character with a number of hexadecimal digits.
+fn ascii(digits: &str) -> Option<char> {
+    let number = u32::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    char::from_u32(number).filter(char::is_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const VALUE: &str = r#"s3cr3t+tok/en="\~ 42"#;
+
+    fn scrubbed(text: &str) -> String {
+        Scrubber::new([VALUE]).scrub(text.to_owned())
+    }
+
+    fn percent(lower: bool, is_kept: fn(u8) -> bool) -> String {
+        let one = |byte: u8| match (is_kept(byte), lower) {
+            (true, _) => char::from(byte).to_string(),
+            (false, true) => format!("%{byte:02x}"),
+            (false, false) => format!("%{byte:02X}"),
+        };
+        VALUE.bytes().map(one).collect()
+    }
+
+    #[test]
+    fn a_value_is_removed_in_every_spelling() {
+        let json = serde_json::to_string(VALUE).unwrap();
+        let json = json.trim_matches('"');
+        let all_escaped: String = VALUE.bytes().map(|byte| format!("\\u{byte:04X}")).collect();
+        let mixed = percent(false, |byte| byte.is_ascii_alphanumeric());
+        for spelled in [
+            VALUE.to_owned(),
+            json.to_owned(),
+            json.replace('/', r"\/"),
+            all_escaped,
+            percent(false, |_| false),
+            percent(true, |byte| byte.is_ascii_alphanumeric()),
+            percent(false, |byte| !matches!(byte, b'"' | b' ' | b'\\')),
+            mixed.replace("%20", "+"),
+        ] {
+            assert_eq!(scrubbed(&format!("ü <{spelled}> ü")), "ü <[redacted]> ü", "{spelled}");
+            assert_eq!(scrubbed(&format!("{spelled}{spelled}")), "[redacted][redacted]", "{spelled}");
+        }
+    }
+
+    #[test]
+    fn a_value_in_base64_is_removed_wherever_it_begins() {
+        use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+        for before in ["", "u", "us", "user:", "Bearer "] {
+            for after in ["", "!", "!!", ", and more"] {
+                let whole = format!("{before}{VALUE}{after}");
+                for encoded in [STANDARD.encode(&whole), URL_SAFE_NO_PAD.encode(&whole)] {
+                    for spelled in [encoded.clone(), encoded.replace('/', r"\/"), encoded.replace('/', "%2F")] {
+                        let found = scrubbed(&spelled);
+                        assert!(found.contains(REDACTED), "{spelled}: {found}");
+                        // What is left of the value are the bits that it shares with its neighbours.
+                        assert!(found.len() <= spelled.len() - VALUE.len() + REDACTED.len(), "{spelled}: {found}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_value_is_what_it_was() {
+        for text in ["", "s3cr3t", "a%zz\\x%", "\\u00", "%", "100 % \\\\ \\u00e9 ü+%C3%BC", text::first(VALUE, 19)] {
+            assert_eq!(scrubbed(text), text);
+        }
+        assert_eq!(Scrubber::new([]).scrub(VALUE.to_owned()), VALUE);
+    }
+
+    #[test]
+    fn a_part_of_a_value_where_a_text_is_cut_is_removed() {
+        let beginning = |text: &str| Scrubber::new([VALUE]).scrub_beginning(text.to_owned());
+        for length in LEAST_PART..VALUE.len() {
+            assert_eq!(beginning(&format!("key {}", text::first(VALUE, length))), "key [redacted]", "{length}");
+        }
+        assert_eq!(beginning("key s3cr3t%2Btok%2F"), "key [redacted]");
+        assert_eq!(beginning("a secret"), "a secret");
+        assert_eq!(beginning(&format!("{VALUE} is unknown")), "[redacted] is unknown");
+    }
+
+    #[test]
+    fn an_answer_of_repetitions_is_read_to_its_end() {
+        // A comparison of each place with the whole value would take minutes in a debug build.
+        let value = format!("{}b", "a".repeat(4096));
+        let text = "a".repeat(1 << 20);
+        let scrubber = Scrubber::new([value.as_str()]);
+        assert_eq!(scrubber.scrub(text.clone()), text);
+        assert!(scrubber.scrub_beginning("a".repeat(16 * 1024)).starts_with('a'));
+    }
+}
