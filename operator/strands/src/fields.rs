@@ -151,7 +151,9 @@ pub const SECTIONS: &[Section] = &[
             (
                 "headers",
                 Map(&Text),
-                Becomes("http.headers, which are fixed; a note names those that need a secret, which are left out"),
+                Becomes(
+                    "http.headers, which are fixed; those that need a secret http.secretHeaders, and a note names the Secret",
+                ),
             ),
             ("timeout_ms", Whole, Becomes("timeout of the steps, in seconds")),
             ("description", Text, Becomes("part of tools[].description")),

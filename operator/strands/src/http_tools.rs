@@ -1,6 +1,7 @@
 //! HTTP executors and `http_request` as tools: each becomes steps of the kind `http` with a fixed method, host and headers.
 //!
-//! **Invariant:** the model chooses neither host, method nor header, and no credential of a file becomes a part of the Workflow.
+//! **Invariant:** the model chooses neither host, method nor header, and no credential of a file becomes a part of the
+//! Workflow, which names a Secret instead.
 
 use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;
@@ -25,8 +26,18 @@ const MAX_DESCRIPTION_CHARS: usize = 1024;
 /// The largest number of query parameters of a call.
 const MAX_QUERY: usize = 32;
 
-/// What to do about a header that needs a Secret.
-const NO_SECRETS: &str = "an http step takes no Secret: send the requests to an address of yours that adds the header, or use a pod step with the Secret";
+/// The form of a header whose value is that of a Secret.
+const FORM: &str = "at most 4 headers have the value of a Secret, written as `${NAME}` with upper-case letters, digits and `_`, \
+                    after a word such as Bearer or nothing";
+
+/// The key of a Secret that has the value of a header.
+const KEY: &str = "value";
+
+/// The most headers of a step that have the value of a Secret.
+const MAX_SECRET_HEADERS: usize = 4;
+
+/// The words before a credential in a header.
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 
 /// The body that the model may give.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +56,8 @@ struct Server<'a> {
     base: String,
     description: String,
     headers: Map<String, Value>,
+    /// The headers whose values are those of Secrets.
+    secret_headers: Vec<Value>,
     timeout: Option<String>,
     body: Body,
 }
@@ -71,9 +84,9 @@ impl Import<'_> {
                 description = format!("{}\n{name}: {}", description.trim_end(), text.trim());
             }
         }
-        let headers = self.headers(node, path);
+        let (headers, secret_headers) = self.headers(id, node, path);
         let timeout = whole(node, "timeout_ms").map(|millis| format!("{}s", millis.div_ceil(1000).max(1)));
-        let mut server = Server { id, base, description, headers, timeout, body: Body::Json };
+        let mut server = Server { id, base, description, headers, secret_headers, timeout, body: Body::Json };
         let endpoints = node.get("common_endpoints").map(Node::items).unwrap_or_default();
         let mut tools = Vec::new();
         for (at, endpoint) in endpoints.iter().enumerate() {
@@ -120,6 +133,7 @@ impl Import<'_> {
             base: format!("{{{{ inputs.{input} }}}}"),
             description: description.to_owned(),
             headers: Map::new(),
+            secret_headers: Vec::new(),
             timeout: None,
             body: Body::Text,
         };
@@ -160,22 +174,47 @@ impl Import<'_> {
         None
     }
 
-    /// The headers that are the same in each request.
-    fn headers(&mut self, node: &Node, path: &str) -> Map<String, Value> {
-        let mut headers = Map::new();
+    /// The headers that are the same in each request: those with a value of the file, and those with that of a Secret.
+    fn headers(&mut self, id: &str, node: &Node, path: &str) -> (Map<String, Value>, Vec<Value>) {
+        let (mut headers, mut of_secrets) = (Map::new(), Vec::new());
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
-            let text = plain(value);
-            let why = if text.contains("${") || holds_template(&text) {
-                format!("left out: its value is filled in from a secret or a variable, and {NO_SECRETS}")
-            } else if names_secret(&key.name) {
-                format!("left out: it looks like a secret, which does not belong into a Workflow, and {NO_SECRETS}")
-            } else {
+            let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
+            let is_filled_in = text.contains("${") || holds_template(&text);
+            if !is_filled_in && !names_secret(&key.name) {
                 headers.insert(key.name.clone(), text.into());
                 continue;
+            }
+            let found = match is_filled_in {
+                true => filled_in(&text),
+                false => Some((scheme_of(&text), format!("{id}-{}", key.name))),
             };
-            self.notes.tell(NoteLevel::Unsupported, &format!("{path}.headers.{}", key.name), &key.at, why);
+            let is_name = key.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            let has_room = of_secrets.len() < MAX_SECRET_HEADERS;
+            let Some((prefix, secret)) = found.filter(|_| is_name && has_room) else {
+                self.notes.tell(NoteLevel::Unsupported, &field, &key.at, format!("left out: {FORM}"));
+                continue;
+            };
+            let secret = label(&secret, "header");
+            let (level, why) = if is_filled_in {
+                (NoteLevel::Info, format!("its value is taken from the key `{KEY}` of the Secret {secret}"))
+            } else {
+                let why = format!(
+                    "its value looks like a secret and is not taken over: write it into the key `{KEY}` of the Secret {secret}"
+                );
+                (NoteLevel::Changed, why)
+            };
+            self.notes.tell(level, &field, &key.at, why);
+            let mut header = json!({"name": key.name, "from": secret});
+            if !prefix.is_empty() {
+                header["prefix"] = prefix.into();
+            }
+            of_secrets.push(header);
+            let entry = json!({"name": secret, "secret": secret, "key": KEY});
+            if !self.spec_secrets.contains(&entry) {
+                self.spec_secrets.push(entry);
+            }
         }
-        headers
+        (headers, of_secrets)
     }
 
     /// The tool of one endpoint; none where its path or method cannot be one.
@@ -185,7 +224,8 @@ impl Import<'_> {
         let why = if !METHODS.contains(&method.as_str()) {
             format!("a tool has one of the methods {}: this endpoint is left out", METHODS.join(", "))
         } else if path.contains("${") {
-            format!("left out: its path is filled in from a secret or a variable, and {NO_SECRETS}")
+            "left out: its path is filled in from a secret or a variable, and a Secret is sent in a header only"
+                .to_owned()
         } else if let Some((template, names)) = path_template(&path) {
             let given = node.get("description").map(plain).unwrap_or_default();
             let description = format!("{}\n{method} {path}\n{}", given.trim(), server.description.trim());
@@ -213,10 +253,14 @@ impl Import<'_> {
             "type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[^?#]*$",
             "description": "The path below the server's address, such as /orders/4711",
         });
-        let url = format!(
-            "{}{{% for part in args.path.split('/') if part %}}/{{{{ part }}}}{{% endfor %}}{QUERY}",
-            server.base
-        );
+        // A server that is sent a Secret is written out with the first `/`.
+        let is_bare = !server.secret_headers.is_empty() && server.base.matches('/').count() == 2;
+        let parts = if is_bare {
+            "/{% for part in args.path.split('/') if part %}{% if loop.first %}{% else %}/{% endif %}{{ part }}{% endfor %}"
+        } else {
+            "{% for part in args.path.split('/') if part %}/{{ part }}{% endfor %}"
+        };
+        let url = format!("{}{parts}{QUERY}", server.base);
         let tool = |method: &&str| {
             let call = HttpCall {
                 name: format!("{}-{method}", server.id),
@@ -253,6 +297,9 @@ impl Import<'_> {
         }
         if !headers.is_empty() {
             http.insert("headers".into(), Value::Object(headers));
+        }
+        if !server.secret_headers.is_empty() {
+            http.insert("secretHeaders".into(), json!(server.secret_headers));
         }
         let mut parameters = json!({"type": "object", "properties": fields, "additionalProperties": false});
         if !required.is_empty() {
@@ -319,6 +366,24 @@ fn holds_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }
 
+/// Returns the word before a credential, or nothing.
+fn scheme_of(text: &str) -> String {
+    let is_before = |scheme: &&&str| {
+        let beginning = text.get(..scheme.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme))
+    };
+    SCHEMES.iter().find(is_before).map(|scheme| (*scheme).to_owned()).unwrap_or_default()
+}
+
+/// Returns the word before `${NAME}`, and the name; `None` where a value has other parts.
+fn filled_in(text: &str) -> Option<(String, String)> {
+    let prefix = scheme_of(text);
+    let name = text.get(prefix.len()..)?.trim().strip_prefix("${")?.strip_suffix('}')?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    is_name.then(|| (prefix, name.to_owned()))
+}
+
 /// Whether the name of a header says that its value is a secret.
 fn names_secret(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
@@ -366,6 +431,20 @@ mod tests {
             "/{a.b}",
         ] {
             assert_eq!(path_template(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_filled_in_is_one_name_after_a_known_word_or_nothing() {
+        let found = |text| filled_in(text).map(|(prefix, name)| format!("{prefix}|{name}"));
+        assert_eq!(found("Bearer ${CRM_TOKEN}").as_deref(), Some("Bearer |CRM_TOKEN"));
+        assert_eq!(found("${KEY2}").as_deref(), Some("|KEY2"));
+        for other in ["abc${KEY}", "${KEY}abc", "${KEY}${KEY}", "${key}", "${}", "${2}", "{{ KEY }}", "Bearer x ${KEY}"]
+        {
+            assert_eq!(found(other), None, "{other}");
+        }
+        for (text, scheme) in [("basic abc", "Basic "), ("Basic", ""), ("abc", "")] {
+            assert_eq!(scheme_of(text), scheme, "{text}");
         }
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Import<'t> {
     pub(super) left_tools: Vec<String>,
     /// `spec.tools` so far.
     pub(super) spec_tools: Vec<Value>,
+    /// The entries of `spec.secrets` that headers need.
+    pub(super) spec_secrets: Vec<Value>,
     /// The steps of `spec.tools`.
     pub(super) tool_steps: Vec<Value>,
     /// Inputs that say which server a tool may call: each name and description.
@@ -86,6 +88,7 @@ impl<'t> Import<'t> {
             listed_tools: BTreeSet::new(),
             left_tools: Vec::new(),
             spec_tools: Vec::new(),
+            spec_secrets: Vec::new(),
             tool_steps: Vec::new(),
             servers: Vec::new(),
         }

@@ -181,7 +181,10 @@ impl Import<'_> {
         let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime, kind));
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
-        let [secrets, providers, agents_now] = self.agents(node.get("runtime"), agents, router);
+        let [mut secrets, providers, agents_now] = self.agents(node.get("runtime"), agents, router);
+        if let Value::Array(secrets) = &mut secrets {
+            secrets.append(&mut self.spec_secrets);
+        }
         self.tell_missing("pattern.config", &config.at);
         let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
         let own = variables(config);

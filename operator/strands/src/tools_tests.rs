@@ -1,7 +1,7 @@
 //! Imported tools: what a model may choose, and what an import must not take over from a file.
 
 #![allow(clippy::unwrap_used)]
-use serde_json::Value;
+use serde_json::{Value, json};
 use signoff_engine::Settings;
 use signoff_manifest::Severity;
 
@@ -128,25 +128,59 @@ fn an_agent_without_a_list_has_every_declared_tool_and_one_with_an_empty_list_no
     assert_eq!(told.iter().filter(|note| note.contains("no agent lists the tool")).count(), 2, "{told:?}");
 }
 
+/// An import of a tool with one header.
+fn with_header(header: &str, value: &str) -> Imported {
+    let tools = format!(
+        "{{http_executors: [{{id: api, base_url: 'https://api.example.com', headers: {{{header}: '{value}'}}}}]}}"
+    );
+    imported(&tools, ", tools: [api]")
+}
+
 #[test]
-fn a_credential_of_a_file_is_left_out_and_never_repeated() {
-    for (header, value) in [
-        ("Authorization", "Bearer ghp_abc4711"),
-        ("X-Api-Key", "ghp_abc4711"),
-        ("Cookie", "session=ghp_abc4711"),
-        ("X-Other", "${ghp_abc4711}"),
-        ("X-Other", "{{ secrets.ghp_abc4711 }}"),
+fn a_header_that_needs_a_secret_names_one_and_a_credential_of_a_file_is_never_repeated() {
+    for (header, value, prefix, secret, level) in [
+        ("Authorization", "Bearer ghp_abc4711", json!("Bearer "), "api-authorization", NoteLevel::Changed),
+        ("X-Api-Key", "ghp_abc4711", json!(null), "api-x-api-key", NoteLevel::Changed),
+        ("Cookie", "session=ghp_abc4711", json!(null), "api-cookie", NoteLevel::Changed),
+        ("Authorization", "Bearer ${CRM_TOKEN}", json!("Bearer "), "crm-token", NoteLevel::Info),
+        ("X-Other", "${CRM_TOKEN}", json!(null), "crm-token", NoteLevel::Info),
     ] {
-        let imported = imported(
-            &format!(
-                "{{http_executors: [{{id: api, base_url: 'https://api.example.com', headers: {{{header}: '{value}'}}}}]}}"
-            ),
-            ", tools: [api]",
-        );
-        let told = notes(&imported, NoteLevel::Unsupported);
-        assert!(told.iter().any(|note| note.contains(&format!("headers.{header}: left out"))), "{header}: {told:?}");
+        let imported = with_header(header, value);
+        let told = notes(&imported, level);
+        assert!(told.iter().any(|note| note.contains(&format!("of the Secret {secret}"))), "{header}: {told:?}");
+        let sent = &step(&imported, "api-get")["http"]["secretHeaders"];
+        let expected = json!([{"name": header, "from": secret, "prefix": prefix}]);
+        assert_eq!(sent[0]["prefix"], expected[0]["prefix"], "{header}");
+        assert_eq!((&sent[0]["name"], &sent[0]["from"]), (&expected[0]["name"], &expected[0]["from"]));
+        let entry = json!([{"name": secret, "secret": secret, "key": "value"}]);
+        assert_eq!(imported.object["spec"]["secrets"], entry);
+        assert_eq!(problems(&imported, Severity::Error), [] as [String; 0], "{header}");
         let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
         assert!(!all.contains("ghp_abc4711"), "{header}: {all}");
+        assert!(imported.is_complete());
+    }
+}
+
+#[test]
+fn a_header_that_no_secret_can_fill_in_is_left_out_and_never_repeated() {
+    for value in ["${ghp_abc4711}", "{{ secrets.ghp_abc4711 }}", "ghp_abc4711${KEY}", "${KEY}${ghp_abc4711}"] {
+        let imported = with_header("X-Other", value);
+        let told = notes(&imported, NoteLevel::Unsupported);
+        assert!(told.iter().any(|note| note.contains("headers.X-Other: left out")), "{value}: {told:?}");
+        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!all.contains("ghp_abc4711"), "{value}: {all}");
+    }
+}
+
+#[test]
+fn a_path_below_a_server_that_is_sent_a_secret_is_the_one_that_the_model_chose() {
+    let imported = with_header("X-Api-Key", "${KEY}");
+    let url = step(&imported, "api-get")["http"]["url"].as_str().unwrap();
+    for (path, expected) in [("/a b/c", "/a%20b/c"), ("/", "/"), ("@evil.example.com//x/", "/%40evil.example.com/x")] {
+        let mut scope = signoff_expr::Scope::default();
+        scope.set("args", json!({"path": path}));
+        let rendered = signoff_expr::Template::parse(url, "").unwrap().render_url(&scope);
+        assert_eq!(rendered.unwrap(), format!("https://api.example.com{expected}"), "{path}");
     }
 }
 
