@@ -59,6 +59,10 @@ pub enum FailureClass {
     TooCostly,
     /// The response is too large, by itself or with the other values of the run.
     TooLarge,
+    /// A tool of a server has another definition than the one that was approved. Nothing was sent.
+    ToolChanged,
+    /// A server lacks a tool that a step, an agent or a gate names.
+    ToolMissing,
     /// The agent calls tools in its last turn.
     TurnLimit,
     /// There was no connection.
@@ -67,7 +71,7 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// All classes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Arguments,
         Self::Auth,
         Self::Cancelled,
@@ -93,6 +97,8 @@ impl FailureClass {
         Self::Timeout,
         Self::TooCostly,
         Self::TooLarge,
+        Self::ToolChanged,
+        Self::ToolMissing,
         Self::TurnLimit,
         Self::Unreachable,
     ];
@@ -126,6 +132,8 @@ impl FailureClass {
             Self::Timeout => "Timeout",
             Self::TooCostly => "TooCostly",
             Self::TooLarge => "TooLarge",
+            Self::ToolChanged => "ToolChanged",
+            Self::ToolMissing => "ToolMissing",
             Self::TurnLimit => "TurnLimit",
             Self::Unreachable => "Unreachable",
         }

@@ -25,19 +25,27 @@ struct Format {
     opaque: bool,
     /// Segments, see [`Segment`].
     segments: bool,
+    /// Records of the kind `mcp`.
+    mcp: bool,
 }
 
 /// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that
 /// an older version can continue the run where possible.
 ///
-/// A part that is new doubles the table: records of the kind `mcp` take the next versions.
-const FORMATS: [Format; 6] = [
-    Format { version: 1, calls: false, opaque: false, segments: false },
-    Format { version: 2, calls: false, opaque: false, segments: true },
-    Format { version: 3, calls: true, opaque: false, segments: false },
-    Format { version: 4, calls: true, opaque: false, segments: true },
-    Format { version: 5, calls: true, opaque: true, segments: false },
-    Format { version: 6, calls: true, opaque: true, segments: true },
+/// A part that is new doubles the table.
+const FORMATS: [Format; 12] = [
+    Format { version: 1, calls: false, opaque: false, segments: false, mcp: false },
+    Format { version: 2, calls: false, opaque: false, segments: true, mcp: false },
+    Format { version: 3, calls: true, opaque: false, segments: false, mcp: false },
+    Format { version: 4, calls: true, opaque: false, segments: true, mcp: false },
+    Format { version: 5, calls: true, opaque: true, segments: false, mcp: false },
+    Format { version: 6, calls: true, opaque: true, segments: true, mcp: false },
+    Format { version: 7, calls: false, opaque: false, segments: false, mcp: true },
+    Format { version: 8, calls: false, opaque: false, segments: true, mcp: true },
+    Format { version: 9, calls: true, opaque: false, segments: false, mcp: true },
+    Format { version: 10, calls: true, opaque: false, segments: true, mcp: true },
+    Format { version: 11, calls: true, opaque: true, segments: false, mcp: true },
+    Format { version: 12, calls: true, opaque: true, segments: true, mcp: true },
 ];
 
 /// The newest format of a journal that this version reads.
@@ -74,12 +82,14 @@ fn read_attempt<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
 /// Returns the format of a journal with these records and segments.
 #[must_use]
 pub fn version<'r>(records: impl Iterator<Item = &'r StepRecord>, segments: &[Segment]) -> i32 {
-    let (mut calls, mut opaque, segments) = (false, false, !segments.is_empty());
-    for record in records.filter(|record| record.calls_tools()) {
-        calls = true;
-        opaque |= record.opaque_ref.is_some();
+    let (mut calls, mut opaque, mut mcp, segments) = (false, false, false, !segments.is_empty());
+    for record in records {
+        calls |= record.calls_tools();
+        opaque |= record.calls_tools() && record.opaque_ref.is_some();
+        mcp |= record.kind == StepKind::Mcp;
     }
-    let is_meant = |format: &&Format| (format.calls, format.opaque, format.segments) == (calls, opaque, segments);
+    let is_meant =
+        |format: &&Format| (format.calls, format.opaque, format.segments, format.mcp) == (calls, opaque, segments, mcp);
     let format = FORMATS.iter().find(is_meant);
     format.map_or(VERSION, |format| format.version)
 }
@@ -97,6 +107,11 @@ pub const FACT_CALLS: &str = "calls";
 pub const FACT_UNKNOWN: &str = "outcomeUnknown";
 /// The fact of an answer of a model that was cut at its largest length; its value is `true`.
 pub const FACT_TRUNCATED: &str = "truncated";
+
+/// The fact of a call of a tool of a server that was not sent, because the tool has another definition than the one
+/// that was approved; its value is the tool, `crm.refund`, and the digest of the definition that it has now. The
+/// catalogue is then read again.
+pub const FACT_CHANGED: &str = "changed";
 
 /// The fact of a call of a tool, and of a gate about one, with the beginning of its arguments.
 pub const FACT_GIVEN: &str = "given";
@@ -198,6 +213,8 @@ pub enum StepKind {
     Pod,
     /// An HTTP request.
     Http,
+    /// A call of a tool of an MCP server, or its catalogue.
+    Mcp,
     /// A rendered template.
     Set,
     /// A human gate.
@@ -214,6 +231,7 @@ impl StepKind {
             Self::Agent => "agent",
             Self::Pod => "pod",
             Self::Http => "http",
+            Self::Mcp => "mcp",
             Self::Set => "set",
             Self::Hitl => "hitl",
             Self::Condition => "condition",
@@ -416,7 +434,11 @@ mod tests {
             let mut record = turn(if format.calls { json!({FACT_CALLS: "1"}) } else { json!({}) });
             record.opaque_ref = format.opaque.then(|| BlobRef { digest: Digest::of_bytes(b""), size: 1 });
             let segments = if format.segments { vec![segment.clone()] } else { Vec::new() };
-            assert_eq!(version([record].iter(), &segments), format.version);
+            let mut records = vec![record];
+            if format.mcp {
+                records.push(StepRecord { kind: StepKind::Mcp, ..turn(json!({})) });
+            }
+            assert_eq!(version(records.iter(), &segments), format.version);
             assert_eq!(has_segments(format.version), format.segments);
         }
         assert!(!has_segments(0) && !has_segments(VERSION + 1));

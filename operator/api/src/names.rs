@@ -26,6 +26,9 @@ pub const LABEL_TURN: &str = "signoff.dev/turn";
 pub const ANNOTATION_ASKS_AGAIN: &str = "signoff.dev/asks-again";
 /// Annotation of an Approval: the channels of notices that its gate adds, separated by commas.
 pub const ANNOTATION_NOTIFY: &str = "signoff.dev/notify";
+/// Annotation of a Workflow: the number of runs that started one another before this one. A program that starts a run
+/// for a call of its tool writes the number that the call carries, and one more.
+pub const ANNOTATION_DEPTH: &str = "signoff.dev/depth";
 /// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 /// The ClusterRole with which the operator reads Secrets, bound only in selected namespaces.

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    digest::Digest,
     gate::{GateType, PersonRule, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::HitlStep,
     tool_rules::{CallMatch, ToolRules},
@@ -202,8 +203,8 @@ pub struct PolicyRules {
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub steps: Vec<PolicyStep>,
-    /// The hosts to which http steps and model providers may connect: a name or an address, optionally with a port, or
-    /// `*.` and a suffix. Default: no limit; an empty list allows none.
+    /// The hosts to which http steps, MCP servers and model providers may connect: a name or an address, optionally
+    /// with a port, or `*.` and a suffix. Default: no limit; an empty list allows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^([*][.])?[^*/@\s]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -337,7 +338,9 @@ pub enum Position {
     validation = kube::core::Rule::new("!('tool' in self.kinds) || size(self.kinds) == 1")
         .message("tool stands alone, because its gate shows arguments and the others a step: add two gates").field_path(".kinds"),
     validation = kube::core::Rule::new("!has(self.calls) || 'tool' in self.kinds")
-        .message("calls selects calls of tools: write kinds: [tool], or leave calls out").field_path(".calls")
+        .message("calls selects calls of tools: write kinds: [tool], or leave calls out").field_path(".calls"),
+    validation = kube::core::Rule::new("!has(self.except) || (size(self.kinds) == 1 && 'mcp' in self.kinds)")
+        .message("except names tools of MCP servers: write kinds: [mcp], or leave except out").field_path(".except")
 )]
 pub struct Before {
     /// The kinds of steps.
@@ -347,6 +350,26 @@ pub struct Before {
     /// With `kinds: [tool]`: the calls about which the gate asks. Default: every call of a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallMatch>,
+    /// With `kinds: [mcp]`: the tools before whose calls the gate is not added, each with the definition that was
+    /// reviewed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub except: Vec<ReviewedTool>,
+}
+
+/// A tool of an MCP server with the definition that was reviewed. A call must match every field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReviewedTool {
+    /// The host of the server: a name or an address, optionally with a port.
+    #[schemars(length(min = 1, max = 253), pattern(r"^[^*/@\s]+$"))]
+    pub host: String,
+    /// The server's own name of the tool.
+    #[schemars(length(min = 1, max = 64), pattern("^[A-Za-z0-9_-]+$"))]
+    pub tool: String,
+    /// The digest of its definition, as `signoff tools` prints it.
+    pub definition: Digest,
 }
 
 /// The kind of a step before which a policy adds a gate.
@@ -359,7 +382,10 @@ pub enum GuardedKind {
     Pod,
     /// One HTTP request.
     Http,
-    /// Every step that sends data out of the operator: http requests and turns of agents.
+    /// A call of a tool of an MCP server, by a step or by an agent.
+    Mcp,
+    /// Every step that sends data out of the operator: http requests, calls of tools of MCP servers and turns of
+    /// agents.
     Egress,
     /// Every call of a tool by an agent. The gate shows the arguments, in one request with the gates of the Workflow.
     Tool,

@@ -10,12 +10,14 @@
 //!         | ".ask-" 2…                 the request for another answer, beneath a step
 //!         | ".worker-" 0…              a worker of a pattern
 //!         | part                       see PARTS
+//!         | tool                       the step of a tool of a server, beneath a call: `crm.refund`
 //! ```
 //!
 //! Beneath a step: `.start` (the gate before it), `.output` (about its answer), `.error` (about its failure), `.answer`
 //! (what became of its answer), `.ask-2`, `.next` (the edge that was chosen) and turns. Beneath a call: `.check` (why
 //! it was refused), `.gate`, `.error`, gates of policies, and the step of the tool:
-//! `handle/.turn-2/.call-1/pay/.start#2`. The other parts stand at the top. In a plan, which knows no numbers, a turn
+//! `handle/.turn-2/.call-1/pay/.start#2`. Beneath `.tools` stand the catalogues of servers: `.tools/crm`, read again at
+//! `.tools/crm#2`. The other parts stand at the top. In a plan, which knows no numbers, a turn
 //! is `.turn`, and the step of a tool `.call/pay`.
 //!
 //! **Invariant:** a path keeps its text. Every text is a path: one with segments of other forms has segments of the
@@ -30,7 +32,7 @@ const ASK: &str = ".ask";
 const WORKER: &str = ".worker";
 
 /// The names that are parts of a step, a call, a pattern or a run.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     ".answer",
     ".check",
     ".decomposition",
@@ -49,6 +51,7 @@ const PARTS: [&str; 18] = [
     ".revision",
     ".router",
     ".start",
+    ".tools",
 ];
 
 /// Where the steps of tools stand in a plan, whichever call runs them.
@@ -56,6 +59,9 @@ pub const PLANNED_CALLS: &str = ".call/";
 
 /// The longest text between the step of an agent and the name of the step of its tool, and the visit of that step.
 pub const LONGEST_CALL: &str = "/.turn-100#1000/.call-256/#1000";
+
+/// The place of the catalogues of servers.
+const CATALOGUES: &str = ".tools";
 
 /// The path of a record, borrowed from its text. [`RecordPathBuf`] owns one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -484,6 +490,12 @@ impl<'p> RecordPath<'p> {
 }
 
 impl RecordPathBuf {
+    /// Returns the path of a catalogue of a server: that of visit 1 was read first.
+    #[must_use]
+    pub fn of_catalogue(server: &str, visit: i32) -> Self {
+        RecordPath(CATALOGUES).child(server).path().at_visit(visit)
+    }
+
     /// Returns the path, to ask it.
     #[must_use]
     pub fn path(&self) -> RecordPath<'_> {

@@ -16,12 +16,12 @@ use crate::{
     verdict::Verdict,
 };
 
-/// One step, with exactly one of `agent`, `pod`, `http`, `set` and `hitl`.
+/// One step, with exactly one of `agent`, `pod`, `http`, `mcp`, `set` and `hitl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
-    "(has(self.agent) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
-    .message("a step must have exactly one of agent, pod, http, set and hitl"),
+    "(has(self.agent) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.mcp) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
+    .message("a step must have exactly one of agent, pod, http, mcp, set and hitl"),
     validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
     .message("a hitl step must not have retry, timeout or onError: remove them; its deadline is hitl.timeout"),
     validation = kube::core::Rule::new("!has(self.hitl) || !has(self.outputSchema)")
@@ -52,6 +52,9 @@ pub struct Step {
     /// One HTTP request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpStep>,
+    /// One call of a tool of an MCP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpStep>,
     /// A rendered template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<SetStep>,
@@ -66,7 +69,8 @@ pub struct Step {
     /// The further attempts after a failure, such as `{limit: 3}`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// The longest duration of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http, 1h for pods.
+    /// The longest duration of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http and mcp,
+    /// 1h for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// A CEL condition, such as `inputs.amount < 100`. If it is true, the step is skipped; if it has no value, the step
@@ -226,6 +230,21 @@ pub struct Expect {
     #[schemars(length(min = 1, max = 32), inner(range(min = 100, max = 599)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub status: Vec<i32>,
+}
+
+/// One call of a tool of an MCP server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct McpStep {
+    /// One of `spec.servers`.
+    #[schemars(length(min = 1, max = 20))]
+    pub server: String,
+    /// The server's own name of the tool. No template.
+    #[schemars(length(min = 1, max = 64), pattern("^[A-Za-z0-9_-]+$"))]
+    pub tool: String,
+    /// The arguments, such as `{id: "{{ inputs.customer }}"}`. Each text in them is a template. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<JsonObject>,
 }
 
 /// A rendered template.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{sent_method::SentMethod, step::Step, values::JsonObject};
 
+/// The longest name of a tool, in characters: that of a server, a dot, and the server's own name.
+pub const MAX_TOOL_NAME: usize = 85;
+
 /// A tool: a step that agents can call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -15,8 +18,8 @@ pub struct Tool {
     /// The name by which agents, gates and models know the tool, unique in the list.
     #[schemars(length(min = 1, max = 64), pattern("^[A-Za-z0-9_-]+$"))]
     pub name: String,
-    /// The step of `spec.steps` that runs: an `http`, `pod`, `agent` or `set` step. It runs only as this tool, and its templates
-    /// read `args`, `inputs` and `run`.
+    /// The step of `spec.steps` that runs: an `http`, `mcp`, `pod`, `agent` or `set` step. It runs only as this tool,
+    /// and its templates read `args`, `inputs` and `run`.
     #[schemars(length(min = 1, max = 63))]
     pub step: String,
     /// The description of the tool for the model.

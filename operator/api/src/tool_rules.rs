@@ -1,7 +1,8 @@
 //! The requirements of approval policies for the tools of agents, and which calls they are about.
 //!
-//! **Invariant:** rules match what runs, never names: the kind of the step, and the host, method or image. A declared effect can only make
-//! a rule match more calls.
+//! **Invariant:** rules match what runs, never names that an author chooses: the kind of the step, and the host,
+//! method, image or tool of a server. A declared effect, and the name that a server gives its tool, can only make a
+//! rule match more calls.
 
 use std::fmt;
 
@@ -23,8 +24,8 @@ pub struct ToolRules {
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(
         merge_strategy = kube::core::ListMerge::Atomic,
-        validation = kube::core::Rule::new("self.all(c, has(c.kinds) || has(c.hosts) || has(c.methods) || has(c.images) || has(c.changes))")
-            .message("each entry needs at least one field: an empty one would forbid every call; for that write kinds: [http, pod, agent, set]")
+        validation = kube::core::Rule::new("self.all(c, has(c.kinds) || has(c.hosts) || has(c.methods) || has(c.images) || has(c.serverTools) || has(c.changes))")
+            .message("each entry needs at least one field: an empty one would forbid every call; for that write kinds: [http, mcp, pod, agent, set]")
     )]
     pub never: Vec<CallMatch>,
 }
@@ -33,14 +34,16 @@ pub struct ToolRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("!has(self.images) || (!has(self.hosts) && !has(self.methods))")
-    .message("images are of containers, hosts and methods of http requests, so nothing would match: write two entries"))]
+    .message("images are of containers, hosts and methods of http requests, so nothing would match: write two entries"),
+    validation = kube::core::Rule::new("!has(self.serverTools) || (!has(self.images) && !has(self.methods))")
+    .message("serverTools are of MCP servers, images of containers, methods of http requests, so nothing would match: write two entries"))]
 pub struct CallMatch {
     /// The kinds of steps that the tools run. Default: every kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 4))]
+    #[schemars(length(min = 1, max = 5))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub kinds: Vec<CallKind>,
-    /// The hosts of http requests: a name or an address, optionally with a port, or `*.` and a suffix.
+    /// The hosts of http requests and MCP servers: a name or an address, optionally with a port, or `*.` and a suffix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253), pattern(r"^([*][.])?[^*/@\s]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -55,6 +58,11 @@ pub struct CallMatch {
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 512)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub images: Vec<String>,
+    /// The tools of MCP servers, by the server's own name; `*` matches any characters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 64), pattern("^[A-Za-z0-9_*-]+$")))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub server_tools: Vec<String>,
     /// Only calls that can change something: all but plain GET and HEAD requests of tools with `effects: read`. A body, or a header
     /// that names a method, can change something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +80,8 @@ pub enum CallKind {
     Pod,
     /// One HTTP request.
     Http,
+    /// A tool of an MCP server.
+    Mcp,
     /// A text that the operator renders.
     Set,
 }
@@ -84,6 +94,7 @@ impl CallKind {
             Self::Agent => "agent",
             Self::Pod => "pod",
             Self::Http => "http",
+            Self::Mcp => "mcp",
             Self::Set => "set",
         }
     }
@@ -101,6 +112,7 @@ impl fmt::Display for CallMatch {
         any(f, ", with ", &self.methods.iter().map(|method| method.name()).collect::<Vec<_>>(), "")?;
         any(f, ", to ", &self.hosts.iter().map(String::as_str).collect::<Vec<_>>(), "")?;
         any(f, ", of image ", &self.images.iter().map(String::as_str).collect::<Vec<_>>(), "")?;
+        any(f, ", of the server's tool ", &self.server_tools.iter().map(String::as_str).collect::<Vec<_>>(), "")?;
         if self.changes == Some(true) { f.write_str(", that can change something") } else { Ok(()) }
     }
 }
@@ -121,5 +133,9 @@ mod tests {
             "calls of tools that are http steps, with POST or PUT, to bank.example, that can change something"
         );
         assert_eq!(said(json!({"images": ["*:latest"]})), "calls of tools, of image *:latest");
+        assert_eq!(
+            said(json!({"kinds": ["mcp"], "hosts": ["crm.example.com"], "serverTools": ["delete_*", "drop"]})),
+            "calls of tools that are mcp steps, to crm.example.com, of the server's tool delete_* or drop"
+        );
     }
 }

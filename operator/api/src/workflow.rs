@@ -24,6 +24,7 @@ use crate::{
     pod::PodGc,
     policy::AddedStep,
     seq::Seq,
+    server::Server,
     step::{HitlStep, Step},
     tool::{AgentLimits, Preset, Tool},
     values::{Json, Moment, Span},
@@ -87,6 +88,11 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub providers: Vec<Provider>,
+    /// The MCP servers, such as `{name: crm, url: "https://crm.example.com/mcp", key: crm, read: ["get_*"]}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub servers: Vec<Server>,
     /// The tools: steps that agents can call, such as
     /// `{name: send-letter, step: letter, description: "Send a letter.", effects: irreversible}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -244,10 +250,11 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_tokens: Option<i32>,
-    /// The tools that the agent may call: names of `spec.tools`, globs such as `crm-*`, and the built-in `ask-human`.
+    /// The tools that the agent may call: names of `spec.tools`, tools of `spec.servers` such as `crm.refund`, globs
+    /// such as `crm.*`, and the built-in `ask-human`.
     /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 64), pattern("^[A-Za-z0-9_*.-]+$")))]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 85), pattern("^[A-Za-z0-9_*.-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
     /// The limits of one step of the agent.
@@ -312,13 +319,13 @@ pub struct Gate {
     pub preset: Option<Preset>,
     /// `specificTools`: the tools whose calls the gate asks about, by name or glob; `!name` leaves out what a glob matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 65), pattern("^!?[A-Za-z0-9_*.-]+$")))]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 86), pattern("^!?[A-Za-z0-9_*.-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
     /// `toolExecution` and `destructiveActions`: the tools that run without this gate, by name or glob; `!name` is always asked
     /// about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 65), pattern("^!?[A-Za-z0-9_*.-]+$")))]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 86), pattern("^!?[A-Za-z0-9_*.-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_tools: Vec<String>,
     /// A CEL condition. The gate asks unless it is false; it also asks if the condition cannot be evaluated.
@@ -386,7 +393,8 @@ pub struct WorkflowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The format of the journal: 1, or 2 if `segments` contain a part of it; 3 and 4 are the same where an agent
-    /// called a tool, 5 and 6 where its provider also wants parts of the answer back.
+    /// called a tool, 5 and 6 where its provider also wants parts of the answer back. 7 to 12 are the same with a
+    /// record of an MCP server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, recorded when the run was accepted.

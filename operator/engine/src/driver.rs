@@ -154,7 +154,7 @@ impl Transition {
 /// such call: to repeat it costs money.
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
-    let is_call = matches!(record.kind, StepKind::Http | StepKind::Pod);
+    let is_call = matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod);
     let is_idempotent = || plan.step_of(&record.path).is_some_and(PlannedStep::is_idempotent);
     is_end && is_call && is_idempotent() && !was_asked(&record.path, stored)
 }

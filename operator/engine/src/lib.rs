@@ -42,7 +42,6 @@ pub mod transition;
 mod advance;
 mod crd_rules;
 mod field_error;
-mod glob;
 mod patterns;
 mod replay;
 mod schema;

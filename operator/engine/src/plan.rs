@@ -4,10 +4,12 @@
 //! A plan says what shall happen and never what has: it is the same at every transition of a run.
 
 mod after_reject;
+mod argument_template;
 mod gate;
 mod gates;
 mod gates_ahead;
 mod inputs;
+mod mcp;
 mod numbers;
 mod outputs;
 mod patterns;
@@ -17,6 +19,7 @@ mod pod;
 mod policy_gates;
 mod references;
 mod secret_headers;
+mod servers;
 mod spec_steps;
 mod step;
 mod tools;
@@ -30,7 +33,7 @@ use signoff_api::{
     Digest, RecordPath, Verdict, Workflow, WorkflowSpec,
     conditions::reason,
     digest::{self},
-    json_bytes,
+    json_bytes, names,
     policy::{AddedStep, Position},
     tool::Effects,
     tool_rules::CallKind,
@@ -59,9 +62,11 @@ pub(crate) use patterns::{
 };
 pub(crate) use planned_agent::PlannedAgent;
 pub(crate) use planned_step::{
-    Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedSecretHeaders, PlannedStep,
+    Action, PlannedAgentStep, PlannedArguments, PlannedGate, PlannedHttp, PlannedMcp, PlannedOutput, PlannedPod,
+    PlannedSecretHeaders, PlannedStep, ToolStanding,
 };
 pub(crate) use pod::is_quantity;
+pub(crate) use servers::{PlannedServer, ServerTools};
 pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
@@ -81,6 +86,8 @@ pub struct Settings {
     pub max_call_timeout: Duration,
     /// The most bytes that a spec may have, inputs included.
     pub max_spec_bytes: usize,
+    /// Whether servers may be commands: only on the machine of the author, who said so.
+    pub allow_commands: bool,
 }
 
 impl Default for Settings {
@@ -91,6 +98,7 @@ impl Default for Settings {
             max_gate_timeout: MAX_GATE_TIMEOUT,
             max_call_timeout: Duration::from_secs(3600),
             max_spec_bytes: 512 * 1024,
+            allow_commands: false,
         }
     }
 }
@@ -102,6 +110,8 @@ pub struct Plan {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) created: String,
+    /// The number of runs that started one another before this one.
+    pub(crate) depth: u32,
     pub(crate) requested_by: String,
     pub(crate) requested_for: Option<String>,
     /// The requesters of the runs that this one repeats.
@@ -209,6 +219,7 @@ impl Plan {
                 namespace: metadata.namespace.clone().unwrap_or_default(),
                 name: metadata.name.clone().unwrap_or_default(),
                 uid: metadata.uid.clone().unwrap_or_default(),
+                depth: depth_of(metadata.annotations.as_ref()),
                 created: metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
                 requested_by: spec.requested_by.clone(),
                 requested_for: spec.requested_for.clone(),
@@ -246,10 +257,15 @@ impl Plan {
         match RecordPath::new(&place).place_of_tool() {
             Some(of_tool) => {
                 let mut steps = self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates());
-                steps.find(|step| step.path == of_tool.as_str())
+                steps.find(|step| step.path == of_tool.as_str()).or_else(|| self.tools.step_of_server(of_tool.as_str()))
             }
             None => all.find(|step| step.path == place),
         }
+    }
+
+    /// The servers that are commands: only local runs start those.
+    pub fn commands(&self) -> impl Iterator<Item = &signoff_api::server::Server> {
+        self.tools.servers.values().map(|server| &server.spec).filter(|server| !server.command.is_empty())
     }
 
     /// Whether a record is that of a call that only reads, and about which no gate can ask: of every tool that performs
@@ -258,7 +274,8 @@ impl Plan {
         let place = without_visits(path);
         let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
         let of_step = |tool: &&PlannedTool| tool.step.path == place.as_str();
-        let mut tools = self.tools.tools.values().filter(of_step).peekable();
+        let of_servers = self.tools.servers.values().flat_map(PlannedServer::all_kept);
+        let mut tools = self.tools.tools.values().chain(of_servers).filter(of_step).peekable();
         tools.peek().is_some() && tools.all(|tool| self.tools.is_unasked_read(tool))
     }
 
@@ -327,6 +344,10 @@ impl Plan {
                 self.policies.refuses_url(&http.url).or_else(|| self.policies.refuses_secrets(secrets))
             }
             CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider, agent.key.as_ref()),
+            CallContent::Mcp(mcp) => {
+                let url = mcp.url.as_ref().and_then(|url| self.policies.refuses_url(url));
+                url.or_else(|| self.policies.refuses_secret(&mcp.key.as_ref()?.secret))
+            }
         })
     }
 
@@ -346,6 +367,10 @@ impl Plan {
         // The later turns of an agent, and the question for its answer, stand beneath its step.
         let of_tool =
             RecordPath::new(&place).place_of_tool()?.ancestors().take_while(|path| path.parent().is_some()).last()?;
+        if self.tools.step_of_server(of_tool.as_str()).is_some() {
+            // Whatever a server or the author says of it, a call of its tools counts as one that changes something.
+            return self.policies.forbids_call(&facts(None));
+        }
         let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool.as_str());
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }
@@ -380,6 +405,12 @@ pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
 
 /// The number of steps above which an author is told what they cost.
 const MANY_STEPS: usize = 200;
+
+/// Returns the number of runs that started one another before a run. A text that is no number counts as the largest.
+fn depth_of(annotations: Option<&BTreeMap<String, String>>) -> u32 {
+    let written = annotations.and_then(|annotations| annotations.get(names::ANNOTATION_DEPTH));
+    written.map_or(0, |depth| depth.parse().unwrap_or(u32::MAX))
+}
 
 fn many_steps_advice(steps: usize) -> String {
     format!(

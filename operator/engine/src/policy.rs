@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 
 use signoff_api::{
     gate::{GateType, PersonRule},
+    glob::is_like,
     hosts,
     pod::PodStep,
     policy::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, PolicyRules},
     workflow::{Provider, ProviderKind, SecretEntry},
 };
 use url::Url;
-
-use crate::glob::is_like;
 
 pub(crate) use calls::{CallFacts, matches};
 pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, caution_rank, shorter};
@@ -182,6 +181,9 @@ mod run_tests;
 #[cfg(test)]
 #[path = "policy/sent_method_tests.rs"]
 mod sent_method_tests;
+#[cfg(test)]
+#[path = "policy/servers_tests.rs"]
+mod servers_tests;
 #[cfg(test)]
 #[path = "policy/tests.rs"]
 mod tests;

@@ -2,10 +2,11 @@
 //! what a failure means for the run.
 //!
 //! It declares modules and nothing else, so that no module below it imports from it. Arrows: `flow`, `kinds` <-
-//! `opening` <- `attempts`, `gate` <- `output`, `failure` <- `agent` <- `perform`.
+//! `opening` <- `attempts`, `gate` <- `output`, `failure` <- `agent` <- `perform`. `catalogue` <- `kinds`, `attempts`.
 
 mod agent;
 mod attempts;
+mod catalogue;
 mod conversation;
 pub(crate) mod excerpt;
 mod exclusions;
@@ -16,6 +17,7 @@ mod gate_before;
 mod http;
 pub(crate) mod join;
 mod kinds;
+mod mcp;
 mod opening;
 mod output;
 mod perform;

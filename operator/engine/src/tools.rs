@@ -11,12 +11,13 @@ pub(crate) mod rule;
 
 use signoff_api::{
     WorkflowSpec,
+    server::Server,
     tool::Effects,
     workflow::{Agent, Gate},
 };
 
 use lists::{Selection, ToolList};
-use rule::CallRule;
+use rule::{CallRule, RuledTool};
 
 pub use names::is_built_in;
 pub use question::NOTICE as QUESTION_NOTICE;
@@ -44,6 +45,45 @@ pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
 /// Whether a gate, or one of its preset, would ask about a call of a tool with these effects, its condition aside.
 #[must_use]
 pub fn asks(gate: &Gate, tool: &str, effects: Option<Effects>) -> bool {
+    asks_about(gate, &RuledTool { name: tool, effects, is_pinned: None })
+}
+
+/// Whether a gate, or one of its preset, would ask about a call of a tool that a server lists, its condition aside.
+/// `tool`: the name by which agents know it.
+#[must_use]
+pub fn asks_about_server_tool(gate: &Gate, tool: &str, effects: Option<Effects>, is_pinned: bool) -> bool {
+    asks_about(gate, &RuledTool { name: tool, effects, is_pinned: Some(is_pinned) })
+}
+
+fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
     let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
-    rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool, effects).is_some())
+    rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool).is_some())
+}
+
+/// Whether a gate, or one of its preset, would ask about every call of every tool of a server, its condition aside.
+#[must_use]
+pub fn asks_about_server(gate: &Gate, server: &str) -> bool {
+    let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
+    rules.map(|(_, rule)| rule).any(|rule| rule.asks_about_all_of(server))
+}
+
+/// Returns what decides whether an agent may call a tool of a server, by its name: an entry of its list that means this
+/// server.
+pub(crate) fn listed_of_server(agent: &Agent, server: &str) -> impl Fn(&str) -> bool + use<> {
+    let entries: Vec<_> = agent.tools.iter().filter(|entry| lists::means(entry, server)).cloned().collect();
+    let list = ToolList::of(&entries);
+    move |name| matches!(list.selects(name), Selection::Listed(_))
+}
+
+/// Whether an agent may call a tool of a server, by the name by which agents know it.
+#[must_use]
+pub fn lists_server_tool(agent: &Agent, server: &str, tool: &str) -> bool {
+    listed_of_server(agent, server)(tool)
+}
+
+/// Returns the servers whose tools an agent may call: those that its list means.
+#[must_use]
+pub fn servers_of<'s>(spec: &'s WorkflowSpec, agent: &Agent) -> Vec<&'s Server> {
+    let is_meant = |server: &&Server| agent.tools.iter().any(|entry| lists::means(entry, &server.name));
+    spec.servers.iter().filter(is_meant).collect()
 }

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use signoff_api::{
-    ApprovalRequest, Digest, FailureClass, Moment, Outcome,
+    ApprovalRequest, Digest, FailureClass, JsonObject, Moment, Outcome,
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
@@ -226,6 +226,8 @@ pub enum CallContent {
     Pod(Box<PodCall>),
     /// One HTTP request.
     Http(HttpCall),
+    /// One request to an MCP server.
+    Mcp(Box<McpCall>),
 }
 
 /// One turn of an agent, rendered.
@@ -399,6 +401,101 @@ pub struct SentSecret {
     pub prefix: String,
     /// The entry of `spec.secrets`.
     pub entry: SecretEntry,
+}
+
+impl SentSecret {
+    /// Returns the header of the key of a server: a bearer token, or the key alone in a header of another name.
+    #[must_use]
+    pub fn of_server(entry: &SecretEntry, header: Option<&str>) -> Self {
+        let (header, prefix) = header.map_or(("Authorization", "Bearer "), |header| (header, ""));
+        Self { header: header.to_owned(), prefix: prefix.to_owned(), entry: entry.clone() }
+    }
+}
+
+/// One request to an MCP server, rendered. What the digest of the call covers is sent to this server and to no other.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct McpCall {
+    /// The name of the server in the Workflow.
+    pub server: String,
+    /// Its URL; `None` if it is a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The program and its arguments; empty if it has a URL.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The key that is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<SecretEntry>,
+    /// The header of the key. Default: `Authorization`, as a bearer token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// The request.
+    #[serde(flatten)]
+    pub request: McpRequest,
+}
+
+/// A request to an MCP server, without the server.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum McpRequest {
+    /// Its tools. The response is a [`signoff_api::catalogue::Catalogue`], as JSON.
+    #[serde(rename_all = "camelCase")]
+    Catalogue {
+        /// The tools that exist for the run, by name or glob; empty: all.
+        only: Vec<String>,
+    },
+    /// One call of a tool.
+    Call(McpToolCall),
+}
+
+/// One call of a tool of an MCP server.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct McpToolCall {
+    /// The server's own name of the tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+    /// The digest of the definition of the tool: see [`signoff_api::catalogue::ServerTool::digest`].
+    pub definition: Digest,
+    /// Whether the tools are listed right before the call, and the call is sent only if the tool still has this
+    /// definition. Otherwise it fails with the class `ToolChanged` and the fact `changed`: see [`McpCall::changed`].
+    #[serde(skip)]
+    pub is_compared: bool,
+    /// Whether it is sent only if people were asked about it: it may change something, and its definition is not
+    /// pinned.
+    #[serde(skip)]
+    pub needs_people: bool,
+    /// Whether it changes nothing, so that a call that was sent can be known to have failed. Never where policies have
+    /// gates in front of it.
+    #[serde(skip)]
+    pub reads: bool,
+    /// The recorded schema of its arguments, where the definition need not be compared.
+    #[serde(skip)]
+    pub schema: Option<Arc<JsonObject>>,
+    /// The number of runs that started one another before this one.
+    #[serde(skip)]
+    pub depth: u32,
+}
+
+impl McpCall {
+    /// Returns about how many bytes it takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match &self.request {
+            McpRequest::Catalogue { .. } => 0,
+            McpRequest::Call(call) => call.arguments.iter().map(|(name, value)| name.len() + bytes_of(value)).sum(),
+        }
+    }
+
+    /// Returns the value of the fact `changed` of a call that is not sent: the tool, and the digest of the definition
+    /// that it has now; no digest where the server has no such tool any more.
+    #[must_use]
+    pub fn changed(server: &str, tool: &str, now: Option<&Digest>) -> String {
+        match now {
+            Some(now) => format!("{server}.{tool} {now}"),
+            None => format!("{server}.{tool}"),
+        }
+    }
 }
 
 /// The end of a run.

@@ -147,7 +147,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
 fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
     let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
     let is_about_one = |words: &str| problem.message.contains(words);
-    (is_about_one("exactly one of agent, pod, http, set and hitl") || is_about_one(Provider::ONE_KIND))
+    (is_about_one("exactly one of agent, pod, http, mcp, set and hitl") || is_about_one(Provider::ONE_KIND))
         && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
 }
 

@@ -87,10 +87,11 @@ const FOREIGN: [(&str, &str); 47] = [
 ];
 
 /// Objects in place of which authors write a text, and their form.
-const OBJECTS: [(&str, &str); 14] = [
+const OBJECTS: [(&str, &str); 15] = [
     ("spec.steps[].agent", "`agent: {name: <agent>, input: <text>}`"),
     ("spec.steps[].set", "`set: {value: <text>}`"),
     ("spec.steps[].http", "`http: {url: <URL>, method: POST, body: <text>}`"),
+    ("spec.steps[].mcp", "`mcp: {server: <server>, tool: <tool>, arguments: {...}}`"),
     ("spec.steps[].pod", "`pod: {image: <image>, command: [...]}`"),
     ("spec.steps[].hitl", "`hitl: {prompt: <question>, approvers: [{kind: Group, name: <group>}]}`"),
     ("spec.steps[].retry", "`retry: {limit: 3}`"),

@@ -244,9 +244,14 @@ fn form(pattern: &str) -> String {
         }
         "^[A-Za-z0-9_-]+$" => "letters, digits, `-` and `_`",
         "^[-._a-zA-Z][-._a-zA-Z0-9]*$" => "letters, digits, `-`, `_` and `.`, and no digit first",
+        "^[A-Za-z0-9_*-]+$" => "the server's own name of a tool, or a glob such as get_*",
+        "^sha256:[0-9a-f]{64}$" => {
+            "a digest as `signoff tools` prints it: sha256: and 64 lower-case hexadecimal digits"
+        }
         "^[A-Za-z0-9_*.-]+$" => "the name of a tool, or a glob such as crm-*",
         "^!?[A-Za-z0-9_*.-]+$" => "the name of a tool, or a glob such as crm-*, with `!` before what is left out",
         "^[-a-z0-9.*]+$" => "the name of a Secret, in which `*` matches any characters, such as models-*",
+        r"^[^*/@\s]+$" => "a host such as api.example.com or api.example.com:8443, without `*`",
         r"^([*][.])?[^*/@\s]+$" => "a host such as api.example.com, api.example.com:8443 or *.example.com",
         "^/" => "a path that begins with `/`",
         "^[!-z|~ ]*$" => "visible ASCII characters and spaces, and no braces: it is not a template",

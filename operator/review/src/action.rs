@@ -11,7 +11,7 @@ use signoff_api::{
     digest::canonical,
     gate::GateType,
     sent_method,
-    tool::Effects,
+    tool::{Effects, MAX_TOOL_NAME},
 };
 
 pub use signoff_api::turn::turn_of;
@@ -72,7 +72,7 @@ pub fn is_repeated(request: &ApprovalRequest) -> bool {
 pub fn line(request: &ApprovalRequest) -> Option<String> {
     let call = call(request)?;
     let target = call.target.as_ref().map(|target| format!(": {}", one_line(target, 2048)));
-    Some(format!("{}{}", one_line(&call.tool, 64), target.unwrap_or_default()))
+    Some(format!("{}{}", one_line(&call.tool, MAX_TOOL_NAME), target.unwrap_or_default()))
 }
 
 /// Returns what a request shows of the arguments of a call, without the comments above them, for a line.
@@ -84,7 +84,7 @@ pub fn arguments_line(response: &str, most: usize) -> String {
 /// Returns the tool of a call with its arguments in a few words, such as `refund amount=420 customer=ACME`, by which
 /// two calls of one tool differ in a list; `None` where the request is about no call.
 pub fn brief(request: &ApprovalRequest, most: usize) -> Option<String> {
-    let tool = one_line(&call(request)?.tool, 64);
+    let tool = one_line(&call(request)?.tool, MAX_TOOL_NAME);
     let shown = request.reviews.as_ref().map(|review| review.response.as_str()).unwrap_or_default();
     let json: String = shown.lines().skip_while(|line| line.starts_with("# ")).collect();
     let arguments: String = match serde_json::from_str::<Value>(&json) {
@@ -120,7 +120,7 @@ pub(crate) fn is_word(text: &str) -> bool {
 /// Returns the facts that stand before the arguments: the tool and its target.
 pub fn facts_before(action: &Action) -> Vec<Fact> {
     let mut facts = vec![("Agent", vec![one_line(&action.agent, 63)])];
-    facts.push(("Tool", vec![one_line(&action.tool, 64)]));
+    facts.push(("Tool", vec![one_line(&action.tool, MAX_TOOL_NAME)]));
     facts.extend(action.target.as_ref().map(|target| ("Target", vec![one_line(target, 2048)])));
     facts
 }
@@ -209,6 +209,7 @@ fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
     let target = action.target.as_deref().unwrap_or_default();
     let method = match target.split_once(' ') {
         Some(("image", _)) => return Some("what a container does is not known".to_owned()),
+        Some(("tool", _)) => return Some("its server decides what the tool does".to_owned()),
         Some(("agent", _)) => return Some("what an agent does is not known: its own calls are asked about".to_owned()),
         Some((method, _)) if !method.is_empty() && method.chars().all(|c| c.is_ascii_uppercase()) => method,
         _ if target == TEXT => return None,

@@ -482,6 +482,8 @@ impl<'w> PlannedRun<'w> {
         let unless = if is_settled { "" } else { ", unless its condition leaves it out" };
         let what = if let Some(http) = &step.http {
             format!("{} {}", http.method.unwrap_or_default().name(), filled(&http.url))
+        } else if let Some(mcp) = &step.mcp {
+            format!("tool {} of the server {}", one_line(&mcp.tool, 64), one_line(&mcp.server, 20))
         } else if let Some(pod) = &step.pod {
             format!("image {}", one_line(&pod.image, TARGET))
         } else if let Some(agent) = &step.agent {

@@ -6,7 +6,11 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{digest::Digest, gate::GateType, tool::Effects};
+use crate::{
+    digest::Digest,
+    gate::GateType,
+    tool::{Effects, MAX_TOOL_NAME},
+};
 
 /// A call of a tool, or a question of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -18,7 +22,7 @@ pub struct Action {
     #[schemars(length(min = 1, max = 63))]
     pub agent: String,
     /// The name of the tool.
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = MAX_TOOL_NAME))]
     pub tool: String,
     /// The effects of the call, as its tool declares them. Absent effects are unknown and count as `irreversible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

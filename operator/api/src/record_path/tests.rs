@@ -257,3 +257,13 @@ fn held<'v>(name: &str, value: &'v Value) -> impl Iterator<Item = &'v str> + use
     };
     values.into_iter().filter(move |_| holds).filter_map(|value| value["path"].as_str())
 }
+
+#[test]
+fn a_catalogue_and_the_step_of_a_tool_of_a_server_have_places_of_their_own() {
+    assert_eq!(&*RecordPathBuf::of_catalogue("crm", 1), ".tools/crm");
+    assert_eq!(&*RecordPathBuf::of_catalogue("crm", 3), ".tools/crm#3");
+    assert_eq!(RecordPath::new(".tools/crm").place_of_tool(), None);
+    let place = RecordPath::new("handle/.turn-2/.call-1/crm.refund#2/release-crm").place();
+    assert_eq!(place.path().place_of_tool().map(RecordPath::as_str), Some(".call/crm.refund/release-crm"));
+    assert!(RecordPath::new("handle/.turn-2/.call-1/crm.refund").is_in_call());
+}

@@ -4,7 +4,7 @@
 use signoff_api::{conditions::reason, step::OnError};
 
 use super::{
-    Action, FieldError, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep, PlannedTools, Validator,
+    Action, FieldError, PlannedEdge, PlannedGate, PlannedPattern, PlannedServer, PlannedStep, PlannedTools, Validator,
     patterns::{PlannedDag, PlannedGraph},
 };
 
@@ -24,6 +24,9 @@ impl Validator<'_> {
     ) {
         for tool in tools.tools.values_mut() {
             self.step_after_reject(&mut tool.step, &[AGENT.to_owned()], &[]);
+        }
+        for step in tools.servers.values_mut().flat_map(PlannedServer::common_steps) {
+            self.step_after_reject(step, &[AGENT.to_owned()], &[]);
         }
         if let Some(question) = &mut tools.question {
             self.step_after_reject(question, &[AGENT.to_owned()], &[]);

@@ -144,7 +144,7 @@ impl Validator<'_> {
                 ),
                 SpecGateType::StepStart if unmet => self.error(
                     format!("{field}.steps"),
-                    "the gate would never ask, because no step is a pod or an http request: leave the gate out, or use a hitl step",
+                    "the gate would never ask, because no step is a pod, an http request or a call of a server: leave the gate out, or use a hitl step",
                 ),
                 _ => {}
             }
@@ -227,12 +227,14 @@ impl Validator<'_> {
     /// Returns the gate before a step.
     fn with_start(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
         let found = context.plan.gates.for_step(SpecGateType::StepStart, step);
-        let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_));
+        let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_) | Action::Mcp(_));
         let Some(((field, gate), named)) = found else { return };
         if !can_be_shown {
             if named {
-                let message =
-                    format!("step {} is neither a pod nor an http request: use a hitl step before it", step.name);
+                let message = format!(
+                    "step {} is neither a pod, an http request nor a call of a server: use a hitl step before it",
+                    step.name
+                );
                 self.error(format!("{field}.steps"), message);
             }
             return;

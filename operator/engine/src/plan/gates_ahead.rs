@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** selects no gate: it reads the fields of the plan at which a transition asks.
 
-use signoff_api::{RecordPath, gate::Subject};
+use signoff_api::{RecordPath, gate::Subject, record_path::PLANNED_CALLS};
 
 use super::{Action, Plan, PlannedStep, without_visits};
 
@@ -78,7 +78,9 @@ impl Plan {
     /// Returns the gates of the step that a tool runs; those about the call are not among them.
     #[must_use]
     pub fn gates_of_tool(&self, tool: &str) -> Option<StepGates<'_>> {
-        self.tools.tools.get(tool).map(|tool| self.gates_of(&tool.step))
+        let own = self.tools.tools.get(tool).map(|tool| &tool.step);
+        let of_server = || self.tools.step_of_server(&format!("{PLANNED_CALLS}{tool}"));
+        own.or_else(of_server).map(|step| self.gates_of(step))
     }
 
     /// Returns the number of gates that can ask about calls of agents.
@@ -117,14 +119,17 @@ impl Plan {
         // The step of a tool has one place, for every agent that calls it.
         let place = RecordPath::new(&place);
         let place = place.place_of_tool().unwrap_or(place).as_str();
-        let of_tools = self.tools.tools.values().map(|tool| &tool.step);
+        let of_server = self.tools.place_of_server(place);
+        let of_servers = of_server.iter().map(|(server, tool, _)| server.common_step(tool));
+        let place = of_server.as_ref().map_or(place, |(_, _, place)| place.as_str());
+        let of_tools = self.tools.tools.values().map(|tool| &tool.step).chain(of_servers);
         let mut steps = self.pattern.steps().into_iter().chain(&self.revisers).chain(of_tools);
         let step = steps.find(|step| before(step).any(|gate| gate.path == place))?;
         let agent = match &step.action {
             // Whose result it is decides which agent writes it again.
             _ if self.revisers.iter().any(|reviser| reviser.path == step.path) => None,
             Action::Agent(agent) => Some(agent.agent.as_str()),
-            Action::Pod(_) | Action::Http(_) | Action::Set(_) | Action::Gate(_) => None,
+            Action::Pod(_) | Action::Http(_) | Action::Mcp(_) | Action::Set(_) | Action::Gate(_) => None,
         };
         Some(GatePlace::Step {
             path: &step.path,
@@ -144,9 +149,9 @@ impl Plan {
         let failure = step.escalation.as_ref().and_then(|(_, gate)| GateAhead::of(gate));
         let agent = match &step.action {
             Action::Agent(agent) => self.agents.get(&agent.agent),
-            Action::Pod(_) | Action::Http(_) | Action::Set(_) | Action::Gate(_) => None,
+            Action::Pod(_) | Action::Http(_) | Action::Mcp(_) | Action::Set(_) | Action::Gate(_) => None,
         };
-        let has_tools = agent.is_some_and(|agent| !agent.tools.is_empty());
+        let has_tools = agent.is_some_and(|agent| !agent.tools.is_empty() || !agent.servers.is_empty());
         StepGates {
             before: ahead(before(step)).into_iter().map(|gate| gate.certain_if(runs)).collect(),
             output,

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use signoff_api::{
     WorkflowSpec,
+    server::Server,
     workflow::{Agent, Provider, ProviderKind, SecretEntry},
 };
 use signoff_expr::Template;
 
 use super::Validator;
+use crate::tools;
 
 /// An agent with its provider.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct PlannedAgent {
     pub(crate) system: Option<Template>,
     /// The names of the tools that it may call, as declared; the built-in ones last.
     pub(crate) tools: Vec<String>,
+    /// The servers whose catalogues are read before its turns, in the order of the spec.
+    pub(crate) servers: Vec<String>,
 }
 
 impl PlannedAgent {
@@ -87,7 +91,8 @@ impl Validator<'_> {
                 self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
             let (key, tools) = (key_of(spec, &provider).cloned(), self.tools_of(spec, agent, &field));
-            let planned = PlannedAgent { spec: agent.clone(), provider, key, system, tools };
+            let servers = servers_of(spec, agent, &tools);
+            let planned = PlannedAgent { spec: agent.clone(), provider, key, system, tools, servers };
             if agents.insert(agent.name.clone(), planned).is_some() {
                 self.error(format!("{field}.name"), format!("duplicate name {}: names must be unique", agent.name));
             }
@@ -101,6 +106,18 @@ pub(super) fn name_an_entry(spec: &WorkflowSpec) -> String {
     let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
     let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
     format!("name one of them ({names})")
+}
+
+/// Returns the servers whose tools an agent may call, by themselves or as tools of the Workflow.
+fn servers_of(spec: &WorkflowSpec, agent: &Agent, own: &[String]) -> Vec<String> {
+    let listed = tools::servers_of(spec, agent);
+    let is_wrapped = |server: &Server| {
+        let steps = spec.tools.iter().filter(|tool| own.contains(&tool.name)).map(|tool| &tool.step);
+        let mut steps = steps.filter_map(|name| spec.steps.iter().find(|step| step.name == *name));
+        steps.any(|step| step.mcp.as_ref().is_some_and(|mcp| mcp.server == server.name))
+    };
+    let is_meant = |server: &&Server| listed.contains(server) || is_wrapped(server);
+    spec.servers.iter().filter(is_meant).map(|server| server.name.clone()).collect()
 }
 
 /// Returns the entry of `spec.secrets` that is the key of a provider.

@@ -2,10 +2,10 @@
 //!
 //! Data without checks: those are in the files about steps, gates and containers beside this one.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use signoff_api::{
-    FailureClass, JsonObject, Span, Verdict,
+    Digest, FailureClass, JsonObject, Span, Verdict,
     approval::RequiredBy,
     gate::{Form, PersonRule, Quorum},
     hosts,
@@ -18,7 +18,7 @@ use signoff_api::{
 use signoff_expr::{Condition, Template};
 use url::Url;
 
-use super::Plan;
+use super::{Plan, argument_template::ArgumentTemplate};
 use crate::{field_error::FieldError, gate::subject::GateSubject, transition::SentSecret};
 
 /// The most times that the turn of a model is repeated by itself.
@@ -63,6 +63,7 @@ pub(crate) enum Action {
     Agent(PlannedAgentStep),
     Pod(Box<PlannedPod>),
     Http(Box<PlannedHttp>),
+    Mcp(Box<PlannedMcp>),
     Set(Template),
     Gate(Box<PlannedGate>),
 }
@@ -102,6 +103,43 @@ impl PlannedSecretHeaders {
     pub(crate) fn are_for(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.origin.origin() && !hosts::has_credentials(&url))
     }
+}
+
+/// One call of a tool of an MCP server.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedMcp {
+    /// The name of the server.
+    pub(crate) server: String,
+    /// Its URL; `None` if it is a command.
+    pub(crate) url: Option<String>,
+    /// The server's own name of the tool.
+    pub(crate) tool: String,
+    pub(crate) arguments: PlannedArguments,
+    /// Whether the author of the Workflow says that it changes nothing.
+    pub(crate) reads: bool,
+    /// The definition without which it is not called: a policy leaves out its gate for this one only.
+    pub(crate) requires: Option<Digest>,
+}
+
+/// The arguments of a call of a tool of an MCP server.
+#[derive(Clone, Debug)]
+pub(crate) enum PlannedArguments {
+    /// Those that an agent gave, for a tool that its server describes.
+    OfAgent(ToolStanding),
+    /// Those that the author of the Workflow wrote.
+    OfAuthor(ArgumentTemplate),
+}
+
+/// The definition of a tool of a server, and what its calls may do without people.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToolStanding {
+    pub(crate) definition: Digest,
+    /// Whether it changes nothing: by the word of the author, or by its annotations where the author trusts them.
+    pub(crate) reads: bool,
+    /// Whether the author reviewed this definition.
+    pub(crate) is_pinned: bool,
+    /// The schema of its arguments, where calls of it can be sent without a comparison of its definition.
+    pub(crate) schema: Option<Arc<JsonObject>>,
 }
 
 /// The validation and review of the response of a step.
@@ -165,6 +203,7 @@ impl PlannedStep {
             // A body would turn a request that only reads into one that may change something.
             Action::Http(http) if SentMethod::of_step(&http.spec).only_reads() => &["url"],
             Action::Http(_) => &["url", "body"],
+            Action::Mcp(_) => &[],
             Action::Set(_) => &["value"],
             Action::Gate(_) => &[],
         }
@@ -174,7 +213,7 @@ impl PlannedStep {
     pub(super) fn url_begins(&self) -> Option<String> {
         match &self.action {
             Action::Http(http) => http.secrets.as_ref().map(|secrets| secrets.origin.to_string()),
-            Action::Agent(_) | Action::Pod(_) | Action::Set(_) | Action::Gate(_) => None,
+            Action::Agent(_) | Action::Pod(_) | Action::Mcp(_) | Action::Set(_) | Action::Gate(_) => None,
         }
     }
 
@@ -194,6 +233,7 @@ impl PlannedStep {
                 http.spec.is_idempotent() && (author_says || SentMethod::of_step(&http.spec).is_idempotent())
             }
             Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
+            Action::Mcp(mcp) => author_says && mcp.reads,
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }
     }

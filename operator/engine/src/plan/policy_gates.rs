@@ -12,6 +12,7 @@ use signoff_expr::Known;
 
 use super::{
     Action, CallGate, PlannedStep, Validator,
+    mcp::reviewed_definition,
     step::{PlanContext, StepContext},
     tools::CallGateRule,
 };
@@ -26,6 +27,7 @@ fn covers(kind: GuardedKind, action: &Action) -> bool {
         _ if kind == GuardedKind::Tool => false,
         Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
         Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
+        Action::Mcp(_) => matches!(kind, GuardedKind::Mcp | GuardedKind::Egress),
         // A container has its own network, which a NetworkPolicy restricts.
         Action::Pod(_) => kind == GuardedKind::Pod,
         Action::Set(_) | Action::Gate(_) => false,
@@ -54,7 +56,10 @@ impl Validator<'_> {
         };
         let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
         let before = Some((step, planned.can_be_changed()));
-        let meant: Vec<_> = context.plan.added.iter().filter(is_meant).collect();
+        let mut meant: Vec<_> = context.plan.added.iter().filter(is_meant).collect();
+        let servers = context.plan.spec.servers.as_slice();
+        let required = meant.iter().find_map(|one| reviewed_definition(one, &planned.action, servers));
+        meant.retain(|one| reviewed_definition(one, &planned.action, servers).is_none());
         let gates = meant.into_iter().filter_map(|one| {
             self.policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
         });
@@ -65,6 +70,9 @@ impl Validator<'_> {
             gate
         };
         planned.policy_gates = gates.map(bound).collect();
+        if let Action::Mcp(mcp) = &mut planned.action {
+            mcp.requires = required;
+        }
     }
 
     /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their records stand.

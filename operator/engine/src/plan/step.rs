@@ -54,6 +54,8 @@ pub(super) struct StepContext<'a> {
     pub(super) before: Option<(&'a Step, &'static [&'static str])>,
     /// Whether there is a joined result that a gate here reviews.
     pub(super) result: bool,
+    /// Whether it is the step of every tool of a server, of which only the catalogue says more.
+    pub(super) is_of_server: bool,
 }
 
 impl<'a> StepContext<'a> {
@@ -67,7 +69,13 @@ impl<'a> StepContext<'a> {
             added_by: None,
             before: None,
             result: false,
+            is_of_server: false,
         }
+    }
+
+    /// The same for the step of every tool of a server.
+    pub(super) fn of_server(self) -> Self {
+        Self { is_of_server: true, ..self }
     }
 
     pub(super) fn field(&self, part: &str) -> String {
@@ -121,10 +129,16 @@ impl Validator<'_> {
 
     pub(super) fn step(&mut self, step: &Step, context: &StepContext<'_>) -> Option<PlannedStep> {
         self.name(&step.name, &context.field("name"));
-        let kinds =
-            [step.agent.is_some(), step.pod.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
+        let kinds = [
+            step.agent.is_some(),
+            step.pod.is_some(),
+            step.http.is_some(),
+            step.mcp.is_some(),
+            step.set.is_some(),
+            step.hitl.is_some(),
+        ];
         if kinds.into_iter().filter(|given| *given).count() != 1 {
-            let message = format!("step {} needs exactly one of agent, pod, http, set and hitl", step.name);
+            let message = format!("step {} needs exactly one of agent, pod, http, mcp, set and hitl", step.name);
             self.error(&context.field, message);
         }
         let vars = self.vars(step, context);
@@ -152,7 +166,7 @@ impl Validator<'_> {
             Action::Pod(_) => POD_TIMEOUT,
             _ => Duration::from_secs(30),
         };
-        if matches!(action, Action::Agent(_) | Action::Http(_)) {
+        if matches!(action, Action::Agent(_) | Action::Http(_) | Action::Mcp(_)) {
             self.call_timeout(step.timeout, &context.field("timeout"));
         }
         let mut planned = PlannedStep {
@@ -171,6 +185,7 @@ impl Validator<'_> {
         if context.added_by.is_none() {
             self.with_policy_gates(&mut planned, step, context);
         }
+        self.check_mcp_is_asked(&planned, context);
         Some(planned)
     }
 
@@ -220,6 +235,8 @@ impl Validator<'_> {
             self.pod_step(pod, context).map(|pod| Action::Pod(Box::new(pod)))
         } else if let Some(http) = &step.http {
             self.http_step(http, context).map(Action::Http)
+        } else if let Some(mcp) = &step.mcp {
+            self.mcp_step(mcp, context).map(|mcp| Action::Mcp(Box::new(mcp)))
         } else if let Some(set) = &step.set {
             self.known_template(&set.value, &context.field("set.value"), &context.known).map(Action::Set)
         } else {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Digest, JsonObject,
+    Digest, JsonObject, catalogue,
     gate::{GateType, TimeoutAction},
     record_path::{LONGEST_CALL, PLANNED_CALLS},
     sent_method::SentMethod,
@@ -19,7 +19,7 @@ use signoff_api::{
 use signoff_expr::{Condition, Known, Members};
 
 use super::{
-    Action, PlannedStep, Validator, references,
+    Action, PlannedServer, PlannedStep, Validator, references,
     step::{PlanContext, StepContext},
 };
 
@@ -31,7 +31,7 @@ use crate::{
         self,
         lists::{Selection, ToolList},
         names,
-        rule::CallRule,
+        rule::{CallRule, RuledTool},
     },
 };
 
@@ -51,13 +51,33 @@ pub(crate) struct PlannedTool {
     pub(crate) effects: Option<Effects>,
     /// Whether its author says that an equal call can be made again.
     pub(crate) repeatable: bool,
-    /// The digest of the tool and its step, as they are written.
+    /// The digest of the tool and its step, as they are written; of a tool of a server that of what the server says of
+    /// it.
     pub(crate) definition: Digest,
+    pub(crate) defined_by: DefinedBy,
     /// It runs only with a permission of the gates: `steps` refuses it without one.
     pub(crate) step: PlannedStep,
 }
 
+/// The origin of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefinedBy {
+    /// A tool of `spec.tools`.
+    Author,
+    /// A tool of a server: whether the author reviewed its definition.
+    Server { is_pinned: bool },
+}
+
 impl PlannedTool {
+    /// Returns what the rules of gates see of it.
+    fn ruled(&self) -> RuledTool<'_> {
+        let is_pinned = match self.defined_by {
+            DefinedBy::Author => None,
+            DefinedBy::Server { is_pinned } => Some(is_pinned),
+        };
+        RuledTool { name: &self.name, effects: self.effects, is_pinned }
+    }
+
     /// Returns the effects of a call; unknown effects count as irreversible.
     pub(crate) fn effects(&self) -> Effects {
         self.effects.unwrap_or(Effects::Irreversible)
@@ -82,6 +102,11 @@ impl PlannedTool {
                 sent: Some(SentMethod::of_step(&http.spec)),
                 url: policy::fixed_host(&http.spec.url).map(str::to_owned),
                 ..of_kind(CallKind::Http)
+            },
+            Action::Mcp(mcp) => CallFacts {
+                url: mcp.url.clone(),
+                server_tool: Some(mcp.tool.clone()).filter(|tool| !tool.is_empty()),
+                ..of_kind(CallKind::Mcp)
             },
             Action::Set(_) | Action::Gate(_) => of_kind(CallKind::Set),
         }
@@ -112,7 +137,7 @@ impl CallGate {
     /// is known of the call.
     pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
         match &self.rule {
-            CallGateRule::Author(rule) => rule.reason(&tool.name, tool.effects),
+            CallGateRule::Author(rule) => rule.reason(&tool.ruled()),
             // An unknown value counts as a match.
             CallGateRule::Policy(rule) => {
                 (policy::matches(rule, call) != Some(false)).then(|| format!("it asks about {rule}"))
@@ -120,11 +145,32 @@ impl CallGate {
         }
     }
 
+    /// Whether the gate can ask about a call of some tool of a server.
+    fn can_ask_about(&self, server: &PlannedServer) -> bool {
+        match &self.rule {
+            CallGateRule::Author(rule) => rule.can_ask_about(&server.spec.name),
+            CallGateRule::Policy(_) => true,
+        }
+    }
+
+    /// Returns the tools that its lists name without a glob.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match &self.rule {
+            CallGateRule::Author(rule) => rule.names(),
+            CallGateRule::Policy(_) => Vec::new(),
+        }
+    }
+
     /// Whether people decide about every call of a tool here.
-    fn always_asks(&self, tool: &PlannedTool) -> bool {
+    pub(super) fn always_asks(&self, tool: &PlannedTool) -> bool {
         let asks = match &self.rule {
             CallGateRule::Author(rule) => {
-                rule.reason(&tool.name, tool.effects).is_some() && !approves_unasked(&self.gate)
+                let is_of_all = |(server, _): (&str, &str)| rule.asks_about_all_of(server);
+                let always = match tool.defined_by {
+                    DefinedBy::Server { .. } => tool.name.split_once('.').is_some_and(is_of_all),
+                    DefinedBy::Author => rule.reason(&tool.ruled()).is_some(),
+                };
+                always && !approves_unasked(&self.gate)
             }
             CallGateRule::Policy(rule) => policy::matches(rule, &tool.facts()) == Some(true),
         };
@@ -150,20 +196,26 @@ pub(crate) struct PlannedTools {
     pub(crate) gates: Vec<CallGate>,
     /// The gate of the questions of agents.
     pub(crate) question: Option<PlannedStep>,
+    /// The servers whose tools agents and steps may call, by name.
+    pub(crate) servers: BTreeMap<String, PlannedServer>,
 }
 
 impl PlannedTools {
     /// Whether a gate can ask about a call or a question of an agent, or about the step of a tool.
     pub(super) fn can_ask(&self) -> bool {
         let has_gate = |tool: &PlannedTool| tool.step.with_its_gates().nth(1).is_some();
-        self.question.is_some() || !self.gates.is_empty() || self.tools.values().any(has_gate)
+        let of_servers = || self.servers.values().map(PlannedServer::any_tool).any(|tool| has_gate(&tool));
+        self.question.is_some() || !self.gates.is_empty() || self.tools.values().any(has_gate) || of_servers()
     }
 
     /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a
     /// policy can ask about it.
     pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {
         let facts = tool.facts();
-        let only_reads = tool.effects == Some(Effects::Read) && facts.sent.as_ref().is_some_and(SentMethod::only_reads);
+        // Of a tool of a server the author says so, not its annotations.
+        let is_read = facts.sent.as_ref().is_some_and(SentMethod::only_reads)
+            || matches!(&tool.step.action, Action::Mcp(mcp) if mcp.reads);
+        let only_reads = tool.effects == Some(Effects::Read) && is_read;
         let has_gate = || tool.step.start.is_some() || !tool.step.policy_gates.is_empty();
         let is_asked = || has_gate() || self.gates.iter().any(|gate| gate.reason(tool, &facts).is_some());
         only_reads && !is_asked()
@@ -175,11 +227,12 @@ impl Validator<'_> {
     pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
         for (at, entry) in agent.tools.iter().enumerate() {
             let one = ToolList::of(std::slice::from_ref(entry));
-            let names_one = spec.tools.iter().any(|tool| matches!(one.selects(&tool.name), Selection::Listed(_)));
+            let names_one = spec.tools.iter().any(|tool| matches!(one.selects(&tool.name), Selection::Listed(_)))
+                || self.tools_of_server(spec, entry, &format!("{field}.tools[{at}]"));
             if entry.starts_with('!') || !(names_one || names::is_built_in(entry)) {
                 let hint = self.did_you_mean(entry, spec.tools.iter().map(|tool| tool.name.as_str()));
                 let message = format!(
-                    "there is no tool {entry}: name tools of spec.tools, globs that match some, or {}{hint}",
+                    "there is no tool {entry}: name tools of spec.tools or of a server, globs that match some, or {}{hint}",
                     names::ASK_HUMAN
                 );
                 self.error(format!("{field}.tools[{at}]"), message);
@@ -213,8 +266,9 @@ impl Validator<'_> {
         let known = ["args", "tool", "effects", "agent", "agents"]
             .into_iter()
             .fold(known, |k, name| k.with(name, Members::Open));
+        let servers = self.servers(plan, everywhere);
         let (mut gates, mut question) = (Vec::new(), None);
-        if !spec.tools.is_empty() {
+        if !spec.tools.is_empty() || !spec.servers.is_empty() {
             gates = self.policy_call_gates(plan, &format!("{PLANNED_CALLS}.gate"), &known);
         }
         for tool in tools.values_mut() {
@@ -229,7 +283,7 @@ impl Validator<'_> {
             question = self.question_gate(plan, field, gate, everywhere);
         }
         self.check_nesting(plan);
-        let planned = PlannedTools { tools, gates, question };
+        let planned = PlannedTools { tools, gates, question, servers };
         self.check_gates_of_tools(plan, &planned);
         planned
     }
@@ -258,7 +312,7 @@ impl Validator<'_> {
         if step.hitl.is_some() {
             self.error(
                 format!("{field}.step"),
-                "a tool runs an agent, pod, http or set step: put a gate of spec.gates before the tool",
+                "a tool runs an agent, pod, http, mcp or set step: put a gate of spec.gates before the tool",
             );
             return None;
         }
@@ -295,6 +349,7 @@ impl Validator<'_> {
                 repeatable: tool.repeatable == Some(true),
                 effects: tool.effects_of(step),
                 definition,
+                defined_by: DefinedBy::Author,
                 step: planned,
             }),
         }
@@ -314,7 +369,9 @@ impl Validator<'_> {
         for (list, entries) in [("tools", &gate.tools), ("allowedTools", &gate.allowed_tools)] {
             for entry in entries {
                 let name = entry.strip_prefix('!').unwrap_or(entry);
-                let exists = name.contains('*') || plan.spec.tools.iter().any(|tool| tool.name == name);
+                let exists = name.contains('*')
+                    || plan.spec.tools.iter().any(|tool| tool.name == name)
+                    || self.tools_of_server(plan.spec, name, &format!("{field}.{list}"));
                 if !exists && gate.preset.is_none() {
                     let hint = self.did_you_mean(name, plan.spec.tools.iter().map(|tool| tool.name.as_str()));
                     self.error(format!("{field}.{list}"), format!("there is no tool {name} in spec.tools{hint}"));
@@ -403,8 +460,12 @@ impl Validator<'_> {
         let branch = longest(&mut plan.spec.steps.iter().filter_map(|step| step.branch.as_ref()).map(String::len));
         let step = longest(&mut plan.spec.steps.iter().map(|step| step.name.len()));
         let of_tool = longest(&mut plan.spec.tools.iter().map(|tool| tool.step.len()));
-        let path = branch + step + 16 + MOST_NESTED * (of_tool + LONGEST_CALL.len()) + 64;
-        if !plan.spec.tools.is_empty() && path > LONGEST_PATH {
+        // A tool of a server calls no agent, so it is the innermost.
+        let of_server =
+            longest(&mut plan.spec.servers.iter().map(|server| server.tool_name("").len() + catalogue::MAX_NAME));
+        let calls = (MOST_NESTED - 1) * of_tool + of_tool.max(of_server) + MOST_NESTED * LONGEST_CALL.len();
+        let path = branch + step + 16 + calls + 64;
+        if !(plan.spec.tools.is_empty() && plan.spec.servers.is_empty()) && path > LONGEST_PATH {
             let message = format!(
                 "the names of branches and steps are too long for the journal of nested agents ({path} characters; the maximum is {LONGEST_PATH}): shorten them"
             );
@@ -437,7 +498,12 @@ impl Validator<'_> {
                 self.check_gates_of_tool(planned_tool, &planned.gates, &field);
             }
         }
+        self.check_gates_of_servers(plan, planned);
         for gate in &planned.gates {
+            let can_ask = |server: &PlannedServer| gate.can_ask_about(server);
+            if planned.servers.values().any(can_ask) {
+                continue;
+            }
             let asks = |tool: &PlannedTool| gate.reason(tool, &tool.facts()).is_some();
             // The gates of a preset are named after it, and ask about tools that a Workflow may have.
             let is_own = gate.gate.added_by.is_none() && !gate.gate.name.contains('.');
@@ -446,7 +512,7 @@ impl Validator<'_> {
                 self.warn(gate.gate.gate().map_or("spec.gates", |planned| planned.field.as_str()), &message);
             }
         }
-        if offered.is_empty() {
+        if offered.is_empty() && plan.agents.values().all(|agent| agent.servers.is_empty()) {
             // Gates of policies are not the author's to leave out.
             let of_tools = plan.gates.of_calls().chain(plan.gates.of_type(SpecGateType::Question));
             let fields: Vec<_> =
@@ -463,11 +529,11 @@ impl Validator<'_> {
 
 impl Validator<'_> {
     /// Refuses a tool that a policy forbids or wants a gate for, and warns of one that can change something unasked.
-    fn check_gates_of_tool(&mut self, tool: &PlannedTool, gates: &[CallGate], field: &str) {
+    pub(super) fn check_gates_of_tool(&mut self, tool: &PlannedTool, gates: &[CallGate], field: &str) {
         let facts = tool.facts();
         self.not_allowed(field, self.policies.forbids_call(&facts));
         let asks = |gate: &CallGate| gate.reason(tool, &facts).is_some();
-        if tool.effects() != Effects::Read && !gates.iter().any(asks) {
+        if tool.defined_by == DefinedBy::Author && tool.effects() != Effects::Read && !gates.iter().any(asks) {
             self.warn(field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
         }
         let is_certain = gates.iter().any(|gate| gate.always_asks(tool))
@@ -490,6 +556,9 @@ impl Validator<'_> {
 pub(super) fn agent_can_change(plan: &PlanContext<'_>, agent: &str) -> bool {
     let (mut seen, mut left) = (BTreeSet::new(), vec![agent.to_owned()]);
     while let Some(agent) = left.pop() {
+        if plan.agents.get(&agent).is_some_and(|agent| !agent.servers.is_empty()) {
+            return true;
+        }
         let names = plan.agents.get(&agent).into_iter().flat_map(|agent| &agent.tools);
         for tool in names.filter_map(|name| plan.spec.tools.iter().find(|tool| tool.name == *name)) {
             let Some(step) = plan.spec.steps.iter().find(|step| step.name == tool.step) else { continue };

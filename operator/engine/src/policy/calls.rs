@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{
+    glob::is_like,
     hosts::HostPattern,
     sent_method::SentMethod,
     tool::Effects,
@@ -11,7 +12,7 @@ use signoff_api::{
 use url::Url;
 
 use super::Policies;
-use crate::{glob::is_like, transition::CallContent};
+use crate::transition::{CallContent, McpRequest};
 
 /// The facts by which policies match a call of a tool. Before the run, facts that depend on the call are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +20,13 @@ pub(crate) struct CallFacts {
     pub(crate) kind: CallKind,
     /// The method of an http request, and those that its headers name.
     pub(crate) sent: Option<SentMethod>,
-    /// The address of an http request, at least up to the end of its host; `None` where it depends on the call.
+    /// The address of an http request or of a server, at least up to the end of its host; `None` where it depends on
+    /// the call.
     pub(crate) url: Option<String>,
     /// The images of a Pod; `None` where one depends on the call.
     pub(crate) images: Option<BTreeSet<String>>,
+    /// The tool of a server, by the server's own name; `None` where it is not known.
+    pub(crate) server_tool: Option<String>,
     /// As the author declares them.
     pub(crate) effects: Option<Effects>,
 }
@@ -30,7 +34,7 @@ pub(crate) struct CallFacts {
 impl CallFacts {
     /// A call that is no http request and no container.
     pub(crate) fn of_kind(kind: CallKind, effects: Option<Effects>) -> Self {
-        Self { kind, sent: None, url: None, images: None, effects }
+        Self { kind, sent: None, url: None, images: None, server_tool: None, effects }
     }
 
     /// A rendered call.
@@ -42,10 +46,18 @@ impl CallFacts {
             CallContent::Http(http) => {
                 Self { sent: Some(http.sent_method()), url: Some(http.url.clone()), ..of_kind(CallKind::Http) }
             }
+            CallContent::Mcp(mcp) => {
+                let server_tool = match &mcp.request {
+                    McpRequest::Call(call) => Some(call.tool.clone()),
+                    McpRequest::Catalogue { .. } => None,
+                };
+                Self { url: mcp.url.clone(), server_tool, ..of_kind(CallKind::Mcp) }
+            }
         }
     }
 
-    /// Whether the call can change something. `effects: read` counts only for requests that only read.
+    /// Whether the call can change something. `effects: read` counts only for requests that only read, and nothing that
+    /// is said of a tool of a server counts.
     pub(crate) fn changes(&self) -> bool {
         let only_reads = self.sent.as_ref().is_some_and(SentMethod::only_reads);
         !(only_reads && self.effects == Some(Effects::Read))
@@ -54,11 +66,12 @@ impl CallFacts {
 
 /// Whether a rule matches a call; `None` if only the rendered call can tell.
 pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
-    let only = |is_limited: bool, kind: CallKind, known: Option<bool>| match (is_limited, call.kind == kind) {
-        (false, _) => Some(true),
-        (true, false) => Some(false),
-        (true, true) => known,
-    };
+    let only =
+        |is_limited: bool, kinds: &[CallKind], known: Option<bool>| match (is_limited, kinds.contains(&call.kind)) {
+            (false, _) => Some(true),
+            (true, false) => Some(false),
+            (true, true) => known,
+        };
     let is_listed = |url: &String| {
         let url = Url::parse(url).ok()?;
         // An entry that cannot be read could mean any host.
@@ -66,6 +79,7 @@ pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     };
     let is_like_one =
         |images: &BTreeSet<String>| images.iter().any(|image| rule.images.iter().any(|glob| is_like(glob, image)));
+    let is_tool = |tool: &String| rule.server_tools.iter().any(|glob| is_like(glob, tool));
     let has_method = |sent: &SentMethod| {
         let parts: Vec<_> = rule.methods.iter().map(|method| sent.can_be(*method)).collect();
         if parts.contains(&Some(true)) { Some(true) } else { (!parts.contains(&None)).then_some(false) }
@@ -73,9 +87,10 @@ pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     let parts = [
         Some(rule.kinds.is_empty() || rule.kinds.contains(&call.kind)),
         Some(rule.changes != Some(true) || call.changes()),
-        only(!rule.methods.is_empty(), CallKind::Http, call.sent.as_ref().and_then(has_method)),
-        only(!rule.hosts.is_empty(), CallKind::Http, call.url.as_ref().and_then(is_listed)),
-        only(!rule.images.is_empty(), CallKind::Pod, call.images.as_ref().map(is_like_one)),
+        only(!rule.methods.is_empty(), &[CallKind::Http], call.sent.as_ref().and_then(has_method)),
+        only(!rule.hosts.is_empty(), &[CallKind::Http, CallKind::Mcp], call.url.as_ref().and_then(is_listed)),
+        only(!rule.images.is_empty(), &[CallKind::Pod], call.images.as_ref().map(is_like_one)),
+        only(!rule.server_tools.is_empty(), &[CallKind::Mcp], call.server_tool.as_ref().map(is_tool)),
     ];
     if parts.contains(&Some(false)) { Some(false) } else { (!parts.contains(&None)).then_some(true) }
 }

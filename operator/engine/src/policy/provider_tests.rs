@@ -87,3 +87,40 @@ fn a_request_with_a_secret_needs_the_host_and_the_secret_that_policies_list() {
     let listed = cluster(&[("prod", json!({"allowedHosts": ["crm.example.com"], "allowedSecrets": ["ro*"]}))]);
     assert!(errors(listed, spec).is_empty());
 }
+
+#[test]
+fn a_server_needs_the_host_and_the_secret_that_policies_list() {
+    let spec = json!({
+        "requestedBy": "dana", "secrets": [{"name": "k", "secret": "root", "key": "token"}],
+        "servers": [{"name": "crm", "url": "https://crm.example.com/mcp", "key": "k", "read": ["*"]}],
+        "steps": [{"name": "look", "mcp": {"server": "crm", "tool": "look"}}],
+    });
+    let mut run = TestRun::of(spec.clone());
+    let sent = |run: &TestRun| {
+        let call = run.transition.commands.iter().find_map(|command| match command {
+            Command::Call(call) => Some((**call).clone()),
+            Command::Ask(_) => None,
+        });
+        call.unwrap()
+    };
+    let listing = sent(&run);
+    run.reply(".tools/crm", 1, r#"{"tools":[{"name":"look","inputSchema":{"type":"object"}}]}"#);
+    let call = sent(&run);
+    assert_eq!((listing.path.as_str(), call.path.as_str()), (".tools/crm", "look"));
+    for (rules, part) in [
+        (json!({"allowedHosts": ["a.org"]}), "(allowedHosts: a.org)"),
+        (json!({"allowedSecrets": ["crm-*"]}), "Secret root is not allowed by"),
+    ] {
+        let policies = cluster(&[("prod", rules)]);
+        let found = errors(policies.clone(), spec.clone());
+        assert!(found.iter().any(|error| error.message.contains(part)), "{found:?}");
+        // Of a run that was accepted before the policy neither the list nor the call is sent.
+        let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
+        plan.policies = Arc::new(policies);
+        for request in [&listing, &call] {
+            assert!(plan.refuses(request).is_some_and(|why| why.contains(part)), "{}", request.path);
+        }
+    }
+    let listed = cluster(&[("prod", json!({"allowedHosts": ["crm.example.com"], "allowedSecrets": ["ro*"]}))]);
+    assert!(errors(listed, spec).is_empty());
+}

@@ -311,6 +311,7 @@ pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
         CallContent::Agent(agent) => Digest::of(agent),
         CallContent::Pod(pod) => Digest::of(&pod.spec),
         CallContent::Http(http) => Digest::of(http),
+        CallContent::Mcp(mcp) => Digest::of(mcp),
     };
     digest.map_err(|why| why.to_string())
 }

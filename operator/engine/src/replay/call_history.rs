@@ -115,7 +115,7 @@ impl CallHistory {
 /// Returns the step of a call and the digest of its input; of a rendered text that of the text.
 fn input(record: &StepRecord) -> Option<(String, Digest)> {
     let input = match record.kind {
-        StepKind::Http | StepKind::Pod => record.input_digest.clone()?,
+        StepKind::Http | StepKind::Mcp | StepKind::Pod => record.input_digest.clone()?,
         StepKind::Set => match (&record.response, &record.response_ref) {
             (Some(response), _) => Digest::of_bytes(response.0.as_str()?.as_bytes()),
             (None, reference) => reference.as_ref()?.digest.clone(),

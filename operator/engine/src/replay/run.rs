@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
 
 /// Whether an activity of this kind calls a model, a container or an address.
 pub(super) fn is_call(kind: StepKind) -> bool {
-    matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http)
+    matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http | StepKind::Mcp)
 }
 
 fn plain(value: &Json) -> String {

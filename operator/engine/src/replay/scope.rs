@@ -18,7 +18,7 @@ use signoff_api::{
 use signoff_expr::{Member, Reference, Scope};
 
 use crate::{
-    plan::{Action, PlannedStep},
+    plan::{Action, PlannedArguments, PlannedStep},
     replay::run::{RenderError, Run},
 };
 
@@ -212,6 +212,13 @@ pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet
             add(http.url.references());
             http.headers.values().chain(&http.body).for_each(|template| add(template.references()));
         }
+        Action::Mcp(mcp) => match &mcp.arguments {
+            // The arguments of the call: people can have changed them.
+            PlannedArguments::OfAgent(_) => {
+                add(&BTreeSet::from([Reference { root: "args".to_owned(), members: Vec::new(), optional: false }]))
+            }
+            PlannedArguments::OfAuthor(arguments) => add(&arguments.references()),
+        },
         Action::Pod(pod) => pod.env.values().chain(pod.files.values()).for_each(|template| add(template.references())),
         Action::Set(template) => add(template.references()),
         Action::Gate(gate) => {

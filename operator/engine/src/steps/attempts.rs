@@ -8,12 +8,17 @@ use signoff_api::{
 };
 
 use super::{
+    catalogue,
     flow::StepResult,
     opening::{open, open_attempt},
 };
 use crate::{
     plan::PlannedStep,
-    replay::{activity::ActivityKey, run::Run, step_invocation::StepInvocation},
+    replay::{
+        activity::{ActivityKey, Start},
+        run::Run,
+        step_invocation::StepInvocation,
+    },
     transition::had_no_room,
 };
 
@@ -60,7 +65,15 @@ pub(super) async fn run_attempts<'a>(
         if matches!(key.kind, StepKind::Agent | StepKind::Set) {
             run.invocations.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        let open = |seq| open_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
+        // What a gate showed is what runs, with the catalogue that was read before it.
+        let unread = match invocation.last_asked {
+            Some(_) => None,
+            None => catalogue::read_catalogues(run, &invocation, &key).await,
+        };
+        let open = |seq| match &unread {
+            Some(why) => Ok(Start::Failed(why.clone())),
+            None => open_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key)),
+        };
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
         // A turn of a model has no effect: it may be made once more.
         let was_asked = key.kind != StepKind::Agent && was_call_asked(&invocation);
@@ -68,7 +81,8 @@ pub(super) async fn run_attempts<'a>(
         // Whether there is room is no matter of the step: it is not counted, and people are not asked.
         let is_counted = !had_no_room(&record);
         let may_follow = limit > 0 || by_itself < invocation.step.repeats_by_itself(run.plan, &record);
-        if is_counted && (!is_retryable(invocation.step, &record) || !is_covered || !may_follow) {
+        let is_over = !is_retryable(invocation.step, &record) || !is_covered || !may_follow;
+        if is_counted && (is_over || is_tool_changed(&record)) {
             return (record, limit);
         }
         attempt += 1;
@@ -97,16 +111,33 @@ pub(super) async fn was_made_meanwhile<'a>(
     invocation.was_made_since(run, from, began(next)).await
 }
 
+/// Whether a call was not sent, because its tool has another definition than the one that was approved.
+pub(super) fn is_tool_changed(record: &StepRecord) -> bool {
+    record.input_digest.is_some() && record.error.as_ref().is_some_and(|error| error.is(FailureClass::ToolChanged))
+}
+
+/// The classes of failures of a call that was not sent.
+const NOT_SENT: [FailureClass; 4] =
+    [FailureClass::Invalid, FailureClass::Refused, FailureClass::ToolChanged, FailureClass::Unreachable];
+
+fn was_not_sent(record: &StepRecord) -> bool {
+    record.error.as_ref().is_some_and(|error| NOT_SENT.into_iter().any(|class| error.is(class)))
+}
+
 /// Whether an attempt failed in a way that is tried again.
 pub(super) fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
     let is_meant = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
     is_meant && step.retry.covers(record)
 }
 
-/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway does not know
+/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. Of a tool of an MCP
+/// server that is known only where nothing was sent. A gateway does not know
 /// what the server behind it did (of 502 and 504, records of earlier versions do not say so), and a status below 400 says
 /// that it was done.
 fn is_failure_certain(record: &StepRecord) -> bool {
+    if record.kind == StepKind::Mcp {
+        return record.input_digest.is_none() || was_not_sent(record);
+    }
     if !matches!(record.kind, StepKind::Agent | StepKind::Http) {
         return true;
     }
@@ -118,11 +149,7 @@ fn is_failure_certain(record: &StepRecord) -> bool {
 /// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an
 /// error.
 pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
-    let was_sent = || {
-        let not_sent = [FailureClass::Invalid, FailureClass::Refused, FailureClass::Unreachable];
-        let is_of = |class| record.error.as_ref().is_some_and(|error| error.is(class));
-        record.input_digest.is_some() && !not_sent.into_iter().any(is_of)
-    };
+    let was_sent = || record.input_digest.is_some() && !was_not_sent(record);
     match record.phase {
         StepPhase::Succeeded | StepPhase::Unknown => true,
         StepPhase::Failed => was_sent(),
@@ -134,7 +161,7 @@ pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
 /// never repeated by itself. A deadline is no such decision.
 pub(super) fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord) -> bool {
     let is_safe = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
-    matches!(record.kind, StepKind::Http | StepKind::Pod)
+    matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod)
         && !step.is_idempotent()
         && may_have_effect(record)
         && !is_safe

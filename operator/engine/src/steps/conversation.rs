@@ -11,7 +11,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{request::FACT_TOOL, turn};
+use super::{catalogue, request::FACT_TOOL, turn};
 use crate::{
     plan::{Action, PlannedAgentStep},
     replay::{
@@ -39,6 +39,13 @@ pub(super) fn call<'a>(
         return Err(RenderError::Invalid(format!("no agent is named {}", planned.agent)));
     };
     let scope = invocation.scope(run, seq)?;
+    let tools = match catalogue::offered(run, agent, catalogue::known_before(invocation, seq))? {
+        Ok(tools) => tools,
+        Err(why) => return Ok(Start::Failed(why)),
+    };
+    if let Some(why) = catalogue::too_long(&tools) {
+        return Ok(Start::Failed(why));
+    }
     let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
@@ -67,7 +74,7 @@ pub(super) fn call<'a>(
             messages,
             temperature: agent.spec.temperature,
             max_tokens: agent.spec.max_tokens,
-            tools: if invocation.without_tools { Vec::new() } else { turn::offers(run, &agent.tools) },
+            tools: if invocation.without_tools { Vec::new() } else { turn::offers(&tools) },
             price: agent.spec.price.clone(),
         })),
     }))

@@ -163,15 +163,19 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
 fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
     let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let state = run.state.borrow();
+    let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
     for record in state.journal.under(&format!("{}/", invocation.base)) {
         let step = RecordPath::new(&record.path).last().name();
-        let tool = run.plan.tools.tools.values().find(|tool| tool.step.name == step && tool.effects() != Effects::Read);
-        if let Some(tool) = tool
+        let mut tools = run.plan.tools.tools.values();
+        let tool = tools.find(|tool| tool.step.name == step && tool.effects() != Effects::Read);
+        // The step of a tool of a server has the name of the tool.
+        let of_server = || (record.kind == StepKind::Mcp && !is_idempotent(&record.path)).then_some(step);
+        if let Some(tool) = tool.map(|tool| tool.name.as_str()).or_else(of_server)
             && record.seq < failed
-            && matches!(record.kind, StepKind::Http | StepKind::Pod)
+            && matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod)
             && may_have_effect(record)
         {
-            made.entry(&tool.name).or_default().insert(&record.path);
+            made.entry(tool).or_default().insert(&record.path);
         }
     }
     if made.is_empty() {

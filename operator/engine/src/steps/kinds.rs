@@ -2,7 +2,7 @@
 
 use signoff_api::{Seq, journal::StepKind};
 
-use super::{conversation, http, pod};
+use super::{conversation, http, mcp, pod};
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
@@ -18,6 +18,7 @@ pub(super) fn kind(step: &PlannedStep) -> StepKind {
         Action::Agent(_) => StepKind::Agent,
         Action::Pod(_) => StepKind::Pod,
         Action::Http(_) => StepKind::Http,
+        Action::Mcp(_) => StepKind::Mcp,
         Action::Set(_) => StepKind::Set,
         Action::Gate(_) => StepKind::Hitl,
     }
@@ -35,6 +36,7 @@ pub(super) fn render_input<'a>(
         Action::Agent(agent) => conversation::call(run, invocation, agent, seq, key),
         Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
         Action::Http(http) => http::call(run, invocation, http, seq, key),
+        Action::Mcp(mcp) => mcp::call(run, invocation, mcp, seq, key),
         Action::Set(template) => match invocation.overrides.parameters.get("value") {
             Some(value) => Ok(Start::Immediate(value.clone())),
             None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),

@@ -11,6 +11,7 @@ use crate::{
         scope::{self, StepScope},
         step_invocation::StepInvocation,
     },
+    transition::{Call, CallContent, McpRequest},
 };
 
 /// The result of the conditions of a step.
@@ -83,7 +84,29 @@ pub(super) fn open<'a>(
         Some(approved) => input.as_ref() == Ok(approved),
         None => invocation.step.policy_gates.is_empty(),
     };
-    if approved && is_permitted(input.as_ref()) { Ok(opening) } else { Err(changed()) }
+    if !(approved && is_permitted(input.as_ref())) {
+        return Err(changed());
+    }
+    match unasked(invocation, call) {
+        Some(why) => Ok(Start::Failed(error(FailureClass::NotAllowed, &why))),
+        None => Ok(opening),
+    }
+}
+
+/// Returns why a call is not sent: it calls a tool of a server that may change something and whose definition is not
+/// pinned, and no gate asked about it.
+fn unasked(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
+    let CallContent::Mcp(mcp) = &call.content else { return None };
+    let McpRequest::Call(tool) = &mcp.request else { return None };
+    let was_asked = invocation.permission.as_ref().is_some_and(|permission| permission.was_asked());
+    let may_run = !tool.needs_people || was_asked || invocation.approved.is_some();
+    (!may_run).then(|| {
+        format!(
+            "{}.{} may change something, its definition is not pinned, and no gate asks about it, so it was not called: add a gate \
+             of the type toolExecution, or pin it with `signoff tools --pin`",
+            mcp.server, tool.tool
+        )
+    })
 }
 
 /// Evaluates the conditions of a step with the values that were known at `seq`.

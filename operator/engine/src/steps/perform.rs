@@ -12,7 +12,8 @@ use signoff_api::{
 
 use super::{
     agent::{self, ClearedCall},
-    attempts::{Attempts, Performed, is_retryable, run_attempts, was_call_asked, was_made_meanwhile},
+    attempts::{Attempts, Performed, is_retryable, is_tool_changed, run_attempts, was_call_asked, was_made_meanwhile},
+    catalogue,
     failure::{self, FailureAction, StepFailure},
     flow::{EarlyEnd, StepFlow, StepResult},
     gate::{self, decide},
@@ -154,6 +155,9 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
     async fn attempt(&mut self, attempts: Attempts, gates: Vec<GateBefore<'a>>) -> Result<StepState<'a>, EarlyEnd> {
         let path = self.turn.path.clone();
         let first = ActivityKey { path, attempt: attempts.next, kind: kind(self.invocation.step) };
+        if let Some(last) = self.fail_unread(&first, &gates).await {
+            return Ok(StepState::Attempted { first, last, further: attempts.further });
+        }
         if gate_before::ask(self.run, &mut self.invocation, &first, gates, attempts.further).await? {
             let (last, further) = run_attempts(self.run, &self.invocation, &first, attempts.further).await;
             return Ok(StepState::Attempted { first, last, further });
@@ -162,15 +166,42 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         Ok(self.end(Start::Skipped, StepResult::Skipped).await)
     }
 
+    /// Fails an attempt before its gates ask, where what they would show is not known: a server cannot list its tools.
+    async fn fail_unread(&self, first: &ActivityKey, gates: &[GateBefore<'a>]) -> Option<StepRecord> {
+        let run = self.run;
+        if gates.is_empty() || catalogue::servers_of(run, self.invocation.step).is_empty() {
+            return None;
+        }
+        let has_record = |path: &str, attempt| run.state.borrow().journal.get(path, attempt).is_some();
+        if gates.iter().any(|(_, path)| has_record(&run.next_visit(path), 1)) {
+            return None;
+        }
+        let unread = catalogue::read_catalogues(run, &self.invocation, first).await;
+        if unread.is_none() && !has_record(&first.path, first.attempt) {
+            return None;
+        }
+        let why = unread.unwrap_or_else(|| error(FailureClass::Internal, "its gates were not asked"));
+        Some(run.activity(&self.invocation.step_scope, first.clone(), |_| Ok(Start::Failed(why.clone()))).await)
+    }
+
     /// Repeats the last attempt where people have to approve that, or goes on with what it came to.
     async fn judge_attempt(&self, first: &ActivityKey, last: StepRecord, further: i32) -> StepState<'a> {
+        if is_tool_changed(&last) {
+            // The catalogue is read again, and its gates ask about the new definition. An agent is told instead.
+            return match self.invocation.permission {
+                Some(_) => StepState::after_attempt(last),
+                None => StepState::Opening(Attempts { next: last.attempt + 1, further }, self.gates(true)),
+            };
+        }
         if is_retryable(self.invocation.step, &last) && further > 0 {
             let next = Attempts { next: last.attempt + 1, further: further - 1 };
             if self.needs_approval(first, next.next).await {
                 return StepState::Ended(Performed::AskAgain(next));
             }
-            if !self.policy_gates.is_empty() {
-                return StepState::Opening(next, self.gates(false));
+            // Nobody was asked about an attempt that was given nothing.
+            let is_unasked = last.input_digest.is_none() && self.own_gate.is_some();
+            if !self.policy_gates.is_empty() || is_unasked {
+                return StepState::Opening(next, self.gates(is_unasked));
             }
         }
         StepState::after_attempt(last)

@@ -18,7 +18,7 @@ use crate::{
         step_invocation::StepInvocation,
         tool_turn::is_left_out,
     },
-    transition::{AgentCall, Call, CallContent, HttpCall, Message, Role, SentSecret},
+    transition::{AgentCall, Call, CallContent, HttpCall, McpCall, McpRequest, Message, Role, SentSecret},
 };
 
 /// Returns a call, every field of it: the target first, long values last.
@@ -29,6 +29,7 @@ pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
             Ok(Fields::of(&pod.spec, &["image"], "image")?.with_last(&long))
         }
         CallContent::Http(http) => of_http(http),
+        CallContent::Mcp(mcp) => of_mcp(mcp),
         CallContent::Agent(agent) => {
             Fields::of(agent, &["agent", "provider", "key", "model", "messages", "system"], "messages")
         }
@@ -94,6 +95,29 @@ fn of_http(http: &HttpCall) -> Result<Fields, RenderError> {
 fn secret_header(header: &SentSecret) -> String {
     let SentSecret { header: _, prefix, entry } = header;
     format!("{prefix}‹Secret {}/{}› (its value is not covered by the approval)", entry.secret, entry.key)
+}
+
+fn of_mcp(mcp: &McpCall) -> Result<Fields, RenderError> {
+    let (tool, arguments, definition) = match &mcp.request {
+        McpRequest::Call(call) => (Some(&call.tool), Some(&call.arguments), Some(&call.definition)),
+        McpRequest::Catalogue { .. } => (None, None, None),
+    };
+    let mut fields = Map::new();
+    for (name, value) in [
+        ("server", json!(mcp.server)),
+        ("url", json!(mcp.url)),
+        ("command", json!(mcp.command)),
+        ("tool", json!(tool)),
+        ("definition", json!(definition)),
+        ("key", json!(mcp.key)),
+        ("header", json!(mcp.header)),
+        ("arguments", json!(arguments)),
+    ] {
+        if !(value.is_null() || value.as_array().is_some_and(Vec::is_empty)) {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+    Fields::of(&fields, &[], "arguments")
 }
 
 fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {

@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value;
 use signoff_api::{RecordPath, Seq};
 
+use super::catalogue::Offered;
 use crate::{
     replay::{
         run::Run,
@@ -65,14 +66,14 @@ impl StepInvocation<'_> {
 }
 
 /// The tools as the model is told of them.
-pub(super) fn offers(run: &Run<'_>, tools: &[String]) -> Vec<ToolOffer> {
-    let offer = |name: &String| match run.plan.tools.tools.get(name) {
-        Some(tool) => ToolOffer {
-            name: names::wire(name),
+pub(super) fn offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
+    let offer = |offered: &Offered<'_>| match offered {
+        Offered::Tool(tool) => ToolOffer {
+            name: names::wire(&tool.name),
             description: tool.description.clone(),
             parameters: Value::Object(tool.parameters.0.clone()),
         },
-        None => ToolOffer {
+        Offered::BuiltIn(name) => ToolOffer {
             name: names::wire(name),
             description: question::description(name).to_owned(),
             parameters: question::parameters(name),

@@ -164,6 +164,7 @@ impl TestRun {
                     CallContent::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
                     CallContent::Http(http) => http.body.clone(),
                     CallContent::Pod(pod) => Some(pod.spec.image.clone()),
+                    CallContent::Mcp(_) => None,
                 },
                 Command::Ask(_) => None,
             })
@@ -222,6 +223,7 @@ impl TestRun {
             CallContent::Agent(agent) => agent.messages.last().unwrap().text.clone(),
             CallContent::Http(http) => http.body.clone().unwrap_or_default(),
             CallContent::Pod(pod) => pod.spec.image.clone(),
+            CallContent::Mcp(_) => String::new(),
         }
     }
 
@@ -233,7 +235,7 @@ impl TestRun {
         });
         match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
             CallContent::Agent(agent) => agent.messages.iter().map(|message| message.text.clone()).collect(),
-            CallContent::Http(_) | CallContent::Pod(_) => Vec::new(),
+            CallContent::Http(_) | CallContent::Pod(_) | CallContent::Mcp(_) => Vec::new(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Lists of tools, as agents and gates have them: names, globs, and exclusions with `!`.
 
+use signoff_api::glob::is_like;
+
 use super::names::is_built_in;
-use crate::glob::is_like;
 
 /// A list of tools. Each entry is a name or a glob, in which `*` matches any characters; `!` before it excludes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,38 @@ impl ToolList {
             _ => Selection::None,
         }
     }
+
+    /// Returns the names that it lists or excludes without a glob.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.listed.iter().chain(&self.excluded).map(String::as_str).filter(|entry| !entry.contains('*'))
+    }
+
+    /// Whether an entry can list a tool of a server, by some name that the server can give it.
+    pub(crate) fn can_list(&self, server: &str) -> bool {
+        self.listed.iter().any(|entry| can_match(entry, server))
+    }
+
+    /// Whether it lists every tool of a server, by whatever names.
+    pub(crate) fn lists_all_of(&self, server: &str) -> bool {
+        let first = format!("{server}.");
+        let is_all = |entry: &String| {
+            entry.strip_suffix('*').is_some_and(|begin| !begin.contains('*') && first.starts_with(begin))
+        };
+        self.listed.iter().any(is_all) && !self.excluded.iter().any(|entry| can_match(entry, server))
+    }
+}
+
+/// Whether an entry of the tools of an agent means tools of a server: it begins with the name of the server and a dot.
+/// A glob that was written for other tools means none, whatever names a server chooses.
+pub(super) fn means(entry: &str, server: &str) -> bool {
+    entry.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether an entry can match the name of a tool of a server.
+fn can_match(entry: &str, server: &str) -> bool {
+    let first = format!("{server}.");
+    let begin = entry.split('*').next().unwrap_or_default();
+    if entry.contains('*') { begin.starts_with(&first) || first.starts_with(begin) } else { entry.starts_with(&first) }
 }
 
 fn deciding<'a>(entries: &'a [String], name: &str) -> Option<&'a str> {

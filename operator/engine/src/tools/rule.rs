@@ -21,6 +21,34 @@ pub(crate) enum CallRule {
     Condition,
 }
 
+/// A tool, as far as the rule of a gate depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuledTool<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) effects: Option<Effects>,
+    /// Whether the author reviewed its definition; `None` for a tool of the Workflow, which the author defined.
+    pub(crate) is_pinned: Option<bool>,
+}
+
+impl RuledTool<'_> {
+    /// Returns why an entry of `allowedTools` does not exempt the tool; `None` where it does. The name of a tool of a
+    /// server is chosen by the server.
+    fn not_exempted_by(&self, entry: &str) -> Option<String> {
+        let is_glob = entry.contains('*');
+        match self.is_pinned {
+            None => None,
+            Some(_) if self.effects == Some(Effects::Read) => None,
+            Some(true) if !is_glob => None,
+            Some(_) if is_glob => Some(format!(
+                "{entry} in allowedTools exempts only those tools of a server that are known to change nothing"
+            )),
+            Some(_) => {
+                Some(format!("{entry} in allowedTools exempts a tool of a server only with the pin of its definition"))
+            }
+        }
+    }
+}
+
 impl CallRule {
     /// Returns the type and the rule of a gate in front of tools, and nothing for any other gate.
     pub(crate) fn of(gate: &Gate) -> Option<(GateType, Self)> {
@@ -40,26 +68,110 @@ impl CallRule {
     }
 
     /// Why a gate with this rule asks about a call of a tool; `None` where it does not.
-    pub(crate) fn reason(&self, tool: &str, effects: Option<Effects>) -> Option<String> {
-        let allows = |list: &ToolList, else_: String| match list.selects(tool) {
+    pub(crate) fn reason(&self, tool: &RuledTool<'_>) -> Option<String> {
+        let allows = |list: &ToolList, else_: String| match list.selects(tool.name) {
             Selection::Excluded(entry) => Some(format!("{entry} in allowedTools: the gate always asks about it")),
-            Selection::Listed(_) => None,
+            Selection::Listed(entry) => tool.not_exempted_by(&entry),
             Selection::None => Some(else_),
         };
         match self {
             Self::Every(allowed) => {
                 allows(allowed, "the gate asks about every call except those of allowedTools".to_owned())
             }
-            Self::Listed(list) => match list.selects(tool) {
+            Self::Listed(list) => match list.selects(tool.name) {
                 Selection::Listed(entry) => Some(format!("{entry} is listed")),
                 Selection::Excluded(_) | Selection::None => None,
             },
-            Self::Destructive(allowed) => match (effects, allowed.selects(tool)) {
+            Self::Destructive(allowed) => match (tool.effects, allowed.selects(tool.name)) {
                 (Some(Effects::Read), Selection::Listed(_) | Selection::None) => None,
                 (None, _) => allows(allowed, "what the call can change is not known".to_owned()),
                 (Some(effects), _) => allows(allowed, format!("the effects of the tool are {}", effects.name())),
             },
             Self::Condition => Some("its condition holds".to_owned()),
+        }
+    }
+
+    /// Whether the gate asks about every call of every tool of a server, whatever names and annotations the server
+    /// gives them.
+    pub(crate) fn asks_about_all_of(&self, server: &str) -> bool {
+        match self {
+            Self::Every(allowed) => !allowed.can_list(server),
+            Self::Listed(list) => list.lists_all_of(server),
+            Self::Destructive(_) | Self::Condition => false,
+        }
+    }
+
+    /// Whether the gate can ask about a call of some tool of a server.
+    pub(crate) fn can_ask_about(&self, server: &str) -> bool {
+        match self {
+            Self::Listed(list) => list.can_list(server),
+            Self::Every(_) | Self::Destructive(_) | Self::Condition => true,
+        }
+    }
+
+    /// Returns the tools that its lists name without a glob.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Every(list) | Self::Listed(list) | Self::Destructive(list) => list.names().collect(),
+            Self::Condition => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[&str]) -> ToolList {
+        ToolList::of(&entries.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_name_that_a_server_chooses_exempts_nothing_without_a_pin() {
+        let tool = |effects, is_pinned| RuledTool { name: "crm.refund", effects, is_pinned };
+        for (entries, effects, is_pinned, asks) in [
+            // A glob exempts what only reads, pinned or not.
+            (["crm.*"], Some(Effects::Read), Some(false), false),
+            (["crm.*"], Some(Effects::Write), Some(true), true),
+            (["crm.*"], None, Some(true), true),
+            (["*"], None, Some(false), true),
+            // An exact name needs a pin.
+            (["crm.refund"], None, Some(true), false),
+            (["crm.refund"], None, Some(false), true),
+            (["crm.refund"], Some(Effects::Read), Some(false), false),
+            // `!` asks, whatever else holds.
+            (["!crm.refund"], Some(Effects::Read), Some(true), true),
+            // The author defined the other tools.
+            (["crm.*"], None, None, false),
+            (["crm.refund"], None, None, false),
+        ] {
+            let rule = CallRule::Every(list(&entries));
+            assert_eq!(rule.reason(&tool(effects, is_pinned)).is_some(), asks, "{entries:?} {effects:?} {is_pinned:?}");
+            let is_read = effects == Some(Effects::Read) && !entries[0].starts_with('!');
+            let destructive = CallRule::Destructive(list(&entries)).reason(&tool(effects, is_pinned));
+            assert_eq!(destructive.is_some(), asks && !is_read, "{entries:?} {effects:?} {is_pinned:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_counts_as_asked_only_if_every_name_is() {
+        for (rule, all, some) in [
+            (CallRule::Every(list(&[])), true, true),
+            (CallRule::Every(list(&["send-letter", "mail.*"])), true, true),
+            (CallRule::Every(list(&["crm.get_*"])), false, true),
+            (CallRule::Every(list(&["*"])), false, true),
+            (CallRule::Every(list(&["!crm.refund"])), true, true),
+            (CallRule::Listed(list(&["crm.*"])), true, true),
+            (CallRule::Listed(list(&["*"])), true, true),
+            (CallRule::Listed(list(&["crm*"])), true, true),
+            (CallRule::Listed(list(&["crm.*", "!crm.get_*"])), false, true),
+            (CallRule::Listed(list(&["crm.*", "!mail.*"])), true, true),
+            (CallRule::Listed(list(&["crm.refund"])), false, true),
+            (CallRule::Listed(list(&["mail.*", "send-letter"])), false, false),
+            (CallRule::Destructive(list(&[])), false, true),
+            (CallRule::Condition, false, true),
+        ] {
+            assert_eq!((rule.asks_about_all_of("crm"), rule.can_ask_about("crm")), (all, some), "{rule:?}");
         }
     }
 }

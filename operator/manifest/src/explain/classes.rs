@@ -70,6 +70,12 @@ fn meaning(class: FailureClass) -> &'static str {
         FailureClass::TooCostly => {
             "Evaluating the input or the answer of the step took more CPU time than the limit. Simplify what the message names."
         }
+        FailureClass::ToolChanged => {
+            "A tool of a server has another definition than the one that people approved, that is pinned or that a policy reviewed, so the call was not sent. The catalogue is read again, and gates ask about the new definition. After four catalogues in a run the step fails."
+        }
+        FailureClass::ToolMissing => {
+            "A server has no tool of a name that a step, an agent or a gate lists: correct the name, or the server."
+        }
         FailureClass::TooLarge => {
             "The answer is larger than its limit, which the message names. Answer less, or with a reference."
         }

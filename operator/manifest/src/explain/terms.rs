@@ -73,7 +73,7 @@ pub const TERMS: &[Term] = &[
     term(
         GATE,
         "stepStart",
-        "Asks before a pod or an http step starts, and shows exactly what will run. `steps` names the steps; without it, all of them.",
+        "Asks before a pod, http or mcp step starts, and shows exactly what will run. `steps` names the steps; without it, all of them.",
     ),
     term(
         GATE,

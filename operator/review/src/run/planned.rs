@@ -71,6 +71,8 @@ fn kind(step: &Step) -> &'static str {
         "agent"
     } else if step.pod.is_some() {
         "pod"
+    } else if step.mcp.is_some() {
+        "mcp"
     } else if step.http.is_some() {
         "http"
     } else if step.hitl.is_some() {

@@ -4,7 +4,7 @@
 //! It must not decide whether a run is repeated.
 
 use signoff_api::{
-    RecordPath, Workflow,
+    RecordPath, Workflow, WorkflowSpec,
     journal::{FACT_UNKNOWN, StepKind, StepPhase, StepRecord},
     sent_method::SentMethod,
     step::Step,
@@ -113,9 +113,13 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
     let name = path.last().name();
     let is_call = path.parent().is_some_and(RecordPath::is_in_call);
     let spec = &workflow.spec;
+    // The step of a tool of a server has the name of the tool.
+    if let (StepKind::Mcp, true, Some((server, tool))) = (record.kind, is_call, name.split_once('.')) {
+        return !spec.servers.iter().any(|one| one.name == server && one.reads(tool));
+    }
     spec.steps.iter().filter(|step| step.name == name).any(|step| {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;
-        changes(step, record.kind)
+        changes(spec, step, record.kind)
             || spec.tools.iter().filter(of_step).any(|tool| {
                 is_made(record.kind) && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
             })
@@ -124,10 +128,13 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
 
 /// Whether records of this kind are calls.
 fn is_made(kind: StepKind) -> bool {
-    matches!(kind, StepKind::Http | StepKind::Pod | StepKind::Agent)
+    matches!(kind, StepKind::Http | StepKind::Mcp | StepKind::Pod | StepKind::Agent)
 }
 
-fn changes(step: &Step, kind: StepKind) -> bool {
+fn changes(spec: &WorkflowSpec, step: &Step, kind: StepKind) -> bool {
+    if let (StepKind::Mcp, Some(mcp)) = (kind, &step.mcp) {
+        return !spec.servers.iter().any(|server| server.name == mcp.server && server.reads(&mcp.tool));
+    }
     match (kind, &step.http, &step.pod) {
         (StepKind::Http, Some(http), _) => !(http.is_idempotent() && SentMethod::of_step(http).is_idempotent()),
         (StepKind::Pod, _, Some(pod)) => !pod.is_idempotent(),

@@ -3,7 +3,9 @@
 //! Pure. It must not leave out or soften what the object says.
 
 use askama::Template;
-use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType};
+use signoff_api::{
+    Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::GateType, tool::MAX_TOOL_NAME,
+};
 use signoff_engine::{
     approval::eligibility::{allowed_verdicts, ineligible, next_attempt},
     gate::parameters,
@@ -405,7 +407,7 @@ pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached, 
 fn headline(request: &ApprovalRequest) -> String {
     match &request.action {
         Some(action) if action::is_question(request) => format!("Question of {}", one_line(&action.agent, 63)),
-        Some(action) => format!("Call of {}", one_line(&action.tool, 64)),
+        Some(action) => format!("Call of {}", one_line(&action.tool, MAX_TOOL_NAME)),
         None => one_line(&request.gate.path, 512),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Approval, ApprovalRequest, Moment, Verdict, gate::GateType};
+use signoff_api::{Approval, ApprovalRequest, Moment, Verdict, gate::GateType, tool::MAX_TOOL_NAME};
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, voter_problem};
 use signoff_expr::text::display;
 use signoff_review::{action, alike, brief, quorum::subjects, request::consequence, text::one_line};
@@ -130,7 +130,7 @@ impl Row {
                 Some(line) => shown(&line, CALL),
                 None => format!("Question of {}", shown(&action.agent, 63)),
             }),
-            tool: action::call(request).map(|call| one_line(&call.tool, 64)),
+            tool: action::call(request).map(|call| one_line(&call.tool, MAX_TOOL_NAME)),
             arguments: brief::arguments(request, ARGUMENTS),
             asks: asks(request),
             turn: request.turn(),

@@ -90,8 +90,8 @@ fn of_rules(rules: &PolicyRules) -> Words {
     let demand = rules.gates.clone().unwrap_or_default();
     let mut demands = of_gates(&demand);
     demands.extend(rules.steps.iter().map(added));
-    demands
-        .extend(rules.allowed_hosts.as_ref().map(|hosts| list("http steps and model providers may connect to", hosts)));
+    let hosts = rules.allowed_hosts.as_ref();
+    demands.extend(hosts.map(|hosts| list("http steps, MCP servers and model providers may connect to", hosts)));
     demands.extend(rules.allowed_secrets.as_ref().map(|secrets| list("a run may use the Secrets", secrets)));
     let tools = rules.tools.clone().unwrap_or_default();
     if tools.require_gate == Some(true) {
@@ -173,9 +173,14 @@ fn added(step: &PolicyStep) -> String {
         (Some(Position::End), _) => "at the end of every run".to_owned(),
         (None, Some(before)) => {
             let kinds: Vec<_> = before.kinds.iter().map(|kind| guarded(*kind)).collect();
+            let reviewed = match before.except.len() {
+                0 => "",
+                1 => ", but for one tool whose definition was reviewed",
+                _ => ", but for tools whose definitions were reviewed",
+            };
             match &before.calls {
                 Some(calls) => format!("before {}", one_line(&calls.to_string(), 2000)),
-                None => format!("before {}", kinds.join(" and ")),
+                None => format!("before {}{reviewed}", kinds.join(" and ")),
             }
         }
         (None, None) => "at a place that the policy does not name".to_owned(),
@@ -193,6 +198,7 @@ fn guarded(kind: GuardedKind) -> &'static str {
         GuardedKind::Agent => "every turn of an agent",
         GuardedKind::Pod => "every container",
         GuardedKind::Http => "every HTTP request",
+        GuardedKind::Mcp => "every call of a tool of an MCP server",
         GuardedKind::Egress => "every step that sends data out",
         GuardedKind::Tool => "every call of a tool",
     }

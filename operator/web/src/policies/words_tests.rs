@@ -54,7 +54,7 @@ fn a_policy_is_said_with_everything_it_demands() {
             "people have at most 24h",
             "a Reject ends the run",
             "the gate release is added before every HTTP request and every step that sends data out: 2 people out of group ops must agree",
-            "http steps and model providers may connect to: *.example.com",
+            "http steps, MCP servers and model providers may connect to: *.example.com",
             "a run may use the Secrets: none",
             "only these people count, each once; user names and who they are: (.+)-admin@example.com is $1",
         ]

@@ -263,7 +263,8 @@ fn covers(kind: GuardedKind, step: &str) -> bool {
         GuardedKind::Agent => step == "agent",
         GuardedKind::Pod => step == "pod",
         GuardedKind::Http => step == "http",
-        GuardedKind::Egress => step == "agent" || step == "http",
+        GuardedKind::Mcp => step == "mcp",
+        GuardedKind::Egress => step == "agent" || step == "http" || step == "mcp",
         // It stands before the call, and is no step.
         GuardedKind::Tool => false,
     }

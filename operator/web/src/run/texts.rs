@@ -93,7 +93,7 @@ fn whose(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Agent => "Answer, text of a model (not checked)",
         StepKind::Pod => "Result, text of a program (not checked)",
-        StepKind::Http => "Answer, text of another server (not checked)",
+        StepKind::Http | StepKind::Mcp => "Answer, text of another server (not checked)",
         StepKind::Set => "Text of the run, of models, tools and people (not checked)",
         StepKind::Hitl => "Result, text of people and models (not checked)",
         StepKind::Condition => "Value of the run (not checked)",

@@ -270,7 +270,7 @@ mod before_it_begins {
         assert!(run.asked("build/.start").request.reviews.as_ref().unwrap().response.contains("http://x/ACME"));
         let mut spec = chain_of(json!([set("build", "x")]));
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(json!({}))}]);
-        assert!(errors(spec)[0].contains("neither a pod nor an http request"));
+        assert!(errors(spec)[0].contains("neither a pod, an http request nor a call of a server"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
     run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) => match &call.content {
             CallContent::Http(http) => Some((&**call, http)),
-            CallContent::Agent(_) | CallContent::Pod(_) => None,
+            CallContent::Agent(_) | CallContent::Pod(_) | CallContent::Mcp(_) => None,
         },
         Command::Ask(_) => None,
     })

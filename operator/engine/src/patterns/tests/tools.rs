@@ -8,6 +8,7 @@ mod by_people;
 mod equal;
 mod escalated;
 mod gate_types;
+mod mcp;
 mod meanwhile;
 mod merge;
 mod no_room;

@@ -61,6 +61,8 @@ pub(crate) struct StepScope<'a> {
     pub(crate) call: Option<CallText<'a>>,
     /// The beginning of the arguments of the call of a tool to which these steps belong.
     pub(crate) given: Option<String>,
+    /// The arguments of the call of a tool to which these steps belong, as they are sent to a server.
+    pub(crate) arguments: Option<Rc<Map<String, Value>>>,
 }
 
 /// The description of a call for a request that is made at a number of the journal.
@@ -82,6 +84,7 @@ impl<'a> StepScope<'a> {
             limit: None,
             call: None,
             given: None,
+            arguments: None,
         }
     }
 

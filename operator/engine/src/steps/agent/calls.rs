@@ -25,6 +25,7 @@ use crate::{
     plan::Action,
     replay::{activity::error, run::Run, step_invocation::StepInvocation, tool_turn::ToolTurn},
     steps::{
+        catalogue::{self, Offered},
         failure::StepFailure,
         flow::EarlyEnd,
         join::{Member, join_all},
@@ -81,6 +82,17 @@ pub(crate) async fn perform_turn<'a>(
     let Ok(opaque) = opaque.map(|text| serde_json::from_str::<OpaqueParts>(&text)).transpose() else {
         return Ok(Err(failure(FailureClass::Malformed, "what its provider wants back cannot be read")));
     };
+    let tools = match run.plan.agents.get(agent) {
+        Some(planned) => {
+            let before = catalogue::known_before(invocation, record.seq);
+            run.render(|| catalogue::offered(run, planned, before)).await.map_err(EarlyEnd::Failed)?
+        }
+        None => Ok(Vec::new()),
+    };
+    let tools = match tools {
+        Ok(tools) => tools,
+        Err(why) => return Ok(Err(StepFailure::of(why))),
+    };
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
     let dropped = reply.dropped;
@@ -97,6 +109,7 @@ pub(crate) async fn perform_turn<'a>(
     let site = TurnSite {
         invocation,
         agent,
+        tools,
         seen: ended.next(),
         is_answered,
         limits: limits(run, &path, ended),
@@ -286,9 +299,8 @@ async fn answer<'a>(
         }
         return error(recorded_limit(run, site, beyond));
     }
-    let own = run.plan.agents.get(site.agent).map_or(&[][..], |agent| agent.tools.as_slice());
-    let Some(name) = own.iter().find(|name| names::wire(name) == call.tool) else {
-        let all = own.iter().map(|name| names::wire(name)).collect::<Vec<_>>().join(", ");
+    let Some(offered) = site.tools.iter().find(|offered| names::wire(offered.name()) == call.tool) else {
+        let all = site.tools.iter().map(|offered| names::wire(offered.name())).collect::<Vec<_>>().join(", ");
         let all = if all.is_empty() { "none".to_owned() } else { all };
         let why = format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64));
         return error(refuse_call(run, site, at, FailureClass::NoTool, &why).await);
@@ -301,10 +313,8 @@ async fn answer<'a>(
         }
     };
     let path = RecordPath::new(&site.path).call_at(at).into_string();
-    if names::is_built_in(name) {
-        return ask_people(run, site, &path, name, arguments).await;
+    match *offered {
+        Offered::BuiltIn(name) => ask_people(run, site, &path, name, arguments).await,
+        Offered::Tool(tool) => OngoingCall::new(run, site, (at, path), tool, arguments.clone()).make(perform).await,
     }
-    let Some(tool) = run.plan.tools.tools.get(name) else { return error(format!("there is no tool {name}")) };
-    let call = OngoingCall::new(run, site, (at, path), tool, arguments.clone());
-    call.make(perform).await
 }

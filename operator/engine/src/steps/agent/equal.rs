@@ -46,7 +46,7 @@ impl EqualCalls {
     ) -> Option<Self> {
         // Several tools can run one step: it is repeatable only if all of them say so.
         let mut tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
-        if tools.all(PlannedTool::is_repeatable) {
+        if tool.is_repeatable() && tools.all(PlannedTool::is_repeatable) {
             return None;
         }
         Self::whatever_is_declared(run, turn, tool, path, proposal)
@@ -63,12 +63,16 @@ impl EqualCalls {
         let changes = match &tool.step.action {
             Action::Agent(_) => false,
             Action::Set(_) => tool.effects() != Effects::Read,
+            Action::Mcp(_) => {
+                let is_for_policies = tool.step.has_policy_call_gate || !tool.step.policy_gates.is_empty();
+                tool.effects() != Effects::Read || is_for_policies
+            }
             _ => proposal.facts.changes(),
         };
         let input = proposal.input.clone().filter(|_| changes)?;
         // Several tools can run one step: the strictest of them says what the step does.
-        let mut tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
-        let is_irreversible = tools.any(|other| other.effects == Some(Effects::Irreversible));
+        let tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
+        let is_irreversible = std::iter::once(tool).chain(tools).any(|one| one.effects == Some(Effects::Irreversible));
         let told = if is_irreversible { Rc::default() } else { Rc::clone(&turn.told) };
         Some(Self { step: tool.step.name.clone(), input, own: format!("{path}/"), told })
     }

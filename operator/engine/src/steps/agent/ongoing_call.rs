@@ -353,7 +353,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let own = StepScope::of(&format!("{}/", self.path), RecordNamespace::Nothing, [&tool.step]);
         let limit = self.turn.invocation.step_scope.limit.clone();
         let call = self.path.clone();
-        let scope = StepScope { limit, ..own };
+        let arguments = Some(Rc::new(self.arguments.value().clone()));
+        let scope = StepScope { limit, arguments, ..own };
         scope.with_vars(move |run, wanted, _, scope| {
             if wanted.root("args") {
                 run.origins.note_edits(&editors::of_call(run, &call, Seq::END)?);

@@ -19,7 +19,7 @@ use crate::{
         sent,
     },
     tools::arguments::Arguments,
-    transition::{Call, CallContent},
+    transition::{Call, CallContent, McpRequest},
 };
 
 /// Renders a call for the request and for the comparison when it is sent.
@@ -71,6 +71,14 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
                     let all: Vec<_> = [pod.spec.image.clone()].into_iter().chain(others).collect();
                     format!("image {}", all.join(", "))
                 }
+                CallContent::Mcp(mcp) => {
+                    let at = mcp.url.clone().unwrap_or_else(|| mcp.command.join(" "));
+                    match &mcp.request {
+                        // A server can call its tool GET: the first word is ours.
+                        McpRequest::Call(call) => format!("tool {} at {at}", call.tool),
+                        McpRequest::Catalogue { .. } => format!("the tools at {at}"),
+                    }
+                }
                 CallContent::Agent(agent) => format!("agent {}", agent.agent),
             };
             let sends = Some(input_digest(&call).map_err(RenderError::Invalid)?);
@@ -83,6 +91,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
                 forbidden: run.plan.refuses(&call),
             })
         }
+        Start::Failed(error) => Err(RenderError::Invalid(error.message)),
         opening => {
             let forbidden = run.plan.refuses_text(&path);
             let input = match opening {

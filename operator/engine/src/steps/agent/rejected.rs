@@ -76,9 +76,11 @@ fn too_often(
         let number = turn_of(&record.path).filter(|(path, _)| *path == turn.path).map(|(_, number)| number);
         let is_earlier = number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number <= at));
         let runs_same_step = || {
-            fact(FACT_TOOL)
-                .and_then(|name| run.plan.tools.tools.get(name))
-                .is_some_and(|t| t.step.name == tool.step.name)
+            fact(FACT_TOOL).is_some_and(|name| {
+                // The step of a tool of a server has the name of the tool.
+                let other = run.plan.tools.tools.get(name);
+                other.map_or(*name == tool.step.name, |other| other.step.name == tool.step.name)
+            })
         };
         let is_equal = || input.is_some() && fact(FACT_INPUT) == input.as_ref() && runs_same_step();
         let is_known = match record.done.is_some_and(|done| done < turn.seen) {

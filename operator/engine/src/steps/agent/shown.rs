@@ -283,5 +283,9 @@ fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
 fn tool_of(run: &Run<'_>, step: &str) -> Option<String> {
     let tools = run.plan.tools.tools.values().filter(|tool| tool.step.name == step);
     let names: Vec<_> = tools.map(|tool| tool.name.as_str()).collect();
+    // The step of a tool of a server has the name of the tool.
+    if names.is_empty() && step.split_once('.').is_some_and(|(server, _)| run.plan.tools.servers.contains_key(server)) {
+        return Some(step.to_owned());
+    }
     (!names.is_empty()).then(|| names.join(" or "))
 }

@@ -10,7 +10,7 @@ use crate::{
     plan::PlannedTool,
     policy::CallFacts,
     replay::{scope::StepScope, step_invocation::StepInvocation},
-    steps::{attempts::Attempts, excerpt::Fields},
+    steps::{attempts::Attempts, catalogue::Offered, excerpt::Fields},
     tools::arguments::Arguments,
 };
 
@@ -65,6 +65,8 @@ pub(super) struct Proposal {
 pub(super) struct TurnSite<'t, 'a> {
     pub(super) invocation: &'t StepInvocation<'a>,
     pub(super) agent: &'t str,
+    /// The tools that the model was told of.
+    pub(super) tools: Vec<Offered<'a>>,
     /// The path before `.call-1`.
     pub(super) path: String,
     /// Decisions about the calls use journal events before this number.

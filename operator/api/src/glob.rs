@@ -1,7 +1,8 @@
-//! Globs of names: `*` matches any characters. They must not match parts of names.
+//! Globs of names: `*` matches any characters, and a glob matches whole names.
 
 /// Whether a glob, in which `*` matches any characters, matches a whole name.
-pub(crate) fn is_like(glob: &str, name: &str) -> bool {
+#[must_use]
+pub fn is_like(glob: &str, name: &str) -> bool {
     let mut parts = glob.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };

@@ -1,0 +1,35 @@
+//! Arguments that are rendered, and texts that stay what their value is.
+#![allow(clippy::unwrap_used)]
+use serde_json::json;
+
+use super::*;
+
+fn rendered(arguments: Value) -> Value {
+    let mut scope = Scope::new();
+    scope.set("args", json!({"amount": 49.5, "who": "A \"B\"", "lines": [1, "two"], "urgent": true}));
+    let mut parse = |text: &str, place: &str| Template::parse(text, place).ok();
+    ArgumentTemplate::of(&arguments, "", &mut parse).unwrap().render(&scope).unwrap()
+}
+
+#[test]
+fn a_text_is_a_template_and_everything_else_stays() {
+    let written =
+        json!({"to": "Dear {{ args.who }}", "copies": 2, "draft": false, "none": null, "tags": ["{{ args.amount }}"]});
+    let expected = json!({"to": "Dear A \"B\"", "copies": 2, "draft": false, "none": null, "tags": ["49.5"]});
+    assert_eq!(rendered(written), expected);
+}
+
+#[test]
+fn one_value_with_tojson_stays_what_it_is() {
+    for (text, value) in [
+        ("{{ args.amount | tojson }}", json!(49.5)),
+        (" {{args.urgent|tojson}} ", json!(true)),
+        ("{{ args.lines | tojson }}", json!([1, "two"])),
+        ("{{ args.who | tojson }}", json!("A \"B\"")),
+        ("{{ args.amount }}", json!("49.5")),
+        ("{{ args.amount | tojson }} EUR", json!("49.5 EUR")),
+        ("{{ args.amount | tojson }}{{ args.urgent | tojson }}", json!("49.5true")),
+    ] {
+        assert_eq!(rendered(json!(text)), value, "{text}");
+    }
+}
