@@ -1,6 +1,8 @@
-//! What a run calls outside: the trait, and the real thing over models and http.
+//! What a run calls outside: the trait, and the real thing over models, http and servers of tools.
 //!
 //! It must not decide whether a call is made, or made again: it makes one, once, and says how it went.
+
+mod tool_call;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -18,7 +20,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     AnswerRoom, CallError, ErrorClass, Evaluator, ExposeSecret as _, Http, HttpRequest, Model, SecretText, Secrets,
-    Stopped, Subject, TurnReply, TurnRequest, UnboundedRoom, clock::Clock, http::HeaderSecret, secrets::SecretUse,
+    Stopped, Subject, ToolServers, TurnReply, TurnRequest, UnboundedRoom, clock::Clock, http::HeaderSecret,
+    secrets::SecretUse,
 };
 
 /// The beginning of the name of a fact that has the version of a Secret; the name of its entry follows.
@@ -78,7 +81,7 @@ fn given_up(class: FailureClass, message: String, idempotent: bool) -> Failure {
     }
 }
 
-/// Makes real calls: HTTP and models.
+/// Makes real calls: HTTP, models and servers of tools.
 pub struct DefaultCaller {
     http: Arc<dyn Http>,
     model: Arc<dyn Model>,
@@ -86,13 +89,21 @@ pub struct DefaultCaller {
     clock: Arc<dyn Clock>,
     /// Where scripted replies are found.
     evaluator: Evaluator,
+    /// The client of servers of tools, if this program has one.
+    servers: Option<Arc<dyn ToolServers>>,
 }
 
 impl DefaultCaller {
     /// Returns a caller that uses these clients.
     #[must_use]
     pub fn new(http: Arc<dyn Http>, model: Arc<dyn Model>, secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
-        Self { http, model, secrets, clock, evaluator: Evaluator::inline() }
+        Self { http, model, secrets, clock, evaluator: Evaluator::inline(), servers: None }
+    }
+
+    /// Lists and calls tools of MCP servers with this client.
+    #[must_use]
+    pub fn with_tool_servers(self, servers: Arc<dyn ToolServers>) -> Self {
+        Self { servers: Some(servers), ..self }
     }
 
     /// Finds scripted replies with this evaluator, within its limits: their author wrote both the replies and, by templates, the text
@@ -110,13 +121,8 @@ impl DefaultCaller {
         limit: Duration,
         facts: &mut BTreeMap<String, String>,
     ) -> Result<Reply, CallError> {
-        let begun = Instant::now();
-        let read = timeout(limit, self.secret_headers(run, &call.url, call.secret_headers, facts)).await;
-        let (secret_headers, entries) = read.map_err(|_| {
-            let place = HttpRequest::place_of(&call.url);
-            let why = format!("{place} was not sent: its Secrets were not read within {limit:?}");
-            CallError::new(ErrorClass::Unreachable, false, why)
-        })??;
+        let entries: Vec<_> = call.secret_headers.iter().map(|header| header.entry.name.clone()).collect();
+        let (secret_headers, left) = self.secret_headers(run, &call.url, call.secret_headers, limit, facts).await?;
         let request = HttpRequest {
             method: call.method,
             url: call.url,
@@ -124,15 +130,9 @@ impl DefaultCaller {
             secret_headers,
             body: call.body,
             expect_status: call.expect_status,
-            timeout: limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1)),
+            timeout: left,
         };
-        let reply = self.http.call(request).await.map_err(|mut error| {
-            if matches!(error.class, ErrorClass::Auth(_)) && !entries.is_empty() {
-                let advice = format!("it was sent {} of spec.secrets: check the value", entries.join(", "));
-                error.message = format!("{}; {advice}", error.message);
-            }
-            error
-        })?;
+        let reply = self.http.call(request).await.map_err(|error| with_key_advice(error, &entries))?;
         Ok(Reply {
             response: reply.body.into(),
             facts: BTreeMap::from([("statusCode".to_owned(), reply.status.to_string())]),
@@ -140,15 +140,33 @@ impl DefaultCaller {
         })
     }
 
-    /// Reads the values of headers. Returns the headers and the names of their entries.
+    /// Reads the values of headers for a request to a URL. Returns the headers, and the time that is left of `limit`.
     async fn secret_headers(
         &self,
         run: &RunRef,
         url: &str,
         headers: Vec<SentSecret>,
+        limit: Duration,
         facts: &mut BTreeMap<String, String>,
-    ) -> Result<(Vec<HeaderSecret>, Vec<String>), CallError> {
-        let (mut read, mut entries) = (Vec::new(), Vec::new());
+    ) -> Result<(Vec<HeaderSecret>, Duration), CallError> {
+        let begun = Instant::now();
+        let read = timeout(limit, self.read_values(run, url, headers, facts)).await;
+        let read = read.map_err(|_| {
+            let place = HttpRequest::place_of(url);
+            let why = format!("{place} was not sent: its Secrets were not read within {limit:?}");
+            CallError::new(ErrorClass::Unreachable, false, why)
+        })??;
+        Ok((read, limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1))))
+    }
+
+    async fn read_values(
+        &self,
+        run: &RunRef,
+        url: &str,
+        headers: Vec<SentSecret>,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<Vec<HeaderSecret>, CallError> {
+        let mut read = Vec::new();
         for header in headers {
             let url: url::Url =
                 url.parse().map_err(|why| CallError::invalid(format!("the URL of the request: {why}")))?;
@@ -156,9 +174,8 @@ impl DefaultCaller {
             let found = self.secrets.read(&run.namespace, &secret, &key, SecretUse::Header(&url)).await?;
             facts.extend(found.version.map(|version| (format!("{FACT_SECRET}{name}"), version)));
             read.push(HeaderSecret::new(header, found.value)?);
-            entries.push(name);
         }
-        Ok((read, entries))
+        Ok(read)
     }
 
     async fn agent(
@@ -246,6 +263,15 @@ impl DefaultCaller {
     }
 }
 
+/// Returns the error of a request with these entries of `spec.secrets`, and the remedy where the server refuses them.
+fn with_key_advice(mut error: CallError, entries: &[String]) -> CallError {
+    if matches!(error.class, ErrorClass::Auth(_)) && !entries.is_empty() {
+        let advice = format!("it was sent {} of spec.secrets: check the value", entries.join(", "));
+        error.message = format!("{}; {advice}", error.message);
+    }
+    error
+}
+
 /// Returns the remedy when a provider refuses the credentials. Models and templates can read it, so it names the entry
 /// of the key, and not the Secret.
 fn key_advice(status: u16, entry: Option<&SecretEntry>, provider: &str) -> String {
@@ -261,11 +287,14 @@ impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, content, .. } = call;
         let mut facts = BTreeMap::new();
+        let told = |error| failure(error, idempotent, self.clock.now().into());
         let result = match content {
-            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await,
-            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await,
+            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await.map_err(told),
+            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await.map_err(told),
+            CallContent::Mcp(mcp) => self.mcp(run, *mcp, (idempotent, timeout), &mut facts).await,
             CallContent::Pod(_) => {
-                Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
+                let why = "a container runs as a Pod, which needs a cluster: apply the Workflow to one";
+                Err(told(CallError::invalid(why)))
             }
         };
         match result {
@@ -273,8 +302,7 @@ impl Caller for DefaultCaller {
                 reply.facts.extend(facts);
                 Ok(reply)
             }
-            Err(error) => {
-                let mut failure = failure(error, idempotent, self.clock.now().into());
+            Err(mut failure) => {
                 failure.facts.extend(facts);
                 Err(failure)
             }

@@ -17,6 +17,7 @@ mod resolve;
 pub mod room;
 pub mod secrets;
 mod tls;
+pub mod tool_servers;
 
 pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
 pub use agent::{Model, Providers, TurnReply, TurnRequest};
@@ -25,8 +26,11 @@ pub use calls::{Caller, DefaultCaller, RunRef};
 pub use clock::Clock;
 pub use error::{CallError, ErrorClass};
 pub use evaluator::{Evaluator, Settings as EvaluatorSettings, Stopped, Subject};
-pub use http::{Http, HttpClient, HttpReply, HttpRequest};
+pub use http::{HeaderSecret, Http, HttpClient, HttpReply, HttpRequest};
 pub use redact::excerpt;
 pub use room::{AnswerRoom, UnboundedRoom};
 pub use secrets::{ExposeSecret, SecretText, Secrets, host_allowed};
 pub use tls::is_tls;
+pub use tool_servers::{
+    Attachment, ListedTools, ServerAddress, ToolEnding, ToolOutput, ToolReply, ToolRequest, ToolServer, ToolServers,
+};

@@ -350,11 +350,14 @@ impl EventLoop {
                 CallContent::Agent(_) => "agent",
                 CallContent::Pod(_) => "pod",
                 CallContent::Http(_) => "http",
+                CallContent::Mcp(_) => "mcp",
             };
             let result = match (&hold, &call.content) {
                 (StartSlot::Pod { begins, .. }, _) => match &call.content {
                     CallContent::Pod(pod) => pod_runner.run_pod(&run, &call, pod, *begins).await,
-                    CallContent::Agent(_) | CallContent::Http(_) => return (name, uid, key, None),
+                    CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => {
+                        return (name, uid, key, None);
+                    }
                 },
                 (StartSlot::Call(slot), _) => make(&*caller, &run, call, slot).await,
             };

@@ -69,7 +69,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
         let is_new = match &call.content {
             CallContent::Pod(pod) => begins(context, seen, &record, pod, ours),
-            CallContent::Agent(_) | CallContent::Http(_) => true,
+            CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => true,
         };
         // A container that has started is followed, also in a suspended run. One that is gone would be created anew where it may be
         // repeated.
@@ -85,7 +85,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
                     continue;
                 }
             },
-            CallContent::Agent(_) | CallContent::Http(_) => {
+            CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => {
                 // A Workflow that was accepted under another setting keeps to this one all the same.
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
@@ -113,6 +113,7 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
     let host = match &call.content {
         CallContent::Agent(agent) => host_of(&agent.provider),
         CallContent::Http(http) => call_slots::host(&http.url),
+        CallContent::Mcp(mcp) => mcp.url.as_deref().and_then(call_slots::host),
         CallContent::Pod(_) => return None,
     };
     let seq = transition.journal.get(&call.path, call.attempt)?.seq;
@@ -132,11 +133,12 @@ fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     let request = match &call.content {
         CallContent::Agent(agent) => agent.bytes(),
         CallContent::Http(http) => http.body.as_ref().map_or(0, String::len),
+        CallContent::Mcp(mcp) => mcp.bytes(),
         CallContent::Pod(_) => 0,
     };
     let had_no_room = || transition.journal.get(&call.path, call.attempt - 1).is_some_and(had_no_room);
     let answer = match &call.content {
-        CallContent::Http(_) => HTTP_ANSWER_BYTES,
+        CallContent::Http(_) | CallContent::Mcp(_) => HTTP_ANSWER_BYTES,
         CallContent::Agent(_) if had_no_room() => TURN_ANSWER_BYTES,
         CallContent::Agent(_) | CallContent::Pod(_) => 0,
     };

@@ -64,7 +64,7 @@ fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
     let SlotClaim { call, hold } = claim;
     let pod = match &call.content {
         CallContent::Pod(pod) => Some(pod.name.as_str()),
-        CallContent::Agent(_) | CallContent::Http(_) => None,
+        CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => None,
     };
     context.runs.begin_call(&seen.name, &seen.uid, call.key(), pod);
     let run = RunRef {

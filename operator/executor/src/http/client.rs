@@ -18,7 +18,7 @@ use signoff_api::Span;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::{HeaderSecret, Http, HttpReply, HttpRequest, headers, method, place, scrub::Scrubber};
+use super::{Http, HttpReply, HttpRequest, Scrubber, headers, method, place};
 use crate::address::{Error as AddressError, Settings as AddressSettings};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
@@ -64,25 +64,34 @@ pub struct HttpClient {
 }
 
 /// An answer of any status, without the body that was expected.
-pub(crate) struct Answer {
+pub struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<Duration>,
+    headers: HeaderMap,
     /// The beginning of the body where the status was not expected, for the message.
     pub(crate) beginning: Vec<u8>,
 }
 
-/// What takes the body of an answer while it is received.
-pub(crate) trait AnswerBody: Send {
-    /// The most bytes that it takes.
+/// The reader of the body of an answer while it is received.
+pub trait AnswerBody: Send {
+    /// Returns the most bytes that are taken.
     fn limit(&self) -> usize;
 
     /// Takes the next piece.
+    ///
+    /// # Errors
+    /// The reason why the body is not read further.
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused>;
+
+    /// Whether nothing more is wanted. Then the connection is closed, whatever else the server would send.
+    fn is_complete(&self) -> bool {
+        false
+    }
 }
 
 /// The reason why a body is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyRefused {
+pub enum BodyRefused {
     /// It has more bytes than this limit.
     TooLarge(usize),
     /// There is no memory for it now.
@@ -164,17 +173,17 @@ impl HttpClient {
     }
 
     /// Returns the most bytes that an answer may have where the caller has no limit of its own.
-    pub(crate) fn max_response(&self) -> usize {
+    #[must_use]
+    pub fn max_response(&self) -> usize {
         self.max_response
     }
 
     /// Sends a request and reads the answer, whatever its status. `body` takes the body where the status is expected.
     /// The request has no body afterwards.
-    pub(crate) async fn exchange(
-        &self,
-        request: &mut HttpRequest,
-        body: &mut dyn AnswerBody,
-    ) -> Result<Answer, CallError> {
+    ///
+    /// # Errors
+    /// Everything but an answer with a status, whose body was read as far as it was wanted.
+    pub async fn exchange(&self, request: &mut HttpRequest, body: &mut dyn AnswerBody) -> Result<Answer, CallError> {
         if request.timeout.is_zero() {
             return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
         }
@@ -214,6 +223,7 @@ impl HttpClient {
         };
         let mut response = response.map_err(|error| not_answered(&target, &error))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers(), Timestamp::now()));
+        let headers = std::mem::take(response.headers_mut());
         tracing::debug!(target = %target, status = status.as_u16(), "call answered");
 
         let mut beginning = Vec::new();
@@ -225,17 +235,19 @@ impl HttpClient {
         } else {
             beginning = read_beginning(&mut response, deadline).await;
         }
-        Ok(Answer { status, retry_after, beginning })
+        Ok(Answer { status, retry_after, headers, beginning })
     }
 
-    /// Reads the whole body.
+    /// Reads the whole body, or as much of it as is wanted.
     async fn read(&self, response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
         let limit = body.limit();
         if response.content_length().is_some_and(|length| length > limit as u64) {
             return Err(Broken::Refused(BodyRefused::TooLarge(limit)));
         }
         let mut received = 0;
-        while let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
+        while !body.is_complete()
+            && let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))?
+        {
             received += piece.len();
             // It is never closed. Held while this piece is taken, which awaits nothing.
             let _turn = if received > SHORT_ANSWER { self.long_answers.acquire().await.ok() } else { None };
@@ -250,7 +262,7 @@ impl Http for HttpClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpReply, CallError> {
         let mut body = WholeBody { bytes: Vec::new(), limit: self.max_response };
         let answer = self.exchange(&mut request, &mut body).await?;
-        let scrubber = Scrubber::new(request.secret_headers.iter().map(HeaderSecret::value));
+        let scrubber = Scrubber::of_headers(&request.secret_headers);
         if !request.expects(answer.status) {
             let text = scrubber.scrub_beginning(String::from_utf8_lossy(&answer.beginning).into_owned());
             let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
@@ -266,9 +278,30 @@ impl Http for HttpClient {
 }
 
 impl Answer {
+    /// Returns the HTTP status.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        self.status.as_u16()
+    }
+
+    /// Returns the value of a header that stands once, if it is of visible ASCII characters.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next()?;
+        if values.next().is_some() { None } else { value.to_str().ok() }
+    }
+
+    /// Returns the beginning of the body where the status was not expected, at most 16 KiB.
+    #[must_use]
+    pub fn beginning(&self) -> &[u8] {
+        &self.beginning
+    }
+
     /// The error for a status that was not expected; `said` is what the server gave as the reason,
     /// cleaned.
-    pub(crate) fn unexpected(&self, target: &str, said: &str) -> CallError {
+    #[must_use]
+    pub fn unexpected(&self, target: &str, said: &str) -> CallError {
         let hint = if self.status.is_redirection() { " (redirects are not followed: name the final URL)" } else { "" };
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         let wait = self.retry_after.filter(|wait| *wait > LONG_RETRY_AFTER);

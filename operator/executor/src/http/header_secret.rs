@@ -38,7 +38,8 @@ impl HeaderSecret {
     }
 
     /// Returns the name of the header.
-    pub(super) fn name(&self) -> &str {
+    #[must_use]
+    pub fn name(&self) -> &str {
         &self.name
     }
 

@@ -18,9 +18,10 @@ use url::Url;
 use crate::error::CallError;
 use crate::redact::excerpt;
 
-pub(crate) use client::{Answer, AnswerBody, BodyRefused, ERROR_BODY_LIMIT};
-pub use client::{HttpClient, HttpSettings};
+pub(crate) use client::ERROR_BODY_LIMIT;
+pub use client::{Answer, AnswerBody, BodyRefused, HttpClient, HttpSettings};
 pub use header_secret::HeaderSecret;
+pub use scrub::Scrubber;
 
 /// Methods a step may use. CONNECT and TRACE are left out: a tunnel is no call, and TRACE echoes
 /// credentials.
@@ -89,7 +90,8 @@ pub trait Http: Send + Sync {
 
 impl HttpRequest {
     /// The URL for people: without its query, which may hold secrets.
-    pub(crate) fn place(&self) -> String {
+    #[must_use]
+    pub fn place(&self) -> String {
         Self::place_of(&self.url)
     }
 

@@ -8,6 +8,8 @@ use std::ops::Range;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use signoff_expr::text;
 
+use super::HeaderSecret;
+
 /// The text in place of a value.
 const REDACTED: &str = "[redacted]";
 
@@ -15,25 +17,32 @@ const REDACTED: &str = "[redacted]";
 const LEAST_PART: usize = 4;
 
 /// Removes the values of the Secrets of one request.
-pub(crate) struct Scrubber {
+pub struct Scrubber {
     /// Each value, and its spellings in base64.
     spellings: Vec<String>,
 }
 
 impl Scrubber {
+    /// Returns a scrubber for the values that these headers send.
+    pub fn of_headers<'h>(headers: impl IntoIterator<Item = &'h HeaderSecret>) -> Self {
+        Self::new(headers.into_iter().map(HeaderSecret::value))
+    }
+
     /// Returns a scrubber for values of visible ASCII characters.
-    pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
+    fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let spellings = values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(in_base64(value)));
         Self { spellings: spellings.collect() }
     }
 
     /// Returns a text without the values.
-    pub(crate) fn scrub(&self, text: String) -> String {
+    #[must_use]
+    pub fn scrub(&self, text: String) -> String {
         self.without(text, |spelling, text| whole(spelling, text).collect())
     }
 
     /// Returns the beginning of a text without the values, and without a part of one at its end.
-    pub(crate) fn scrub_beginning(&self, text: String) -> String {
+    #[must_use]
+    pub fn scrub_beginning(&self, text: String) -> String {
         self.without(text, |spelling, text| whole(spelling, text).chain(part_at_end(spelling, text)).collect())
     }
 

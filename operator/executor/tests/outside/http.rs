@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use signoff_executor::{AddressSettings, CallError, ErrorClass, Http as _, HttpClient, HttpReply, http::HttpSettings};
+use signoff_executor::http::{AnswerBody, BodyRefused, HttpSettings};
+use signoff_executor::{AddressSettings, CallError, ErrorClass, Http as _, HttpClient, HttpReply};
 
 use crate::server::{Behaviour, Server, answer, client, get, post, settings};
 
@@ -254,4 +255,35 @@ async fn the_head_of_a_large_file_is_no_large_answer() {
     let mut request = get(server.url("/file"));
     request.method = "HEAD".into();
     assert_eq!(client().call(request).await.unwrap().body, "");
+}
+
+/// A body of which four bytes are wanted.
+struct FourBytes(Vec<u8>);
+
+impl AnswerBody for FourBytes {
+    fn limit(&self) -> usize {
+        4096
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
+        self.0.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.0.len() >= 4
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_which_nothing_more_is_wanted_is_left() {
+    let head = "HTTP/1.1 200 OK\r\nX-One: 1\r\nx-two: a\r\nx-two: b\r\nx-three: \u{fc}\r\n\r\ndone";
+    let server = Server::start(Behaviour::Hang(head.to_owned())).await;
+    let mut body = FourBytes(Vec::new());
+    let answer = client().exchange(&mut get(server.url("/")), &mut body).await.unwrap();
+    assert_eq!((answer.code(), body.0.as_slice(), answer.beginning()), (200, &b"done"[..], &b""[..]));
+    assert_eq!(answer.header("x-one"), Some("1"));
+    for ambiguous in ["x-two", "x-three", "x-four"] {
+        assert_eq!(answer.header(ambiguous), None, "{ambiguous}");
+    }
 }

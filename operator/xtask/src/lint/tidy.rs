@@ -29,7 +29,7 @@ const MACHINE: [(&str, &str); 4] = [("/ro", "ot/"), ("/ho", "me/"), ("/Use", "rs
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     ("every Rust file opens by saying what it is", opens_with_its_purpose),
     ("every Go file has a package comment", has_a_package_comment),
     ("no file is too long to read", is_short),
@@ -37,6 +37,7 @@ const RULES: [Rule; 9] = [
     ("no file names a folder of one machine", names_no_machine),
     ("every program reaches the API server through signoff-cluster", makes_no_client),
     ("only the gates of tools permit calls", permits_no_call),
+    ("only local runs start servers as commands", starts_no_server),
     ("only signoff-api knows how paths of records are written", writes_no_path),
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
@@ -123,6 +124,17 @@ fn permits_no_call(file: &File) -> Option<String> {
     Some(format!("{}:{line}: makes a permission to call a tool; only {gates} does", file.path))
 }
 
+/// A command of a Workflow is confirmed by a person at a terminal, which the operator does not have.
+fn starts_no_server(file: &File) -> Option<String> {
+    let is_product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
+    let is_local =
+        ["mcp", "local", "cli", "xtask"].iter().any(|part| file.path.starts_with(&format!("operator/{part}/")));
+    let marks = ["mcp::stdio", "StdioServer"];
+    let line =
+        first_line(file, |line| marks.iter().any(|mark| line.contains(mark))).filter(|_| is_product && !is_local)?;
+    Some(format!("{}:{line}: starts a server of tools as a command; only local runs do", file.path))
+}
+
 /// A path that is built or taken apart as a text differs some day from what the engine writes.
 fn writes_no_path(file: &File) -> Option<String> {
     let is_product = file.path.starts_with("operator/") && file.path.contains("/src/") && file.path.ends_with(".rs");
@@ -164,7 +176,8 @@ fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{
-        File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose, writes_no_path,
+        File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose,
+        starts_no_server, writes_no_path,
     };
 
     fn file(path: &str, text: &str) -> File {
@@ -192,6 +205,15 @@ mod tests {
             assert!(makes_no_client(&file("operator/cluster/src/lib.rs", text)).is_none());
         }
         assert!(makes_no_client(&file("operator/controller/src/a.rs", "HttpClient::new(settings)")).is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_started_as_a_command_is_found_outside_local_runs() {
+        let text = "use signoff_mcp::stdio::StdioServer;";
+        assert!(starts_no_server(&file("operator/controller/src/a.rs", text)).is_some());
+        assert!(starts_no_server(&file("operator/executor/src/a.rs", text)).is_some());
+        assert!(starts_no_server(&file("operator/local/src/a.rs", text)).is_none());
+        assert!(starts_no_server(&file("operator/controller/src/a.rs", "use signoff_mcp::McpClient;")).is_none());
     }
 
     #[test]

@@ -214,6 +214,7 @@ impl Arguments {
             max_gate_timeout: self.max_gate_timeout.duration(),
             max_call_timeout: self.max_call_timeout.duration(),
             max_spec_bytes: usize::try_from(self.max_workflow_bytes).unwrap_or(usize::MAX),
+            allow_commands: false,
         }
     }
 }

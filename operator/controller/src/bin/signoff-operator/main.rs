@@ -17,7 +17,8 @@ use signoff_controller::{
     Config, DefaultCaller, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator,
     ProtectedAddresses, metrics::SharedMetrics, secrets::ClusterSecrets,
 };
-use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
+use signoff_executor::{AddressSettings, HttpClient, Providers, ToolServers, http::HttpSettings};
+use signoff_mcp::McpClient;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -73,8 +74,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     let times = Arc::new(move || times.now());
     let evaluator = Evaluator::start(arguments.evaluations());
     let evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
+    // Over the same client as all other calls, so with the same checks of addresses.
+    let servers = Arc::new(McpClient::new(http.clone()));
+    let tool_servers: Arc<dyn ToolServers> = servers.clone();
     let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times)
-        .with_evaluator(evaluator.clone());
+        .with_evaluator(evaluator.clone())
+        .with_tool_servers(tool_servers);
 
     let notices = notices::notices(&arguments, &client, &namespace, (&clock, &protected, &metrics));
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
@@ -102,6 +107,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 
     let ended = operator.run(stop_signal()?).await;
     pages.abort();
+    servers.settled().await;
     if let Err(lost @ ExitReason::LostThreads(_)) = &ended {
         tracing::error!("{lost}");
         return Ok(ExitCode::from(LOST_THREADS));

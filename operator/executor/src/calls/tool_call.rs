@@ -1,0 +1,200 @@
+//! Requests to servers of tools (MCP): the list of tools, calls of them, and the meaning of their endings for a run.
+//!
+//! **Invariant:** a call that was sent has no certain failure unless the tool only reads. Whether people were asked
+//! about a call is decided where its attempt opens, in the engine.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use signoff_api::{
+    FailureClass, Moment,
+    glob::is_like,
+    journal::{FACT_CHANGED, FACT_UNKNOWN},
+};
+use signoff_engine::transition::{Failure, McpCall, McpRequest, McpToolCall, Reply, SentSecret};
+use signoff_expr::text;
+
+use super::{DefaultCaller, RunRef, failure, with_key_advice};
+use crate::{
+    Attachment, CallError, ErrorClass, ListedTools, ServerAddress, ToolEnding, ToolReply, ToolRequest, ToolServer,
+    ToolServers,
+};
+
+/// The fact with the version of the protocol that was spoken.
+const FACT_PROTOCOL: &str = "protocol";
+/// The fact with the parts of a result that are no texts.
+const FACT_ATTACHMENTS: &str = "attachments";
+/// The most characters of a fact.
+const MAX_FACT: usize = 253;
+
+/// Whether and how a failed call may be made again.
+#[derive(Clone, Copy)]
+struct Standing {
+    /// It may be repeated with identical input.
+    is_idempotent: bool,
+    /// It may have changed something, once it was sent.
+    may_change: bool,
+}
+
+impl DefaultCaller {
+    /// Makes a request to a server of tools. `limits`: whether it may be repeated, and its timeout. `facts`: takes the
+    /// version of the Secret that was read and the version of the protocol, whatever becomes of the request.
+    pub(super) async fn mcp(
+        &self,
+        run: &RunRef,
+        call: McpCall,
+        limits: (bool, Duration),
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<Reply, Failure> {
+        let (is_idempotent, limit) = limits;
+        let may_change = match &call.request {
+            McpRequest::Call(tool) => !tool.reads,
+            McpRequest::Catalogue { .. } => false,
+        };
+        let standing = Standing { is_idempotent, may_change };
+        let entries: Vec<_> = call.key.iter().map(|entry| entry.name.clone()).collect();
+        let told = |error| standing.failure(with_key_advice(error, &entries), self.clock.now().into());
+        let (servers, server, left) = self.tool_server(run, &call, limit, facts).await.map_err(told)?;
+        match call.request {
+            McpRequest::Catalogue { only } => {
+                let listed = servers.catalogue(&server, left).await.map_err(told)?;
+                facts.insert(FACT_PROTOCOL.to_owned(), listed.protocol.to_owned());
+                recorded(listed, &only).map_err(told)
+            }
+            McpRequest::Call(tool) => {
+                let (request, name) = (request(tool), call.server);
+                let tool = request.tool.clone();
+                let ToolReply { protocol, ending } = servers.call(&server, request, left).await.map_err(told)?;
+                facts.insert(FACT_PROTOCOL.to_owned(), protocol.to_owned());
+                standing.end(&name, &tool, ending).map_err(|failure| *failure)
+            }
+        }
+    }
+
+    /// Returns the client, the server with its key, and the time that is left of `limit`.
+    async fn tool_server(
+        &self,
+        run: &RunRef,
+        call: &McpCall,
+        limit: Duration,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<(Arc<dyn ToolServers>, ToolServer, Duration), CallError> {
+        let Some(servers) = &self.servers else {
+            let name = &call.server;
+            let why = format!("server {name} was not asked: this program calls no MCP servers; report this as a bug");
+            return Err(CallError::invalid(why));
+        };
+        let (address, key, left) = match &call.url {
+            Some(url) => {
+                let headers =
+                    call.key.iter().map(|entry| SentSecret::of_server(entry, call.header.as_deref())).collect();
+                let (mut keys, left) = self.secret_headers(run, url, headers, limit, facts).await?;
+                (ServerAddress::Url(url.clone()), keys.pop(), left)
+            }
+            None => (ServerAddress::Command(call.command.clone()), None, limit),
+        };
+        let server = ToolServer { namespace: run.namespace.clone(), name: call.server.clone(), address, key };
+        Ok((Arc::clone(servers), server, left))
+    }
+}
+
+/// Returns the tools that exist for the run, as the journal has them.
+fn recorded(listed: ListedTools, only: &[String]) -> Result<Reply, CallError> {
+    let exists = |name: &str| only.is_empty() || only.iter().any(|glob| is_like(glob, name));
+    let catalogue = serde_json::to_string(&listed.catalogue.only(exists));
+    let catalogue = catalogue.map_err(|why| CallError::invalid(format!("the tools cannot be recorded: {why}")))?;
+    Ok(Reply { response: catalogue.into(), ..Reply::default() })
+}
+
+fn request(call: McpToolCall) -> ToolRequest {
+    let McpToolCall { tool, arguments, definition, is_compared, needs_people: _, reads: _, schema, depth } = call;
+    ToolRequest {
+        tool,
+        arguments: Value::Object(arguments),
+        definition: is_compared.then_some(definition),
+        schema: schema.map(|schema| Value::Object(schema.0.clone())),
+        depth,
+    }
+}
+
+impl Standing {
+    /// Returns the failure of a request without an answer.
+    fn failure(self, mut error: CallError, now: Moment) -> Failure {
+        let was_sent = error.sent;
+        // Of these classes a run knows that nothing was sent.
+        if was_sent && matches!(error.class, ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::Unreachable) {
+            error.class = ErrorClass::Protocol;
+        }
+        self.after(failure(error, self.is_idempotent, now), was_sent)
+    }
+
+    /// Returns the meaning of an ending for the run.
+    fn end(self, server: &str, tool: &str, ending: ToolEnding) -> Result<Reply, Box<Failure>> {
+        let why = ending.remedy().unwrap_or_default();
+        let failed = |class: FailureClass, retryable, message: String| Failure {
+            class: class.name().to_owned(),
+            message,
+            retryable,
+            unknown: false,
+            not_before: None,
+            facts: BTreeMap::new(),
+            log: None,
+        };
+        match ending {
+            ToolEnding::Result(output) if output.is_error => {
+                let said = match &output.response {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                let message = format!("{server}.{tool} says that it failed: {said}");
+                let mut failure = failed(FailureClass::Failed, self.is_idempotent, text::display(&message, 1000));
+                failure.facts.extend(attachments(&output.attachments));
+                Err(Box::new(self.after(failure, true)))
+            }
+            ToolEnding::Result(output) => {
+                let facts = attachments(&output.attachments).into_iter().collect();
+                Ok(Reply { response: output.response, facts, ..Reply::default() })
+            }
+            ToolEnding::Error { .. } => {
+                let message = text::display(&format!("{server}.{tool}: {why}"), 1000);
+                Err(Box::new(self.after(failed(FailureClass::Failed, self.is_idempotent, message), true)))
+            }
+            ToolEnding::AskedBack(_) => {
+                let failure = failed(FailureClass::Failed, false, format!("{server}.{tool}: {why}"));
+                Err(Box::new(self.after(failure, true)))
+            }
+            ToolEnding::Changed(now) => {
+                let mut failure = failed(FailureClass::ToolChanged, true, format!("{server}.{tool}: {why}"));
+                let changed = McpCall::changed(server, tool, now.as_ref());
+                failure.facts.insert(FACT_CHANGED.to_owned(), changed);
+                Err(Box::new(failure))
+            }
+        }
+    }
+
+    /// Returns a failure with what is known of the outcome.
+    fn after(self, mut failure: Failure, was_sent: bool) -> Failure {
+        failure.unknown = was_sent && self.may_change;
+        failure.retryable &= !failure.unknown;
+        if failure.unknown {
+            failure.facts.insert(FACT_UNKNOWN.to_owned(), "true".to_owned());
+        } else {
+            failure.facts.remove(FACT_UNKNOWN);
+        }
+        failure
+    }
+}
+
+/// Returns the fact about the parts of a result that are no texts, if there are any.
+fn attachments(parts: &[Attachment]) -> Option<(String, String)> {
+    let told = parts.iter().map(|Attachment { kind, media_type, bytes, digest }| {
+        let space = if media_type.is_empty() { "" } else { " " };
+        format!("{kind}{space}{media_type}, {bytes} bytes, {digest}")
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    (!parts.is_empty()).then(|| (FACT_ATTACHMENTS.to_owned(), text::display(&told, MAX_FACT)))
+}
+
+#[cfg(test)]
+#[path = "tool_call_tests.rs"]
+mod tests;

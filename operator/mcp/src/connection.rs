@@ -1,0 +1,222 @@
+//! A connection to a server, by whichever way: it is asked one thing at a time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use signoff_executor::{
+    CallError, ErrorClass, HttpClient, HttpRequest, ToolServer, excerpt,
+    http::{Answer, Scrubber},
+};
+use tokio::time::Instant;
+
+use crate::{
+    answer::{AnswerReader, UnreadBody},
+    message::{Answered, RpcError, notification, read_error, request},
+    param_headers::encoded,
+    protocol::Protocol,
+    session::{Endings, Session},
+};
+
+/// The longest number of a session.
+const MAX_SESSION: usize = 512;
+
+/// A way to ask a server.
+#[async_trait]
+pub(crate) trait Connection: Send {
+    /// Returns the version of the protocol that is spoken.
+    fn protocol(&self) -> Protocol;
+
+    /// Returns the server for people.
+    fn target(&self) -> &str;
+
+    /// Asks one thing, once.
+    async fn ask(&mut self, question: Question) -> Result<Answered, CallError>;
+}
+
+/// A request to a server, which is not written yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Question {
+    pub(crate) method: &'static str,
+    pub(crate) params: Map<String, Value>,
+    /// The tool that is called.
+    pub(crate) tool: Option<String>,
+    /// The arguments that are sent as headers too.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The depth of runs that start runs.
+    pub(crate) depth: Option<u32>,
+}
+
+impl Question {
+    /// Returns a question without parameters.
+    pub(crate) fn new(method: &'static str) -> Self {
+        Self { method, ..Self::default() }
+    }
+}
+
+/// A connection over HTTP: each request is one POST.
+pub(crate) struct HttpConnection<'a> {
+    http: &'a HttpClient,
+    endings: &'a Endings,
+    protocol: Protocol,
+    deadline: Instant,
+    /// A request to the server, without a body and with the headers of every request.
+    request: HttpRequest,
+    /// Removes the key of the server from its answers.
+    scrubber: Scrubber,
+    /// The server for people.
+    target: String,
+    next_id: u64,
+    /// The session, where the server has one.
+    session: Option<Session>,
+}
+
+/// An answer with its status.
+pub(crate) struct Asked {
+    pub(crate) status: u16,
+    /// The answer; an error where its body is no message.
+    pub(crate) answered: Result<Answered, CallError>,
+    /// The number that the server gives to the session.
+    pub(crate) session: Option<String>,
+}
+
+impl<'a> HttpConnection<'a> {
+    /// Returns a connection that has asked nothing.
+    ///
+    /// # Errors
+    /// The server has no URL.
+    pub(crate) fn new(
+        http: &'a HttpClient,
+        server: &ToolServer,
+        endings: &'a Endings,
+        protocol: Protocol,
+        deadline: Instant,
+    ) -> Result<Self, CallError> {
+        let headers = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        let request = HttpRequest {
+            method: "POST".to_owned(),
+            url: server.url()?.to_owned(),
+            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            secret_headers: server.key.iter().cloned().collect(),
+            body: None,
+            expect_status: Vec::new(),
+            timeout: Duration::ZERO,
+        };
+        let target = format!("MCP server {} ({})", server.name, request.place());
+        let scrubber = Scrubber::of_headers(&request.secret_headers);
+        Ok(Self { http, endings, protocol, deadline, request, scrubber, target, next_id: 1, session: None })
+    }
+
+    /// Asks one thing and returns the answer with its status.
+    pub(crate) async fn exchange(&mut self, question: &Question) -> Result<Asked, CallError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let params = self.protocol.with_meta(question.params.clone(), question.depth);
+        let mut call = self.post(request(id, question.method, &params))?;
+        match self.protocol {
+            Protocol::Stateless => {
+                call.headers.push(("mcp-protocol-version".to_owned(), self.protocol.version().to_owned()));
+                call.headers.push(("mcp-method".to_owned(), question.method.to_owned()));
+                call.headers.extend(question.tool.as_deref().map(|tool| ("mcp-name".to_owned(), encoded(tool))));
+                call.headers.extend(question.headers.iter().cloned());
+            }
+            Protocol::Session => {}
+        }
+        let mut reader = AnswerReader::new(id, self.http.max_response());
+        if let Some(session) = &mut self.session {
+            session.set_in_flight(Some(id));
+        }
+        let answer = match self.http.exchange(&mut call, &mut reader).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(reader.failure().map_or(error, |why| why.told(&self.target))),
+        };
+        // These are of the way to the server, whatever else the answer says.
+        let is_of_the_way = matches!(answer.code(), 401 | 403 | 407 | 408 | 429 | 500..);
+        let answered = if (200..300).contains(&answer.code()) {
+            Ok(reader.end().map_err(|why| why.told(&self.target))?)
+        } else {
+            let error = read_error(answer.beginning(), id).filter(|_| !is_of_the_way);
+            error.ok_or_else(|| self.refusal(&answer, id))
+        };
+        let answered = answered.map(|answered| self.without_key(answered));
+        if let Some(session) = &mut self.session
+            && !matches!(answered, Ok(Answered::AskedBack(_)))
+        {
+            session.set_in_flight(None);
+        }
+        let session = answer.header("mcp-session-id").map(str::to_owned);
+        Ok(Asked { status: answer.code(), answered, session })
+    }
+
+    /// Begins a session that the server has agreed to, and says so. `id`: the number that it gives to the session.
+    pub(crate) async fn begin(&mut self, id: Option<String>) -> Result<(), CallError> {
+        let version = ("mcp-protocol-version".to_owned(), self.protocol.version().to_owned());
+        self.request.headers.push(version);
+        if let Some(id) = id {
+            if id.is_empty() || id.len() > MAX_SESSION || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(self.protocol_error("gave its session a number that is not 1 to 512 visible characters"));
+            }
+            self.request.headers.push(("mcp-session-id".to_owned(), id));
+            self.session = Some(Session::new(self.http.clone(), self.request.clone(), self.endings.clone()));
+        }
+        let mut call = self.post(notification("notifications/initialized", &json!({})))?;
+        let answer = self.http.exchange(&mut call, &mut UnreadBody).await?;
+        if (200..300).contains(&answer.code()) { Ok(()) } else { Err(self.refusal(&answer, 0)) }
+    }
+
+    /// Returns a request with this body and the time that is left.
+    fn post(&self, body: String) -> Result<HttpRequest, CallError> {
+        let timeout = self.deadline.saturating_duration_since(Instant::now());
+        if timeout.is_zero() {
+            let why = format!("{} was not asked: the time of the call is over", self.target);
+            return Err(CallError::new(ErrorClass::Timeout, false, why));
+        }
+        Ok(HttpRequest { body: Some(body), timeout, ..self.request.clone() })
+    }
+
+    /// Returns an answer without the key. Texts that may be cut can end in a part of it.
+    fn without_key(&self, answered: Answered) -> Answered {
+        match answered {
+            Answered::Result(json) => Answered::Result(self.scrubber.scrub(json)),
+            Answered::Error(RpcError { code, message, data }) => {
+                Answered::Error(RpcError { code, message: self.scrubber.scrub_beginning(message), data })
+            }
+            Answered::AskedBack(wanted) => {
+                Answered::AskedBack(wanted.into_iter().map(|word| self.scrubber.scrub_beginning(word)).collect())
+            }
+        }
+    }
+
+    /// Returns the error of a status that answers request `id`.
+    fn refusal(&self, answer: &Answer, id: u64) -> CallError {
+        let text = match read_error(answer.beginning(), id) {
+            Some(Answered::Error(error)) => error.message,
+            Some(Answered::Result(_) | Answered::AskedBack(_)) | None => {
+                String::from_utf8_lossy(answer.beginning()).into_owned()
+            }
+        };
+        let text = self.scrubber.scrub_beginning(text);
+        // A page of HTML explains nothing.
+        let said = if text.trim_start().starts_with('<') { String::new() } else { excerpt(&text, []) };
+        answer.unexpected(&self.target, &said)
+    }
+
+    fn protocol_error(&self, why: &str) -> CallError {
+        CallError::new(ErrorClass::Protocol, true, format!("{} {why}", self.target))
+    }
+}
+
+#[async_trait]
+impl Connection for HttpConnection<'_> {
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn target(&self) -> &str {
+        &self.target
+    }
+
+    async fn ask(&mut self, question: Question) -> Result<Answered, CallError> {
+        self.exchange(&question).await?.answered
+    }
+}

@@ -1,0 +1,238 @@
+//! Messages of JSON-RPC: requests as they are written, answers as they are read.
+//!
+//! Parts of an answer stay text until it is known how long they are: as values they take up to forty times the memory.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use signoff_executor::{CallError, ErrorClass, excerpt};
+
+/// The most characters of the text of an error.
+const MAX_MESSAGE: usize = 2000;
+/// The most bytes of the data of an error that are read.
+const MAX_DATA: usize = 4096;
+
+/// An answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answered {
+    /// The JSON of the result.
+    Result(String),
+    /// An error.
+    Error(RpcError),
+    /// A request of the server instead of an answer, by its name.
+    AskedBack(Vec<String>),
+}
+
+/// An error of JSON-RPC.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RpcError {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+    pub(crate) data: Option<Value>,
+}
+
+/// The reason why an answer cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is not a message, or not of the form that the request asks for.
+    Form(&'static str),
+    /// It answers another request, with this number.
+    OtherId(Option<u64>),
+    /// It ended before the request was answered.
+    Missing,
+    /// It has more bytes than this.
+    TooLarge(usize),
+}
+
+impl Unreadable {
+    /// Returns the error of a call to `target`.
+    pub(crate) fn told(self, target: &str) -> CallError {
+        let (class, why) = match self {
+            Self::Form(why) => (ErrorClass::Protocol, format!("answered {why}")),
+            Self::OtherId(_) => (ErrorClass::Protocol, "answered another request than was sent".to_owned()),
+            Self::Missing => (ErrorClass::Protocol, "ended its answer before the request was answered".to_owned()),
+            Self::TooLarge(limit) => {
+                (ErrorClass::TooLarge, format!("answered with more than the limit of {limit} bytes"))
+            }
+        };
+        CallError::new(class, true, format!("{target} {why}"))
+    }
+}
+
+impl Answered {
+    /// Returns the result of a request that is no call of a tool.
+    pub(crate) fn result(self, target: &str) -> Result<String, CallError> {
+        match self {
+            Self::Result(result) => Ok(result),
+            Self::Error(RpcError { code, message, .. }) => Err(CallError::new(
+                ErrorClass::Protocol,
+                true,
+                format!("{target} answered with error {code}: {}", excerpt(&message, [])),
+            )),
+            Self::AskedBack(wanted) => Err(CallError::new(
+                ErrorClass::Refused,
+                true,
+                format!("{target} asked for {}, which is declined", wanted.join(", ")),
+            )),
+        }
+    }
+}
+
+/// Returns the text of a request.
+pub(crate) fn request(id: u64, method: &str, params: &Map<String, Value>) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}
+
+/// Returns the text of a notification.
+pub(crate) fn notification(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+}
+
+/// A message of a server.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default)]
+    jsonrpc: String,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody<'a> {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+/// Reads a message. Returns the answer to request `id`, or `None` for a message that is passed over: a notification, or
+/// a ping.
+///
+/// # Errors
+/// No message, or the answer to another request. An error without a number counts as the answer.
+pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreadable> {
+    const NO_MESSAGE: Unreadable = Unreadable::Form("something other than a message of JSON-RPC");
+    // A struct could also be read from a list.
+    if !document.trim_ascii_start().starts_with(b"{") {
+        return Err(NO_MESSAGE);
+    }
+    let envelope: Envelope<'_> = serde_json::from_slice(document).map_err(|_| NO_MESSAGE)?;
+    if envelope.jsonrpc != "2.0" {
+        return Err(Unreadable::Form("a message that is not of JSON-RPC 2.0"));
+    }
+    if let Some(method) = envelope.method {
+        let is_request = envelope.id.is_some() && method != "ping";
+        return Ok(is_request.then(|| Answered::AskedBack(vec![wanted(&method)])));
+    }
+    let is_ours = |raw: &RawValue| raw.get() == id.to_string();
+    match (envelope.id, envelope.result, envelope.error) {
+        (Some(raw), _, _) if !is_ours(raw) => Err(Unreadable::OtherId(raw.get().parse().ok())),
+        (Some(_), Some(result), None) if result.get().starts_with('{') => {
+            Ok(Some(Answered::Result(result.get().to_owned())))
+        }
+        (Some(_), Some(_), None) => Err(Unreadable::Form("a result that is no object")),
+        (_, None, Some(error)) => Ok(Some(Answered::Error(rpc_error(error)?))),
+        (None, _, _) => Err(Unreadable::OtherId(None)),
+        (Some(_), _, _) => Err(Unreadable::Form("a message with neither a result nor an error, or with both")),
+    }
+}
+
+/// Reads the error in the answer to request `id`, if the answer is one.
+pub(crate) fn read_error(document: &[u8], id: u64) -> Option<Answered> {
+    read(document, id).ok().flatten().filter(|answered| matches!(answered, Answered::Error(_)))
+}
+
+fn rpc_error(error: &RawValue) -> Result<RpcError, Unreadable> {
+    let body: ErrorBody<'_> =
+        serde_json::from_str(error.get()).map_err(|_| Unreadable::Form("an error without a code"))?;
+    let data = body.data.filter(|data| data.get().len() <= MAX_DATA);
+    Ok(RpcError {
+        code: body.code,
+        message: body.message.chars().take(MAX_MESSAGE).collect(),
+        data: data.and_then(|data| serde_json::from_str(data.get()).ok()),
+    })
+}
+
+/// Returns the word for what a server asks for by a request.
+pub(crate) fn wanted(method: &str) -> String {
+    match method {
+        "sampling/createMessage" => "sampling".to_owned(),
+        "elicitation/create" => "elicitation".to_owned(),
+        "roots/list" => "roots".to_owned(),
+        other => excerpt(other, []),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic)]
+    use super::*;
+
+    fn answer(text: &str) -> Result<Option<Answered>, Unreadable> {
+        read(text.as_bytes(), 7)
+    }
+
+    #[test]
+    fn only_the_answer_to_the_request_is_taken() {
+        let result = answer(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
+        assert_eq!(result, Ok(Some(Answered::Result(r#"{"a":1}"#.to_owned()))));
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#), Err(Unreadable::OtherId(Some(8))));
+        for id in ["\"7\"", "7.0", "70", "[7]", "null"] {
+            let other = answer(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            assert!(matches!(other, Err(Unreadable::OtherId(_))), "{id}: {other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for text in [
+            "",
+            "null",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":7,"result":{}}"#,
+            r#"{"id":7,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1}}"#,
+            r#"{"jsonrpc":"2.0","id":7,"id":7,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":[]}"#,
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":"x"}}"#,
+            r#"["2.0",7,null,{},null]"#,
+            r#"[{"jsonrpc":"2.0","id":7,"result":{}}]"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{}"#,
+        ] {
+            assert!(matches!(answer(text), Err(Unreadable::Form(_))), "{text}: {:?}", answer(text));
+        }
+        assert!(matches!(read(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xff\"}", 7), Err(Unreadable::Form(_))));
+    }
+
+    #[test]
+    fn an_error_is_data_and_bounded() {
+        let long = "x".repeat(5000);
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-1,"message":"{long}","data":["{long}"]}}}}"#);
+        let Ok(Some(Answered::Error(error))) = answer(&text) else { panic!("{text}") };
+        assert_eq!((error.code, error.message.len(), error.data), (-1, MAX_MESSAGE, None));
+    }
+
+    #[test]
+    fn requests_of_the_server_are_named_and_notifications_passed_over() {
+        for (method, word) in [
+            ("sampling/createMessage", "sampling"),
+            ("elicitation/create", "elicitation"),
+            ("roots/list", "roots"),
+            ("other/\\u001bthing", "other/thing"),
+        ] {
+            let asked = answer(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{}}}}"#));
+            assert_eq!(asked, Ok(Some(Answered::AskedBack(vec![word.to_owned()]))));
+        }
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#), Ok(None));
+        assert_eq!(answer(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Ok(None));
+    }
+}

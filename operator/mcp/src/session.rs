@@ -1,0 +1,109 @@
+//! The end of a session: a call that is not answered is cancelled, and the server is told that the session is over.
+//!
+//! Both happen after the call, in a task of their own: they delay no result, and need no caller that waits.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use signoff_executor::{Http as _, HttpClient, HttpRequest};
+use tokio::{runtime::Handle, sync::watch};
+
+use crate::message::notification;
+
+/// The time for each of the two requests.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most sessions that are ended at once. Further sessions are left to their servers.
+const MOST: usize = 64;
+
+/// The number of sessions that are being ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Endings(Arc<watch::Sender<usize>>);
+
+impl Default for Endings {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl Endings {
+    /// Waits until no session is being ended.
+    pub(crate) async fn settled(&self) {
+        let mut open = self.0.subscribe();
+        // The sender is here, so the wait cannot fail.
+        drop(open.wait_for(|open| *open == 0).await);
+    }
+
+    fn begin(&self) -> bool {
+        self.0.send_if_modified(|open| {
+            let has_room = *open < MOST;
+            if has_room {
+                *open += 1;
+            }
+            has_room
+        })
+    }
+
+    fn end(&self) {
+        self.0.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+/// A session with a server, which ends when it is dropped.
+pub(crate) struct Session {
+    ending: Option<SessionEnd>,
+    endings: Endings,
+}
+
+/// All that ends a session.
+struct SessionEnd {
+    http: HttpClient,
+    /// A request of the session, with its number and the key.
+    request: HttpRequest,
+    /// The request that is not answered.
+    in_flight: Option<u64>,
+}
+
+impl Session {
+    /// Returns a session in which every request has the address and the headers of this one.
+    pub(crate) fn new(http: HttpClient, request: HttpRequest, endings: Endings) -> Self {
+        Self { ending: Some(SessionEnd { http, request, in_flight: None }), endings }
+    }
+
+    /// Notes the request that waits for its answer, if one does.
+    pub(crate) fn set_in_flight(&mut self, id: Option<u64>) {
+        if let Some(ending) = &mut self.ending {
+            ending.in_flight = id;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(ending) = self.ending.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !self.endings.begin() {
+            return;
+        }
+        let endings = self.endings.clone();
+        runtime.spawn(async move {
+            ending.say().await;
+            endings.end();
+        });
+    }
+}
+
+impl SessionEnd {
+    /// Cancels the request that is not answered, and ends the session. Servers need not understand either.
+    async fn say(self) {
+        if let Some(id) = self.in_flight {
+            let params = json!({"requestId": id, "reason": "the call ended without an answer"});
+            let cancelled = notification("notifications/cancelled", &params);
+            let _ = self.http.call(self.request("POST", Some(cancelled))).await;
+        }
+        let _ = self.http.call(self.request("DELETE", None)).await;
+    }
+
+    fn request(&self, method: &str, body: Option<String>) -> HttpRequest {
+        HttpRequest { method: method.to_owned(), body, timeout: PATIENCE, ..self.request.clone() }
+    }
+}

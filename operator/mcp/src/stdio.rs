@@ -1,0 +1,214 @@
+//! A server that a local run starts as a command, and asks over its standard streams.
+//!
+//! **Invariant:** only local runs come here, after a person has confirmed the command; the operator starts no command.
+
+mod command;
+mod process;
+
+pub use command::{ResolvedCommand, ServerCommand};
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::json;
+use signoff_api::catalogue::Catalogue;
+use signoff_executor::{CallError, ErrorClass, ToolReply, ToolRequest, excerpt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    connection::{Connection, Question},
+    conversation::{before_call, call, check, list},
+    message::{Answered, Unreadable, notification, read, request},
+    protocol::{Protocol, initialize_params, spoken},
+};
+use process::ServerProcess;
+
+/// The time in which a server of the newer version answers the first request.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// A server that runs as a command. It ends when it is dropped, with every process that it started in its group.
+pub struct StdioServer {
+    process: ServerProcess,
+    protocol: Protocol,
+    /// The server for people.
+    target: String,
+    next_id: u64,
+    deadline: Instant,
+    /// Whether what it writes can no longer be told apart.
+    is_broken: bool,
+}
+
+impl StdioServer {
+    /// Starts a server and finds out which version of the protocol it speaks.
+    ///
+    /// # Errors
+    /// The command does not start, or does not answer as a server does.
+    pub async fn start(name: &str, command: &ResolvedCommand, timeout: Duration) -> Result<Self, CallError> {
+        let target = format!("MCP server {name} (a command)");
+        let process = ServerProcess::start(command).map_err(|why| {
+            CallError::new(ErrorClass::Unreachable, false, format!("{target} was not started: {why}"))
+        })?;
+        let deadline = deadline_after(timeout)?;
+        let mut server =
+            Self { process, protocol: Protocol::Stateless, target, next_id: 1, deadline, is_broken: false };
+        server.deadline = deadline.min(Instant::now() + PROBE);
+        let probed = server.ask(Question::new("server/discover")).await;
+        server.deadline = deadline;
+        let protocol = match probed {
+            // No time passes over a server whose streams have ended.
+            Err(error) if server.is_broken => return Err(before_call(error)),
+            Err(_) => Protocol::Session,
+            Ok(answered) => match spoken(200, Some(&answered)) {
+                Some(protocol) => protocol,
+                None => return Err(server.unknown_version()),
+            },
+        };
+        server.protocol = protocol;
+        match protocol {
+            Protocol::Stateless => {}
+            Protocol::Session => server.begin_session().await.map_err(before_call)?,
+        }
+        Ok(server)
+    }
+
+    /// Returns the version of the protocol that is spoken.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Returns the tools that the server offers.
+    ///
+    /// # Errors
+    /// The server does not answer, or its list passes a bound.
+    pub async fn catalogue(&mut self, timeout: Duration) -> Result<Catalogue, CallError> {
+        self.deadline = deadline_after(timeout)?;
+        list(self, None, None).await
+    }
+
+    /// Calls a tool, once.
+    ///
+    /// # Errors
+    /// As [`signoff_executor::ToolServers::call`].
+    pub async fn call(&mut self, request: ToolRequest, timeout: Duration) -> Result<ToolReply, CallError> {
+        check(&request)?;
+        self.deadline = deadline_after(timeout)?;
+        let listed = match request.definition {
+            Some(_) => Some(list(self, None, Some(&request.tool)).await?),
+            None => None,
+        };
+        call(self, request, listed.as_ref()).await
+    }
+
+    async fn begin_session(&mut self) -> Result<(), CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Initialized {
+            protocol_version: String,
+        }
+        let question = Question { params: initialize_params(), ..Question::new("initialize") };
+        let result = self.ask(question).await?.result(&self.target)?;
+        let version = serde_json::from_str::<Initialized>(&result).map(|answer| answer.protocol_version);
+        match version {
+            Ok(version) if version == Protocol::Session.version() => {
+                self.write(&notification("notifications/initialized", &json!({}))).await
+            }
+            Ok(version) => Err(CallError::refused(format!(
+                "{} speaks the protocol {}, and this client {} and {}",
+                self.target,
+                excerpt(&version, []),
+                Protocol::Stateless.version(),
+                Protocol::Session.version()
+            ))),
+            Err(_) => Err(self.unknown_version()),
+        }
+    }
+
+    fn unknown_version(&self) -> CallError {
+        let why = format!("{} does not say which version of the protocol it speaks", self.target);
+        CallError::new(ErrorClass::Protocol, false, why)
+    }
+
+    async fn write(&mut self, message: &str) -> Result<(), CallError> {
+        match timeout_at(self.deadline, self.process.write(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(self.ended().await),
+            // A message that is written in part ends the conversation.
+            Err(_) => Err(self.broken("it did not take the request in time")),
+        }
+    }
+
+    /// Reads the answer to a request. Answers to earlier requests, which were given up, are passed over.
+    async fn answer(&mut self, id: u64) -> Result<Answered, CallError> {
+        loop {
+            let line = match timeout_at(self.deadline, self.process.line()).await {
+                Ok(Ok(Some(line))) => line,
+                Ok(Ok(None)) => return Err(self.ended().await),
+                Ok(Err(why)) => return Err(self.broken(&why.to_string())),
+                Err(_) => {
+                    let why = format!("{} gave no answer in time", self.target);
+                    return Err(CallError::new(ErrorClass::Timeout, true, why));
+                }
+            };
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match read(&line, id) {
+                Ok(Some(answered)) => return Ok(answered),
+                Ok(None) => {}
+                Err(Unreadable::OtherId(Some(other))) if other < id => {}
+                Err(why) => {
+                    self.is_broken = true;
+                    return Err(why.told(&self.target));
+                }
+            }
+        }
+    }
+
+    async fn ended(&mut self) -> CallError {
+        let said = self.process.last_words().await;
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        self.broken(&format!("it has ended{said}"))
+    }
+
+    fn broken(&mut self, why: &str) -> CallError {
+        self.is_broken = true;
+        CallError::new(ErrorClass::Protocol, true, format!("{}: {}", self.target, excerpt(why, [])))
+    }
+}
+
+#[async_trait]
+impl Connection for StdioServer {
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn target(&self) -> &str {
+        &self.target
+    }
+
+    async fn ask(&mut self, question: Question) -> Result<Answered, CallError> {
+        if self.is_broken {
+            let why = format!("{} is not asked any more: it failed before", self.target);
+            return Err(CallError::new(ErrorClass::Unreachable, false, why));
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let params = self.protocol.with_meta(question.params, question.depth);
+        self.write(&request(id, question.method, &params)).await?;
+        let answered = self.answer(id).await;
+        let is_open = matches!(&answered, Ok(Answered::AskedBack(_)) | Err(_));
+        if is_open && !self.is_broken {
+            let params = json!({"requestId": id, "reason": "the call ended without an answer"});
+            self.deadline = Instant::now() + Duration::from_secs(2);
+            let _ = self.write(&notification("notifications/cancelled", &params)).await;
+        }
+        answered
+    }
+}
+
+fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
+    let deadline = Instant::now().checked_add(timeout);
+    deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
+}

@@ -1,0 +1,161 @@
+//! The command of a server: the program that it names, what a person confirms, and the digest of both.
+
+use std::{
+    collections::BTreeMap,
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+use signoff_api::Digest;
+use signoff_executor::excerpt;
+
+/// The most bytes of a program, so that a digest of it takes no long time.
+const MAX_PROGRAM: u64 = 512 * 1024 * 1024;
+/// Programs that fetch what they run.
+const FETCHING: [&str; 4] = ["npx", "bunx", "pnpx", "uvx"];
+
+/// A command that starts a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCommand {
+    /// The program: a path, or a name that is looked for in `PATH`.
+    pub program: String,
+    /// The arguments.
+    pub arguments: Vec<String>,
+    /// The variables of its environment, beside `PATH` and `HOME`.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A command with the file that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedCommand {
+    command: ServerCommand,
+    file: PathBuf,
+    digest: Digest,
+}
+
+impl ServerCommand {
+    /// Finds the file of the program and computes the digest that a person confirms: of the file, its content, the
+    /// arguments and the environment.
+    ///
+    /// # Errors
+    /// There is no such program, or it cannot be read.
+    pub fn resolve(self) -> io::Result<ResolvedCommand> {
+        let found = found_in_path(&self.program).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("there is no program {}", excerpt(&self.program, [])))
+        })?;
+        let file = fs::canonicalize(found)?;
+        if fs::metadata(&file)?.len() > MAX_PROGRAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the program has more than 512 MiB"));
+        }
+        let content = Digest::of_bytes(&fs::read(&file)?);
+        let all = json!({
+            "program": self.program,
+            "file": file.to_string_lossy(),
+            "content": content,
+            "arguments": self.arguments,
+            "env": self.env,
+        });
+        let digest = Digest::of(&all).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        Ok(ResolvedCommand { command: self, file, digest })
+    }
+
+    /// Returns the package that is fetched in whatever version is the newest, if the program fetches one.
+    #[must_use]
+    pub fn unpinned_package(&self) -> Option<&str> {
+        let name = Path::new(&self.program).file_stem()?.to_str()?;
+        let package = self.arguments.iter().find(|argument| !argument.starts_with('-'))?;
+        // The first character can be the `@` of a scope.
+        let version = package.rsplit_once('@').filter(|(before, _)| !before.is_empty()).map(|(_, version)| version);
+        let is_pinned = version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+            || package.contains("==");
+        (FETCHING.contains(&name) && !is_pinned).then_some(package.as_str())
+    }
+}
+
+impl ResolvedCommand {
+    /// Returns the digest that a person confirms.
+    #[must_use]
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Returns the command as a person confirms it: the file, then an argument a line, then the names of variables.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let shown = |text: &str| format!("{text:?}");
+        let file = self.file.to_string_lossy();
+        let variables = self.command.env.keys().map(|name| format!("with {}", shown(name)));
+        let arguments = self.command.arguments.iter().map(|argument| shown(argument));
+        std::iter::once(shown(file.as_ref())).chain(arguments).chain(variables).collect()
+    }
+
+    pub(super) fn command(&self) -> &ServerCommand {
+        &self.command
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+/// Returns the file of a program, as a shell finds it.
+fn found_in_path(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|file| file.is_file());
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn command(program: &str, arguments: &[&str]) -> ServerCommand {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        ServerCommand { program: program.to_owned(), arguments, env: BTreeMap::new() }
+    }
+
+    #[test]
+    fn the_digest_covers_program_arguments_and_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server");
+        fs::write(&file, "one").unwrap();
+        let of = |arguments: &[&str]| command(file.to_str().unwrap(), arguments);
+        let digest = |command: ServerCommand| command.resolve().unwrap().digest().clone();
+        let first = digest(of(&["a", "b"]));
+        assert_eq!(digest(of(&["a", "b"])), first);
+        assert_ne!(digest(of(&["a b"])), first);
+        let env = BTreeMap::from([("TOKEN".to_owned(), "x".to_owned())]);
+        assert_ne!(digest(ServerCommand { env, ..of(&["a", "b"]) }), first);
+        fs::write(&file, "two").unwrap();
+        assert_ne!(digest(of(&["a", "b"])), first);
+    }
+
+    #[test]
+    fn a_person_sees_every_argument_on_a_line_and_no_value_of_a_variable() {
+        let env = BTreeMap::from([("TOKEN".to_owned(), "hunter2".to_owned())]);
+        let shell = ServerCommand { env, ..command("sh", &["-c", "echo \u{1b}[2J\nrm -rf x"]) };
+        let lines = shell.resolve().unwrap().lines();
+        assert_eq!(lines[1..], ["\"-c\"", "\"echo \\u{1b}[2J\\nrm -rf x\"", "with \"TOKEN\""]);
+        assert!(lines[0].starts_with("\"/"), "{lines:?}");
+        assert!(command("no-such-program-here", &[]).resolve().is_err());
+    }
+
+    #[test]
+    fn a_package_without_a_version_is_named() {
+        for (arguments, package) in [
+            (&["-y", "server"][..], Some("server")),
+            (&["@scope/server"][..], Some("@scope/server")),
+            (&["@scope/server@latest"][..], Some("@scope/server@latest")),
+            (&["@scope/server@1.2.3"][..], None),
+            (&["-y", "server@2026.8.31", "dir"][..], None),
+        ] {
+            assert_eq!(command("/usr/bin/npx", arguments).unpinned_package(), package);
+        }
+        assert_eq!(command("uvx", &["server==1.0"]).unpinned_package(), None);
+        assert_eq!(command("node", &["server.js"]).unpinned_package(), None);
+    }
+}

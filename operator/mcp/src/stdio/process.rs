@@ -1,0 +1,118 @@
+//! The process of a server: lines in, lines out, and its end.
+
+use std::{
+    env, io,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signoff_executor::{excerpt, room::HTTP_ANSWER_BYTES};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
+};
+
+use super::command::ResolvedCommand;
+
+/// The most bytes of a line.
+const MAX_LINE: usize = HTTP_ANSWER_BYTES;
+/// The most bytes that are kept of what a server writes for people.
+const MAX_WORDS: usize = 2048;
+
+/// A running server.
+pub(super) struct ServerProcess {
+    child: Child,
+    /// The group of the process, which is its own.
+    group: Option<Pid>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// The line that is received.
+    line: Vec<u8>,
+    words: Arc<Mutex<Vec<u8>>>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl ServerProcess {
+    /// Starts a command in a process group of its own, with `PATH`, `HOME` and its own variables only.
+    pub(super) fn start(command: &ResolvedCommand) -> io::Result<Self> {
+        let inherited = ["PATH", "HOME"].into_iter().filter_map(|name| Some((name, env::var_os(name)?)));
+        let mut child = Command::new(command.file())
+            .args(&command.command().arguments)
+            .env_clear()
+            .envs(inherited)
+            .envs(&command.command().env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let missing = || io::Error::other("its standard streams are not there");
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let listening = child.stderr.take().map(|stream| tokio::spawn(listen(stream, Arc::clone(&words))));
+        Ok(Self { child, group, input, output, line: Vec::new(), words, listening })
+    }
+
+    /// Writes a message as one line.
+    pub(super) async fn write(&mut self, message: &str) -> io::Result<()> {
+        self.input.write_all(message.as_bytes()).await?;
+        self.input.write_all(b"\n").await?;
+        self.input.flush().await
+    }
+
+    /// Returns the next line, or `None` at the end. What is received of a line is kept if the caller stops waiting.
+    pub(super) async fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let available = self.output.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(None);
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(available.len());
+            if self.line.len() + taken > MAX_LINE {
+                return Err(io::Error::other("it wrote a line of more than 1 MiB"));
+            }
+            self.line.extend_from_slice(available.get(..taken).unwrap_or_default());
+            self.output.consume(taken + usize::from(end.is_some()));
+            if end.is_some() {
+                return Ok(Some(std::mem::take(&mut self.line)));
+            }
+        }
+    }
+
+    /// Returns the end of what a server that has ended wrote for people, on one line.
+    pub(super) async fn last_words(&mut self) -> String {
+        if let Some(listening) = self.listening.take() {
+            // Processes that it started may hold the stream open.
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(200), listening).await;
+        }
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        excerpt(&String::from_utf8_lossy(&words), [])
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // The number of the group is its own as long as the process was not waited for.
+        let is_running = self.child.id().is_some();
+        if let Some(group) = self.group.filter(|_| is_running) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Keeps the end of a stream.
+async fn listen(mut stream: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {
+    let mut piece = [0; 1024];
+    while let Ok(count @ 1..) = stream.read(&mut piece).await {
+        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.extend_from_slice(piece.get(..count).unwrap_or_default());
+        let excess = words.len().saturating_sub(MAX_WORDS);
+        words.drain(..excess);
+    }
+}
