@@ -23,6 +23,22 @@ pub enum Error {
         /// The first step that is one.
         step: String,
     },
+    /// The command of a server cannot be started.
+    #[error("the command of the server {server} cannot be started, and nothing was: {why}")]
+    Command {
+        /// The server.
+        server: String,
+        /// The problem.
+        why: String,
+    },
+    /// The command of a server is not confirmed.
+    #[error(
+        "the command of the server {server} was not confirmed, and nothing was started: `signoff run --allow-commands` asks for it"
+    )]
+    Unconfirmed {
+        /// The server.
+        server: String,
+    },
     /// No session has that id.
     #[error("there is no session {id} in {root}: `signoff sessions list` lists the sessions")]
     Missing {

@@ -63,6 +63,7 @@
 mod admission;
 mod atomic_file;
 mod blobs;
+mod commands;
 mod error;
 mod handler;
 mod history;
@@ -77,12 +78,13 @@ mod secrets;
 mod session;
 mod source;
 mod stop;
+mod tool_servers;
 mod wait;
 
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
@@ -93,6 +95,7 @@ use signoff_api::{
 use signoff_engine::{Journal, Plan, Policies, Settings, journal::Segments, plan::spec_digest};
 
 pub use admission::{admit, barred};
+pub use commands::WorkflowCommand;
 pub use error::Error;
 pub use handler::{Event, GateQuestion, Handler, Pause};
 pub use history::{Decided, history};
@@ -105,8 +108,12 @@ pub use source::{SourceError, from_yaml};
 pub use stop::Stop;
 
 use signoff_executor::{
-    AddressSettings, CallError, Caller, Clock, DefaultCaller, Evaluator, HttpClient, Providers, http::HttpSettings,
+    AddressSettings, CallError, Caller, Clock, DefaultCaller, Evaluator, Http, HttpClient, Model, Providers, Secrets,
+    http::HttpSettings,
 };
+use signoff_mcp::McpClient;
+
+use tool_servers::LocalToolServers;
 
 /// The namespace of runs whose Workflow names none.
 const NAMESPACE: &str = "local";
@@ -121,12 +128,26 @@ pub struct Local {
     user: String,
     decider: String,
     handler: Arc<dyn Handler>,
-    caller: Arc<dyn Caller>,
+    /// The caller in place of the one that makes real calls.
+    caller: Option<Arc<dyn Caller>>,
+    clients: Clients,
+    /// The confirmed commands; `None` where servers must not be commands.
+    commands: Option<Vec<WorkflowCommand>>,
     clock: Arc<dyn Clock>,
     settings: Settings,
     max_calls: usize,
     stop: Stop,
     evaluator: Evaluator,
+}
+
+/// The clients of real calls, which all runs share.
+#[derive(Clone)]
+struct Clients {
+    http: Arc<dyn Http>,
+    models: Arc<dyn Model>,
+    secrets: Arc<dyn Secrets>,
+    servers: Arc<McpClient>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Local {
@@ -147,14 +168,21 @@ impl Local {
         let addresses = AddressSettings::default().with_loopback();
         let http = HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?;
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
-        let models = Arc::new(Providers::new(http.clone()));
-        let caller = DefaultCaller::new(Arc::new(http), models, Arc::new(secrets), Arc::clone(&clock));
+        let clients = Clients {
+            models: Arc::new(Providers::new(http.clone())),
+            servers: Arc::new(McpClient::new(http.clone())),
+            http: Arc::new(http),
+            secrets: Arc::new(secrets),
+            clock: Arc::clone(&clock),
+        };
         Ok(Self {
             sessions,
             user: user.to_owned(),
             decider: user.to_owned(),
             handler: Arc::new(Pause),
-            caller: Arc::new(caller),
+            caller: None,
+            clients,
+            commands: None,
             clock,
             settings: Settings::default(),
             max_calls: MAX_CALLS,
@@ -180,8 +208,22 @@ impl Local {
     /// Sets the caller, in place of the one that makes real calls.
     #[must_use]
     pub fn caller(mut self, caller: impl Caller + 'static) -> Self {
-        self.caller = Arc::new(caller);
+        self.caller = Some(Arc::new(caller));
         self
+    }
+
+    /// Starts the servers of Workflows that are commands, if they are among these, which a person has confirmed. Each
+    /// run starts its own, and they end with it.
+    #[must_use]
+    pub fn commands(mut self, confirmed: Vec<WorkflowCommand>) -> Self {
+        self.commands = Some(confirmed);
+        self
+    }
+
+    /// Waits until servers of tools were told of each session that is over, for a few seconds at most. A program calls
+    /// it before it ends.
+    pub async fn settled(&self) {
+        self.clients.servers.settled().await;
     }
 
     /// Sets another clock than this machine's, for times in objects and for deadlines.
@@ -222,8 +264,9 @@ impl Local {
     /// Makes a session of a Workflow. Its status, uid and times are the session's own, whatever the Workflow says.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with everything that is wrong with it, [`Error::NeedsCluster`] where a step is a container, and
-    /// then there is no session; failures of the file system.
+    /// [`Error::Invalid`] with everything that is wrong with it, [`Error::NeedsCluster`] where a step is a container,
+    /// [`Error::Unconfirmed`] where the command of a server is not confirmed, and then there is no session;
+    /// failures of the file system.
     pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
         workflow.status = None;
         let suffix = session::random(5);
@@ -239,6 +282,7 @@ impl Local {
         metadata.creation_timestamp = Some(Time(self.clock.now()));
         workflow.spec.requested_by.clone_from(&self.user);
         let plan = self.plan(&workflow)?;
+        let caller = self.caller_of(&plan)?;
         if workflow.spec.suspend == Some(true) {
             let why = "a local run has no way to set it to false again: leave it out; ctrl-C pauses, --resume goes on";
             return Err(Error::invalid("spec.suspend", why));
@@ -247,7 +291,7 @@ impl Local {
             let why = "a run from a backup never starts: leave the field out";
             return Err(Error::invalid("spec.restored", why));
         }
-        Ok(Run::new(self.clone(), self.sessions.create(workflow)?, plan, Journal::default()))
+        Ok(Run::new(self.clone(), caller, self.sessions.create(workflow)?, plan, Journal::default()))
     }
 
     /// Takes a session over. What time has decided meanwhile is decided now; nothing else begins before [`Run::go`].
@@ -279,15 +323,33 @@ impl Local {
         }
         let plan = self.plan(&session.workflow)?;
         begin_anew(&mut journal, self.clock.now().into());
-        let mut run = Run::new(self.clone(), session, plan, journal);
+        let mut run = Run::new(self.clone(), self.caller_of(&plan)?, session, plan, journal);
         run.transition(true).await?;
         Ok(run)
     }
 
     fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
-        let plan = Plan::of(workflow, &self.settings, &Arc::new(Policies::default())).map_err(Error::Invalid)?;
+        let settings = Settings { allow_commands: self.commands.is_some(), ..self.settings.clone() };
+        let plan = Plan::of(workflow, &settings, &Arc::new(Policies::default())).map_err(Error::Invalid)?;
         let container = plan.containers().next().map(str::to_owned);
         container.map_or(Ok(plan), |step| Err(Error::NeedsCluster { step }))
+    }
+
+    /// Returns the caller of one run: the servers that are commands are started for it alone, and end with it.
+    fn caller_of(&self, plan: &Plan) -> Result<Arc<dyn Caller>, Error> {
+        let mut commands = BTreeMap::new();
+        for server in plan.commands() {
+            let confirmed = self.commands.iter().flatten().find(|command| command.is_of(server));
+            let confirmed = confirmed.ok_or_else(|| Error::Unconfirmed { server: server.name.clone() })?;
+            commands.insert(server.name.clone(), confirmed.clone());
+        }
+        if let Some(caller) = &self.caller {
+            return Ok(Arc::clone(caller));
+        }
+        let Clients { http, models, secrets, servers, clock } = self.clients.clone();
+        let tool_servers = LocalToolServers::new(servers, commands);
+        let caller = DefaultCaller::new(http, models, secrets, clock).with_tool_servers(Arc::new(tool_servers));
+        Ok(Arc::new(caller))
     }
 }
 

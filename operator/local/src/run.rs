@@ -22,7 +22,7 @@ use signoff_engine::{
     evaluation::Part,
     gate::parameters,
 };
-use signoff_executor::{BlobStore as _, Subject};
+use signoff_executor::{BlobStore as _, Caller, Subject};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{
@@ -75,6 +75,7 @@ pub enum DecisionError {
 /// A run that this process has for itself.
 pub struct Run {
     pub(super) local: Local,
+    caller: Arc<dyn Caller>,
     pub(super) session: Session,
     plan: Arc<Plan>,
     /// The journal of the session's status.
@@ -94,10 +95,11 @@ pub struct Run {
 }
 
 impl Run {
-    pub(super) fn new(local: Local, session: Session, plan: Plan, journal: Journal) -> Self {
+    pub(super) fn new(local: Local, caller: Arc<dyn Caller>, session: Session, plan: Plan, journal: Journal) -> Self {
         let incarnation = format!("local-{}-{}", std::process::id(), super::session::random(8));
         Self {
             local,
+            caller,
             session,
             plan: Arc::new(plan),
             journal,

@@ -159,11 +159,7 @@ impl Sessions {
                 format!("{namespace:?} is not a valid namespace: {rule}"),
             ));
         }
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(PRIVATE)
-            .create(&self.root)
-            .map_err(Error::file("cannot create", &self.root))?;
+        self.make_root()?;
         loop {
             let id = format!("{}-{}", names::cut(&name, 32), random(6));
             let (hidden, folder) = (self.root.join(format!(".{id}{NEW}")), self.root.join(&id));
@@ -192,6 +188,12 @@ impl Sessions {
                 }
             };
         }
+    }
+
+    /// Makes the folder, if it is not there.
+    pub(super) fn make_root(&self) -> Result<(), Error> {
+        let made = fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root);
+        made.map_err(Error::file("cannot create", &self.root))
     }
 
     /// Opens a session for this process alone.

@@ -7,10 +7,12 @@ mod common_mistakes;
 pub mod explain;
 pub mod flow;
 mod old_fields;
+pub mod pins;
 pub mod problem;
 pub mod report;
 mod rules;
 mod schema;
+pub mod server_tools;
 pub mod source;
 mod unreadable;
 

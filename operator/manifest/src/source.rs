@@ -121,6 +121,17 @@ impl Node {
         }
     }
 
+    /// Whether it is a list or an object in flow style. One in block style begins where its first item or key does,
+    /// which may itself be in flow style.
+    pub fn is_flow_style(&self, text: &str) -> bool {
+        let (bracket, first) = match &self.value {
+            Value::List(items) => ('[', items.first().map(|item| item.at.start)),
+            Value::Map(fields) => ('{', fields.first().map(|(key, _)| key.at.start)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => return false,
+        };
+        text.get(self.at.start..).is_some_and(|rest| rest.starts_with(bracket)) && first != Some(self.at.start)
+    }
+
     /// Puts a number that no double holds in the place of each 0 that was written otherwise.
     fn keep_lost(&mut self, text: &str) {
         match &mut self.value {

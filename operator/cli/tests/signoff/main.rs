@@ -5,13 +5,18 @@
 mod answers;
 mod api_keys;
 mod colours;
+mod commands;
 mod crashes;
 mod endless;
+#[allow(dead_code, reason = "the tests of the client use all of it")]
+#[path = "../../../mcp/tests/servers/server.rs"]
+mod mcp_server;
 mod models;
 mod patterns;
 mod paused;
 mod server;
 mod terminal;
+mod tools;
 mod validate;
 
 use std::{

@@ -178,7 +178,7 @@ impl Run {
     fn begin(&mut self, call: Call) {
         let owner = self.session.owner();
         let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
-        let (caller, clock) = (Arc::clone(&self.local.caller), Arc::clone(&self.local.clock));
+        let (caller, clock) = (Arc::clone(&self.caller), Arc::clone(&self.local.clock));
         let (key, idempotent) = (call.key(), call.idempotent);
         let (path, attempt) = key.clone();
         let task = self.calls.spawn(async move {

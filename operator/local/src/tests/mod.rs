@@ -57,6 +57,7 @@ impl Caller for Echo {
         let said = match call.content {
             CallContent::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
             CallContent::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
+            CallContent::Mcp(mcp) => panic!("{} is not asked here", mcp.server),
             CallContent::Pod(pod) => panic!("{} runs on a cluster only", pod.name),
         };
         self.inputs.lock().unwrap().push(said.clone());

@@ -17,6 +17,32 @@ fn a_workflow_with_a_container_is_refused_and_leaves_no_session() {
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
 }
 
+#[test]
+fn an_unconfirmed_command_is_refused_and_leaves_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let workflow = || {
+        from_yaml(
+            "{kind: Workflow, metadata: {name: w}, spec: {servers: [{name: files, command: [sh, -c, 'exit 1'], read: [list]}], \
+             steps: [{name: look, mcp: {server: files, tool: list}}]}}",
+            "dana",
+        )
+        .unwrap()
+    };
+    let Err(Error::Invalid(errors)) = local(&folder).begin(workflow()) else { panic!("it began") };
+    assert!(errors[0].message.contains("signoff run --allow-commands"), "{errors:?}");
+    let confirmed = WorkflowCommand::of_spec(&workflow().spec).unwrap();
+    let Err(Error::Unconfirmed { server }) = local(&folder).commands(Vec::new()).begin(workflow()) else {
+        panic!("it began")
+    };
+    assert_eq!(server, "files");
+    let mut other = workflow();
+    other.spec.servers[0].command[2] = "exit 2".to_owned();
+    let refused = local(&folder).commands(confirmed.clone()).begin(other);
+    assert!(matches!(refused, Err(Error::Unconfirmed { .. })), "the command of another text was confirmed");
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+    assert!(local(&folder).commands(confirmed).begin(workflow()).is_ok());
+}
+
 #[tokio::test]
 async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ pub(super) fn refused(text: &str, node: &Node, problems: &mut Problems<'_>) {
 
 /// `in_flow`: whether the node stands in a list or an object in flow style; `field`: the path to it.
 fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
-    let is_flow = in_flow || is_flow_style(text, node);
+    let is_flow = in_flow || node.is_flow_style(text);
     match &node.value {
         Value::Text(_) if in_flow && is_refused(text, &node.at) => {
             problems.warn("KubectlRefuses", field, node.at.clone(), MESSAGE);
@@ -38,17 +38,6 @@ fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut P
         }
         _ => {}
     }
-}
-
-/// Whether a node is a list or an object in flow style. One in block style begins where its first item or key does, which may
-/// itself be in flow style.
-fn is_flow_style(text: &str, node: &Node) -> bool {
-    let (bracket, first) = match &node.value {
-        Value::List(items) => ('[', items.first().map(|item| item.at.start)),
-        Value::Map(fields) => ('{', fields.first().map(|(key, _)| key.at.start)),
-        _ => return false,
-    };
-    text.get(node.at.start..).is_some_and(|rest| rest.starts_with(bracket)) && first != Some(node.at.start)
 }
 
 fn is_refused(text: &str, at: &Range<usize>) -> bool {

@@ -18,7 +18,7 @@ use signoff_api::{
 };
 use signoff_engine::{Plan, Settings};
 
-use crate::check::stand_in;
+use crate::{check::stand_in, server_tools::Catalogues};
 
 use super::{
     Edge, Flow, Input, Step,
@@ -31,7 +31,7 @@ use super::{
 /// The predecessors of a list of steps: ids and conditions. The start of the run is the empty id.
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
-pub(super) fn flow(workflow: &Workflow) -> Flow {
+pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     let all = with_default_verdicts(workflow);
     let mut spec = all.clone();
     // Steps of tools run when a model calls them, in no order.
@@ -40,7 +40,7 @@ pub(super) fn flow(workflow: &Workflow) -> Flow {
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
     build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
-    build.flow.agents = tools::agents(&all);
+    build.flow.agents = tools::agents(&all, catalogues);
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
@@ -86,7 +86,9 @@ fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
     for input in &mut runnable.spec.inputs {
         input.value = stand_in(input).or(input.value.take());
     }
-    let Ok(plan) = Plan::of(&runnable, &Settings::default(), &Arc::default()) else { return spec };
+    // Commands are shown too, and started by nothing here.
+    let settings = Settings { allow_commands: true, ..Settings::default() };
+    let Ok(plan) = Plan::of(&runnable, &settings, &Arc::default()) else { return spec };
     let fill = |hitl: &mut HitlStep, field: &str| {
         if hitl.allowed_verdicts.is_empty() {
             hitl.allowed_verdicts = plan.allowed_verdicts(field).to_vec();
@@ -353,6 +355,8 @@ pub(super) fn does(step: &Spec) -> (&'static str, String) {
         ("pod", format!("pod {}", pod.image))
     } else if let Some(http) = &step.http {
         ("http", format!("{} {}", SentMethod::of_step(http), http.url))
+    } else if let Some(mcp) = &step.mcp {
+        ("mcp", format!("tool {} of the server {}", mcp.tool, mcp.server))
     } else if step.hitl.is_some() {
         ("hitl", "asks people".to_owned())
     } else {

@@ -99,7 +99,7 @@ impl<'w> Build<'w> {
 
     /// The gate before a step that people are shown: the step begins after it. Steps that nobody can be shown have none.
     pub(super) fn before(&mut self, id: &str, step: &Spec, depth: usize) {
-        if step.pod.is_none() && step.http.is_none() {
+        if step.pod.is_none() && step.http.is_none() && step.mcp.is_none() {
             return;
         }
         let Some((gate, _)) = self.of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };

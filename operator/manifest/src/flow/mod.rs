@@ -13,6 +13,8 @@ mod tools;
 use serde::Serialize;
 use signoff_api::Workflow;
 
+use crate::server_tools::Catalogues;
+
 pub use gate::{Asked, Escalation, Gate};
 pub use tools::{AgentTools, AskingGate, OfferedTool};
 
@@ -110,13 +112,25 @@ impl Flow {
     /// The flow of a Workflow.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
-        build::flow(workflow)
+        Self::with_catalogues(workflow, &Catalogues::new())
+    }
+
+    /// The flow of a Workflow, with each tool of the servers whose catalogues are given.
+    #[must_use]
+    pub fn with_catalogues(workflow: &Workflow, catalogues: &Catalogues) -> Self {
+        build::flow(workflow, catalogues)
     }
 
     /// For people: one paragraph a step.
     #[must_use]
     pub fn to_text(&self) -> String {
         tell::text(self)
+    }
+
+    /// For people: the tools of each agent, and the gates in front of them.
+    #[must_use]
+    pub fn tools_to_text(&self) -> String {
+        tell::tools_text(self)
     }
 
     /// As a Mermaid flowchart.

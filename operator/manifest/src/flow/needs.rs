@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use signoff_api::step::{HitlStep, Step};
 use signoff_expr::{Condition, Reference, Template};
 
@@ -33,6 +34,16 @@ impl Needs {
         self
     }
 
+    /// The needs of the texts in an argument.
+    fn argument(self, argument: &Value) -> Self {
+        match argument {
+            Value::String(text) => self.template(text),
+            Value::Array(items) => items.iter().fold(self, Self::argument),
+            Value::Object(fields) => fields.values().fold(self, Self::argument),
+            Value::Null | Value::Bool(_) | Value::Number(_) => self,
+        }
+    }
+
     pub(super) fn gate(self, hitl: &HitlStep) -> Self {
         self.template(&hitl.prompt).maybe(hitl.context_display.as_ref())
     }
@@ -52,6 +63,9 @@ impl Needs {
         if let Some(http) = &step.http {
             self = self.template(&http.url).maybe(http.body.as_ref());
             self = http.headers.values().fold(self, |needs, value| needs.template(value));
+        }
+        if let Some(arguments) = step.mcp.as_ref().and_then(|mcp| mcp.arguments.as_ref()) {
+            self = arguments.0.values().fold(self, Self::argument);
         }
         if let Some(set) = &step.set {
             self = self.template(&set.value);

@@ -29,8 +29,7 @@ pub(super) fn text(flow: &Flow) -> String {
     for (at, step) in flow.steps.iter().enumerate() {
         paragraph(&mut text, at + 1, step, flow);
     }
-    flow.agents.iter().for_each(|agent| tools(&mut text, agent));
-    gates_of_tools(&mut text, flow);
+    text += &tools_text(flow);
     let _ = match &flow.result {
         Some(result) => writeln!(text, "\nResult: {}", shown(result)),
         None => writeln!(text, "\nResult: the last response"),
@@ -41,6 +40,13 @@ pub(super) fn text(flow: &Flow) -> String {
     if !flow.needs.is_empty() {
         let _ = writeln!(text, "  needs {}", names(&flow.needs));
     }
+    text
+}
+
+pub(super) fn tools_text(flow: &Flow) -> String {
+    let mut text = String::new();
+    flow.agents.iter().for_each(|agent| tools(&mut text, agent));
+    gates_of_tools(&mut text, flow);
     text
 }
 
@@ -102,9 +108,14 @@ fn tools(text: &mut String, agent: &AgentTools) {
             let only = gate.only_if.as_ref().map(|only| format!(" if {}", shown(only))).unwrap_or_default();
             let _ = writeln!(text, "    gate {} ({}) asks{only}", shown(&gate.name), gate.sort);
         }
-        if tool.gates.is_empty() {
-            let _ = writeln!(text, "    no gate of this Workflow asks");
-        }
+        // Where the tools of a server are not known, only gates that ask about all of them are listed.
+        let unasked = if tool.gates.is_empty() { "" } else { " where no gate asks" };
+        let _ = match (&tool.refused, tool.unasked) {
+            (Some(remedy), _) => writeln!(text, "    refused{unasked}: {remedy}"),
+            (None, Some(why)) if tool.gates.is_empty() => writeln!(text, "    runs unasked: {why}"),
+            (None, _) if tool.gates.is_empty() => writeln!(text, "    no gate of this Workflow asks"),
+            (None, _) => Ok(()),
+        };
     }
 }
 

@@ -5,7 +5,9 @@
 use serde::Serialize;
 use signoff_api::{
     WorkflowSpec,
+    catalogue::{Catalogue, ServerTool},
     sent_method::SentMethod,
+    server::Server,
     tool::{Effects, Tool},
     workflow::{Agent, Gate, SpecGateType},
 };
@@ -13,6 +15,11 @@ use signoff_api::{
 use signoff_engine::tools;
 
 use super::build::does;
+use crate::server_tools::{self, Catalogues, PinState};
+
+/// The remedy where no gate asks about a call of a tool of a server.
+const UNASKED_REMEDY: &str = "it may change something, and its definition is not pinned. Add a gate of the type \
+    toolExecution, or pin the definition with `signoff tools --pin`";
 
 /// An agent that may call tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,6 +54,13 @@ pub struct OfferedTool {
     pub counts_as_change: bool,
     /// The gates that would ask about a call.
     pub gates: Vec<AskingGate>,
+    /// The remedy, where a call of a tool of a server is refused unless a gate asks: it may change something, and its
+    /// definition is not pinned. Only where the catalogue of the server is given, and no gate always asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<&'static str>,
+    /// The reason why a call of a tool of a server is made where no gate asks. Only where its catalogue is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unasked: Option<&'static str>,
 }
 
 /// A gate that would ask about the calls of a tool.
@@ -65,11 +79,12 @@ pub struct AskingGate {
 }
 
 /// Returns the agents that may call tools.
-pub(super) fn agents(spec: &WorkflowSpec) -> Vec<AgentTools> {
-    spec.agents.iter().filter(|agent| !agent.tools.is_empty()).map(|agent| of_agent(spec, agent)).collect()
+pub(super) fn agents(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<AgentTools> {
+    let with_tools = spec.agents.iter().filter(|agent| !agent.tools.is_empty());
+    with_tools.map(|agent| of_agent(spec, agent, catalogues)).collect()
 }
 
-fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
+fn of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> AgentTools {
     let tool = |name: &str| match spec.tools.iter().find(|tool| tool.name == name) {
         Some(tool) => offered(spec, tool),
         None => OfferedTool {
@@ -78,11 +93,67 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent) -> AgentTools {
             effects: None,
             counts_as_change: false,
             gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
+            refused: None,
+            unasked: None,
         },
     };
-    let tools = tools::offered(spec, agent).into_iter().map(tool).collect();
+    let (built_in, own): (Vec<_>, Vec<_>) =
+        tools::offered(spec, agent).into_iter().partition(|name| tools::is_built_in(name));
+    let of_servers = tools::servers_of(spec, agent).into_iter().flat_map(|server| match catalogues.get(&server.name) {
+        Some(catalogue) => listed(spec, agent, server, catalogue),
+        None => vec![of_server(spec, agent, server)],
+    });
+    let tools = own.into_iter().map(tool).chain(of_servers).chain(built_in.into_iter().map(tool)).collect();
     let limits = agent.limits.unwrap_or_default();
     AgentTools { agent: agent.name.clone(), turns: limits.turns, calls: limits.calls, tools }
+}
+
+/// Returns the tools of a server that the list of an agent means: which there are the server says when the run asks it.
+fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool {
+    let first = server.tool_name("");
+    let entries: Vec<_> = agent.tools.iter().filter(|entry| entry.starts_with(&first)).map(String::as_str).collect();
+    let place = server.url.clone().unwrap_or_else(|| server.command.join(" "));
+    OfferedTool {
+        name: entries.join(", "),
+        does: format!("tools of the server at {place}"),
+        effects: Some("unknown"),
+        counts_as_change: false,
+        gates: asking(spec, |gate| tools::asks_about_server(gate, &server.name)),
+        refused: None,
+        unasked: None,
+    }
+}
+
+/// Returns the tools of a catalogue that exist for the run and that an agent may call.
+fn listed(spec: &WorkflowSpec, agent: &Agent, server: &Server, catalogue: &Catalogue) -> Vec<OfferedTool> {
+    let may_call = |name: &str| tools::lists_server_tool(agent, &server.name, &server.tool_name(name));
+    let is_listed = |tool: &&ServerTool| server.has(tool.name()) && may_call(tool.name());
+    catalogue.tools().iter().filter(is_listed).map(|tool| of_catalogue(spec, server, tool)).collect()
+}
+
+/// Returns a tool of a catalogue with the gates that would ask, and what becomes of a call where none does.
+fn of_catalogue(spec: &WorkflowSpec, server: &Server, tool: &ServerTool) -> OfferedTool {
+    let name = server.tool_name(tool.name());
+    let effects = server_tools::effects(server, tool);
+    let is_pinned = PinState::of(server, tool) == PinState::Same;
+    let mut gates = asking(spec, |gate| tools::asks_about_server_tool(gate, &name, effects, is_pinned));
+    gates.extend(start_gate(spec, &server.name).map(shown));
+    let unasked = match (effects, is_pinned) {
+        (Some(Effects::Read), _) => Some("it is known to change nothing"),
+        (_, true) => Some("its definition is pinned"),
+        (Some(Effects::Write | Effects::Irreversible) | None, false) => None,
+    };
+    let is_always_asked = gates.iter().any(|gate| gate.only_if.is_none());
+    let refused = (unasked.is_none() && !is_always_asked).then_some(UNASKED_REMEDY);
+    OfferedTool {
+        does: format!("tool of the server {}", server.name),
+        effects: Some(effects.map_or("unknown", Effects::name)),
+        counts_as_change: false,
+        gates,
+        refused,
+        unasked,
+        name,
+    }
 }
 
 fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
@@ -91,20 +162,24 @@ fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     let only_reads = step.and_then(|step| step.http.as_ref()).is_none_or(|http| SentMethod::of_step(http).only_reads());
     let mut gates = asking(spec, |gate| tools::asks(gate, &tool.name, effects));
     // The gate before the step asks separately, about the rendered request.
-    let starts = step.filter(|step| step.pod.is_some() || step.http.is_some());
-    let at_start = || spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
-    let start = starts.and_then(|step| {
-        let named = at_start().find(|gate| gate.steps.contains(&step.name));
-        named.or_else(|| at_start().find(|gate| gate.steps.is_empty()))
-    });
-    gates.extend(start.map(shown));
+    let starts = step.filter(|step| step.pod.is_some() || step.http.is_some() || step.mcp.is_some());
+    gates.extend(starts.and_then(|step| start_gate(spec, &step.name)).map(shown));
     OfferedTool {
         name: tool.name.clone(),
         does: step.map_or_else(|| format!("step {}", tool.step), |step| does(step).1),
         effects: Some(effects.map_or("unknown", Effects::name)),
         counts_as_change: effects == Some(Effects::Read) && !only_reads,
         gates,
+        refused: None,
+        unasked: None,
     }
+}
+
+/// Returns the gate before a step. The tools of a server run as the step with the name of the server.
+fn start_gate<'s>(spec: &'s WorkflowSpec, step: &str) -> Option<&'s Gate> {
+    let at_start = || spec.gates.iter().filter(|gate| gate.type_ == Some(SpecGateType::StepStart));
+    let named = at_start().find(|gate| gate.steps.iter().any(|name| name == step));
+    named.or_else(|| at_start().find(|gate| gate.steps.is_empty()))
 }
 
 fn asking(spec: &WorkflowSpec, asks: impl Fn(&Gate) -> bool) -> Vec<AskingGate> {

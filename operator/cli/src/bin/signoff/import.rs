@@ -2,7 +2,11 @@
 //!
 //! It must not decide what becomes of a field, and it never overwrites a file that it was not told to.
 
-use std::{fs::OpenOptions, io::Write, path::PathBuf};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -74,7 +78,10 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
             sanitize::json(&page)?
         }
     };
-    write(options, &text)?;
+    match &options.output {
+        Some(file) => write(file, options.force, &text)?,
+        None => terminal::print(&text)?,
+    }
     if options.format == Format::Yaml {
         imported.notes.iter().for_each(|note| terminal::note(&note.to_string()));
         problems.iter().for_each(|problem| terminal::note(&report::line(&name, problem)));
@@ -87,12 +94,15 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     })
 }
 
-fn write(options: &Import, text: &str) -> anyhow::Result<()> {
-    let Some(file) = &options.output else { return Ok(terminal::print(text)?) };
+/// Writes a text into a new file, or into an existing one by `force`.
+///
+/// # Errors
+/// There is such a file, or it cannot be written.
+pub fn write(file: &Path, force: bool, text: &str) -> anyhow::Result<()> {
     let name = display(&file.display().to_string(), 256);
     let mut open = OpenOptions::new();
     open.write(true).truncate(true);
-    let opened = if options.force { open.create(true).open(file) } else { open.create_new(true).open(file) };
+    let opened = if force { open.create(true).open(file) } else { open.create_new(true).open(file) };
     let mut opened = opened.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Exit::Output.because(format!("{name} exists: overwrite it with --force")),
         _ => Exit::Output.because(format!("{name} cannot be written: {error}")),

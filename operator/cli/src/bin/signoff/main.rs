@@ -11,6 +11,7 @@ mod plan;
 mod run;
 mod sessions;
 mod texts;
+mod tools;
 mod validate;
 
 use std::process::ExitCode;
@@ -24,8 +25,11 @@ use signoff_cli::{
 use crate::exit::Exit;
 
 /// The groups of the subcommands, in the order of the help.
-static GROUPS: [Group; 3] =
-    [("Write", &["validate", "plan", "explain", "import"]), ("Run", &["run", "sessions"]), ("Tools", &["models"])];
+static GROUPS: [Group; 3] = [
+    ("Write", &["validate", "plan", "explain", "import"]),
+    ("Run", &["run", "sessions"]),
+    ("Tools", &["models", "tools"]),
+];
 
 /// Run Workflows on this machine, with the same engine as on a cluster.
 #[derive(Debug, Parser)]
@@ -45,6 +49,7 @@ enum Command {
     Plan(plan::Plan),
     Run(Box<run::Arguments>),
     Sessions(sessions::Arguments),
+    Tools(tools::Tools),
     Validate(validate::Validate),
 }
 
@@ -77,6 +82,7 @@ async fn obey(command: Command) -> anyhow::Result<Exit> {
         Command::Plan(options) => plan::plan(&options),
         Command::Run(options) => run::run(*options).await,
         Command::Sessions(options) => sessions::sessions(options).await,
+        Command::Tools(options) => tools::tools(options).await,
         Command::Validate(options) => validate::validate(&options),
     }
 }

@@ -140,14 +140,7 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
         let entry = workflow.spec.secrets.iter().find(|entry| Some(entry.name.as_str()) == key).cloned();
         return Ok((provider, entry));
     }
-    let entry = options.key.as_ref().map(|key| {
-        // The text is not repeated: it may be the key itself.
-        let parts = key.split_once('/').filter(|(secret, key)| !secret.is_empty() && !key.is_empty());
-        let (secret, key) =
-            parts.ok_or_else(|| Exit::Usage.because("--key is a Secret and a key of it, as in models/token"))?;
-        anyhow::Ok(SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() })
-    });
-    let entry = entry.transpose()?;
+    let entry = options.key.as_deref().map(secret_entry).transpose()?;
     let (base_url, key) = (options.base_url.clone(), entry.as_ref().map(|entry| entry.name.clone()));
     let api = options.api.map(|api| match api {
         Api::Chat => OpenAiApi::Chat,
@@ -192,7 +185,8 @@ fn model_name(typed: &str) -> Result<String, String> {
     Ok(typed.to_owned())
 }
 
-fn request_timeout(typed: &str) -> Result<Duration, String> {
+/// Reads the longest time for a request.
+pub fn request_timeout(typed: &str) -> Result<Duration, String> {
     let timeout = typed.parse::<Span>()?.duration();
     if timeout.is_zero() {
         return Err("it leaves no time for an answer: give a longer one, such as 30s".to_owned());
@@ -200,8 +194,17 @@ fn request_timeout(typed: &str) -> Result<Duration, String> {
     Ok(timeout)
 }
 
+/// Reads the Secret and its key that `--key` names.
+pub fn secret_entry(typed: &str) -> anyhow::Result<SecretEntry> {
+    // The text is not repeated: it may be the key itself.
+    let parts = typed.split_once('/').filter(|(secret, key)| !secret.is_empty() && !key.is_empty());
+    let (secret, key) =
+        parts.ok_or_else(|| Exit::Usage.because("--key is a Secret and a key of it, as in models/token"))?;
+    Ok(SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() })
+}
+
 /// Returns the host, and the port unless it is that of the scheme.
-fn host_and_port(url: &Url) -> String {
+pub fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

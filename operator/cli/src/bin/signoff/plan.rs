@@ -2,12 +2,20 @@
 //!
 //! It must not run or check anything that `signoff validate` does not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use signoff_cli::{sanitize, terminal};
+use signoff_api::WorkflowSpec;
+use signoff_cli::{
+    sanitize::{self, one_line},
+    terminal,
+};
 use signoff_engine::Settings;
-use signoff_manifest::{flow::Flow, report};
+use signoff_manifest::{
+    flow::Flow,
+    report,
+    server_tools::{self, Catalogues},
+};
 use signoff_strands::read_any;
 
 use crate::{exit::Exit, import, texts};
@@ -17,6 +25,9 @@ use crate::{exit::Exit, import, texts};
 pub struct Plan {
     /// The file of a Workflow or of the Strands CLI, or `-` for standard input.
     file: PathBuf,
+    /// Catalogues that `signoff tools --catalogue` has saved: each tool of their servers is shown. No server is asked.
+    #[arg(long, value_name = "FILE")]
+    catalogue: Option<PathBuf>,
     /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -38,7 +49,10 @@ enum Format {
 /// Prints the flow, or what is wrong with the file.
 pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let source = texts::one(&options.file).map_err(|why| Exit::Usage.because(why))?;
-    let read = match read_any(&source.text, &import::user()?, &Settings::default()) {
+    let catalogues = options.catalogue.as_deref().map(catalogues).transpose()?;
+    // Commands are shown, and not started.
+    let settings = Settings { allow_commands: true, ..Settings::default() };
+    let read = match read_any(&source.text, &import::user()?, &settings) {
         Ok(read) => read,
         Err(problems) => {
             for problem in &problems {
@@ -47,7 +61,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
             return Ok(Exit::Invalid);
         }
     };
-    let flow = Flow::of(&read.workflow);
+    let flow = Flow::with_catalogues(&read.workflow, catalogues.as_ref().unwrap_or(&Catalogues::new()));
     terminal::print(&match options.format {
         Format::Text => flow.to_text(),
         Format::Json => sanitize::json(&flow)?,
@@ -56,5 +70,30 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     })?;
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
     read.warnings.iter().for_each(|warning| terminal::note(&report::line(&source.name, warning)));
+    for note in catalogues.iter().flat_map(|catalogues| differences(&read.workflow.spec, catalogues)) {
+        terminal::note(&format!("warning: {}", one_line(&note, 600)));
+    }
     Ok(Exit::Ok)
+}
+
+/// Returns everything that is not as the Workflow has it: tools that are missing or not offered, and pins of other
+/// definitions.
+fn differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
+    let mut notes = server_tools::misfits(spec, catalogues);
+    for server in &spec.servers {
+        let Some(catalogue) = catalogues.get(&server.name) else { continue };
+        notes.extend(server_tools::changed_pins(server, catalogue));
+        notes.extend(server_tools::left_out(&server.name, catalogue));
+    }
+    notes
+}
+
+/// Reads the catalogues of a file.
+fn catalogues(file: &Path) -> anyhow::Result<Catalogues> {
+    let name = texts::shown(file);
+    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
+    serde_json::from_str(&text).map_err(|why| {
+        let why = one_line(&why.to_string(), 600);
+        Exit::Invalid.because(format!("{name} has no catalogues as `signoff tools --catalogue` saves them: {why}"))
+    })
 }

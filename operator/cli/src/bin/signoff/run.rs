@@ -2,6 +2,7 @@
 //!
 //! It must not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
 
+mod commands;
 pub mod output;
 mod source;
 mod terminal_handler;
@@ -17,6 +18,7 @@ use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{sanitize::one_line, terminal};
+use signoff_engine::Settings;
 use signoff_executor::{Evaluator, EvaluatorSettings};
 use signoff_local::{Error, Local, LocalSecrets, Run, RunOutcome, Sessions, Stop};
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,6 +74,12 @@ pub struct Arguments {
     /// sent to
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
+    /// Start the servers of the Workflow that are commands. Each command is confirmed once on the terminal
+    #[arg(long)]
+    allow_commands: bool,
+    /// Confirm the command with this digest, where there is no terminal; can be given more than once
+    #[arg(long, value_name = "DIGEST", requires = "allow_commands")]
+    confirm_command: Vec<String>,
     /// Where sessions are
     #[command(flatten)]
     pub place: Place,
@@ -155,7 +163,8 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let local = Local::with_secrets(sessions.clone(), &user, secrets)?.decider(&decider);
     let (workflow, warned) = match &options.file {
         Some(file) => {
-            let read = source::workflow(file, &user, &options.var, options.vars_file.as_deref())?;
+            let settings = Settings { allow_commands: options.allow_commands, ..Settings::default() };
+            let read = source::workflow(file, &user, &settings, &options.var, options.vars_file.as_deref())?;
             (Some(read.workflow), read.warned)
         }
         None => (None, Vec::new()),
@@ -167,6 +176,14 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let mut local = local.handler(Arc::clone(&terminal_handler)).evaluator(evaluator);
     if asks {
         local = local.call_gate_timeout(AT_THE_TERMINAL);
+    }
+    if options.allow_commands {
+        let stored = options.resume.as_ref().map(|id| read(&sessions, id)).transpose()?;
+        let meant = workflow.as_ref().or(stored.as_ref().map(|session| &session.workflow));
+        let given = &options.confirm_command;
+        let confirmed =
+            meant.map(|workflow| commands::confirmed(&workflow.spec, &sessions, given, asks)).transpose()?;
+        local = local.commands(confirmed.unwrap_or_default());
     }
 
     let mut run = match (workflow, &options.resume) {
@@ -193,7 +210,9 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     drop(editing.lock().await);
     let ended = ended.map_err(failure)?;
     let snapshot = run.snapshot();
+    // Servers that are commands end with it.
     drop(run);
+    local.settled().await;
     let exported = match &options.export_hitl_history {
         Some(file) => output::export(file, &snapshot),
         None => Ok(()),
@@ -314,7 +333,7 @@ fn called(approval: &Approval) -> String {
 pub fn failure(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Invalid(_) => Exit::Invalid,
-        Error::NeedsCluster { .. } => Exit::Unsupported,
+        Error::NeedsCluster { .. } | Error::Command { .. } | Error::Unconfirmed { .. } => Exit::Unsupported,
         Error::Evaluation { .. } => Exit::Failed,
         Error::Bug { .. } => Exit::Unexpected,
         _ => Exit::Session,

@@ -31,10 +31,16 @@ pub struct Read {
 ///
 /// # Errors
 /// Everything that is wrong with the file, or the first value that fits no input.
-pub fn workflow(file: &Path, user: &str, vars: &[(String, String)], vars_file: Option<&Path>) -> anyhow::Result<Read> {
+pub fn workflow(
+    file: &Path,
+    user: &str,
+    settings: &Settings,
+    vars: &[(String, String)],
+    vars_file: Option<&Path>,
+) -> anyhow::Result<Read> {
     let texts::Text { name, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
     let told = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
-    let read = read_any(&text, user, &Settings::default()).map_err(|problems| {
+    let read = read_any(&text, user, settings).map_err(|problems| {
         told(&problems);
         Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))
     })?;

@@ -1,0 +1,72 @@
+//! The lists of servers: each is asked once, with its key, within one time limit *(I/O)*.
+
+use signoff_api::{catalogue::Catalogue, server::Server, workflow::SecretEntry};
+use signoff_cli::{sanitize::one_line, terminal};
+use signoff_engine::transition::SentSecret;
+use signoff_executor::{
+    AddressSettings, HttpClient, Secrets as _, ServerAddress, ToolServer,
+    http::{HeaderSecret, HttpSettings},
+    secrets::SecretUse,
+};
+use signoff_local::LocalSecrets;
+use signoff_mcp::McpClient;
+use url::Url;
+
+use super::{ToolTarget, Tools};
+use crate::{exit::Exit, models::host_and_port};
+
+/// The namespace of what is learnt here: this process.
+const NAMESPACE: &str = "local";
+
+/// The tools of a server, as it has just listed them.
+pub(super) struct ListedServer {
+    pub(super) server: Server,
+    /// The version of the protocol that was spoken.
+    pub(super) protocol: &'static str,
+    pub(super) catalogue: Catalogue,
+}
+
+/// Returns the lists of the servers. A server that cannot be asked is told on standard error, and left out.
+pub(super) async fn listed(options: &Tools, target: &ToolTarget) -> anyhow::Result<Vec<ListedServer>> {
+    let addresses = AddressSettings::default().with_loopback();
+    let client = McpClient::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?);
+    let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
+    let mut listed = Vec::new();
+    for server in &target.servers {
+        let (asked, place) = addressed(server, &target.secrets, &secrets).await?;
+        terminal::progress(&format!("asking {place} for its tools..."));
+        match client.list(&asked, options.timeout).await {
+            Ok((catalogue, protocol)) => {
+                listed.push(ListedServer { server: server.clone(), protocol: protocol.version(), catalogue });
+            }
+            Err(error) => terminal::note(&format!("error: {}", one_line(&error.to_string(), 1000))),
+        }
+    }
+    client.settled().await;
+    Ok(listed)
+}
+
+/// Returns a server as the client needs it, with its key, and its host for people.
+async fn addressed(
+    server: &Server,
+    entries: &[SecretEntry],
+    secrets: &LocalSecrets,
+) -> anyhow::Result<(ToolServer, String)> {
+    let (name, address) = (server.name.clone(), server.url.clone().unwrap_or_default());
+    let invalid =
+        |why: url::ParseError| Exit::Invalid.because(format!("server {name}: its url is not a valid URL: {why}"));
+    let url: Url = address.parse().map_err(invalid)?;
+    let entry = server.key.as_ref().and_then(|key| entries.iter().find(|entry| entry.name == *key));
+    let key = match entry {
+        Some(entry) => {
+            let found = secrets.read(NAMESPACE, &entry.secret, &entry.key, SecretUse::Header(&url)).await;
+            let value = found.map_err(|error| Exit::Usage.because(error.to_string()))?.value;
+            let header = HeaderSecret::new(SentSecret::of_server(entry, server.header.as_deref()), value);
+            Some(header.map_err(|error| Exit::Usage.because(error.to_string()))?)
+        }
+        None => None,
+    };
+    let place = host_and_port(&url);
+    let address = ServerAddress::Url(address);
+    Ok((ToolServer { namespace: NAMESPACE.to_owned(), name, address, key }, place))
+}

@@ -1,0 +1,119 @@
+//! The page of `signoff tools`: the tools of each server, and what would be asked about them.
+
+use serde_json::{Value, json};
+use signoff_api::{Workflow, catalogue::ServerTool, digest::canonical, tool::Effects};
+use signoff_cli::{
+    sanitize::{self, one_line},
+    table::table,
+    terminal,
+};
+use signoff_manifest::{
+    flow::Flow,
+    server_tools::{self, Catalogues, PinState},
+};
+
+use super::list::ListedServer;
+use crate::run::Format;
+
+/// The most characters of a name of a tool.
+const SHOWN: usize = 120;
+/// The most characters of a note.
+const NOTE: usize = 600;
+
+/// Prints the lists. `is_meant`: whether a tool is shown, by the server's own name.
+pub(super) fn print(
+    format: Format,
+    listed: &[ListedServer],
+    workflow: Option<&Workflow>,
+    is_meant: impl Fn(&str) -> bool,
+) -> anyhow::Result<()> {
+    let all: Catalogues = listed.iter().map(|one| (one.server.name.clone(), one.catalogue.clone())).collect();
+    let flow = workflow.map(|workflow| flow(workflow, &all));
+    // A server that was not asked is told already.
+    let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &all)).unwrap_or_default();
+    let page = match format {
+        Format::Json => {
+            let servers: Vec<Value> = listed.iter().map(|one| object(one, &is_meant)).collect();
+            let agents = flow.map(|flow| flow.agents);
+            sanitize::json(&json!({"servers": servers, "agents": agents, "missing": missing}))?
+        }
+        Format::Text => {
+            missing.iter().for_each(|note| terminal::note(&format!("warning: {}", one_line(note, NOTE))));
+            let servers: Vec<String> = listed.iter().map(|one| text(one, &is_meant)).collect();
+            servers.join("\n") + &flow.map(|flow| flow.tools_to_text()).unwrap_or_default()
+        }
+    };
+    Ok(terminal::print(&page)?)
+}
+
+/// Returns the flow of a Workflow in which agents have only tools of servers that were listed.
+fn flow(workflow: &Workflow, all: &Catalogues) -> Flow {
+    let mut flow = Flow::with_catalogues(workflow, all);
+    let is_of_server = |name: &str| name.split_once('.').is_some_and(|(server, _)| all.contains_key(server));
+    for agent in &mut flow.agents {
+        agent.tools.retain(|tool| is_of_server(&tool.name));
+    }
+    flow.agents.retain(|agent| !agent.tools.is_empty());
+    flow
+}
+
+/// Returns the tools of a server that exist for the run and are meant.
+fn shown<'l>(one: &'l ListedServer, is_meant: &impl Fn(&str) -> bool) -> Vec<&'l ServerTool> {
+    let is_shown = |tool: &&ServerTool| one.server.has(tool.name()) && is_meant(tool.name());
+    one.catalogue.tools().iter().filter(is_shown).collect()
+}
+
+fn text(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> String {
+    let ListedServer { server, protocol, catalogue } = one;
+    let url = one_line(server.url.as_deref().unwrap_or_default(), 512);
+    let mut text = format!("Server {} ({url}), protocol {protocol}\n", one_line(&server.name, 63));
+    let tools = shown(one, is_meant);
+    let row = |tool: &&ServerTool| {
+        vec![
+            one_line(tool.name(), SHOWN),
+            hinted(tool).to_owned(),
+            bytes(tool).to_string(),
+            PinState::of(server, tool).name().to_owned(),
+            tool.digest().to_string(),
+        ]
+    };
+    text += &match tools.is_empty() {
+        true => "  no tools\n".to_owned(),
+        false => table(&["TOOL", "HINTS", "BYTES", "PIN", "DEFINITION"], tools.iter().map(row).collect()),
+    };
+    let hidden = catalogue.tools().iter().filter(|tool| !server.has(tool.name())).count();
+    if hidden > 0 {
+        text += &format!("  {hidden} more, which `only` leaves out\n");
+    }
+    let changed = server_tools::changed_pins(server, catalogue);
+    for note in changed.into_iter().chain(server_tools::left_out(&server.name, catalogue)) {
+        text += &format!("  {}\n", one_line(&note, NOTE));
+    }
+    text
+}
+
+fn object(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> Value {
+    let ListedServer { server, protocol, catalogue } = one;
+    let tool = |tool: &ServerTool| {
+        json!({
+            "name": tool.name(), "hints": hinted(tool), "bytes": bytes(tool),
+            "pin": PinState::of(server, tool).name(), "definition": tool.digest(),
+        })
+    };
+    json!({
+        "server": server.name, "url": server.url, "protocol": protocol,
+        "tools": shown(one, is_meant).into_iter().map(tool).collect::<Vec<_>>(),
+        "notOffered": server_tools::left_out(&server.name, catalogue),
+        "changedPins": server_tools::changed_pins(server, catalogue),
+    })
+}
+
+/// Returns the effects of a tool as its server says them.
+fn hinted(tool: &ServerTool) -> &'static str {
+    tool.hinted_effects().map_or("unknown", Effects::name)
+}
+
+/// Returns the bytes of a definition.
+fn bytes(tool: &ServerTool) -> usize {
+    canonical(tool.definition()).map_or(0, |bytes| bytes.len())
+}

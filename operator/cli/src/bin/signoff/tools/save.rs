@@ -1,0 +1,73 @@
+//! The files that `signoff tools` writes: catalogues on their own, and pins in the file of the Workflow *(I/O)*.
+
+use std::{fs, io::Write as _, path::Path};
+
+use signoff_api::server::ToolPin;
+use signoff_cli::{
+    sanitize::{self, one_line},
+    terminal,
+};
+use signoff_manifest::{pins::with_pins, server_tools::Catalogues};
+
+use super::list::ListedServer;
+use crate::{exit::Exit, import, texts};
+
+/// Saves catalogues as `signoff plan --catalogue` reads them.
+pub(super) fn catalogues(file: &Path, force: bool, all: &Catalogues) -> anyhow::Result<()> {
+    import::write(file, force, &sanitize::json(all)?)?;
+    terminal::note(&format!("the catalogues are saved in {}", texts::shown(file)));
+    Ok(())
+}
+
+/// Writes the definitions of the tools that exist for the run and are meant into the pins of their servers.
+pub(super) fn pins(
+    file: &Path,
+    text: &str,
+    listed: &[ListedServer],
+    is_meant: impl Fn(&str) -> bool,
+) -> anyhow::Result<()> {
+    if listed.is_empty() {
+        return Ok(());
+    }
+    let name = texts::shown(file);
+    let failed = |why: &str| Exit::Output.because(format!("{name}: {}", one_line(why, 1000)));
+    let (mut edited, mut pinned) = (text.to_owned(), Vec::new());
+    for ListedServer { server, catalogue, .. } in listed {
+        let tools = catalogue.tools().iter().filter(|tool| server.has(tool.name()) && is_meant(tool.name()));
+        let pins: Vec<_> =
+            tools.map(|tool| ToolPin { tool: tool.name().to_owned(), definition: tool.digest().clone() }).collect();
+        if pins.is_empty() {
+            continue;
+        }
+        edited = with_pins(&edited, &server.name, &pins).map_err(|why| failed(&why))?;
+        let is_new = |pin: &&ToolPin| server.pin(&pin.tool) != Some(&pin.definition);
+        pinned.extend(pins.iter().filter(is_new).map(|pin| server.tool_name(&pin.tool)));
+    }
+    if edited == text {
+        terminal::note(&format!("{name} has these pins already"));
+        return Ok(());
+    }
+    // A text that was decoded from another encoding would come back in UTF-8.
+    if fs::read(file).map_err(|why| failed(&why.to_string()))? != text.as_bytes() {
+        let why = "it is not in UTF-8 without a byte order mark, or was changed meanwhile: nothing was written";
+        return Err(failed(why));
+    }
+    replace(file, &edited).map_err(|why| failed(&format!("it cannot be written: {why}")))?;
+    terminal::note(&format!(
+        "{name}: pinned {}. A pinned tool runs unasked where no gate asks: review the definitions before you commit them",
+        pinned.join(", ")
+    ));
+    Ok(())
+}
+
+/// Replaces the content of a file, whole or not at all. It keeps its mode, and links to it stay.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let file = fs::canonicalize(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let mut written = tempfile::NamedTempFile::new_in(folder)?;
+    written.write_all(text.as_bytes())?;
+    written.as_file().set_permissions(fs::metadata(&file)?.permissions())?;
+    written.as_file().sync_all()?;
+    written.persist(&file).map_err(|error| error.error)?;
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The servers of a Workflow that are commands: the text that a person confirms, and the confirmations of before.
+//!
+//! **Invariant:** nothing is started here.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+};
+
+use signoff_api::{Digest, WorkflowSpec, server::Server};
+use signoff_mcp::stdio::{ResolvedCommand, ServerCommand};
+
+use crate::{error::Error, session::Sessions};
+
+/// The hidden file of a folder of sessions with the digests of confirmed commands, one a line.
+const CONFIRMED: &str = ".confirmed-commands";
+
+/// The mode of that file: only its user reads and writes it.
+const PRIVATE: u32 = 0o600;
+
+/// A command that starts a server of a Workflow.
+#[derive(Clone, Debug)]
+pub struct WorkflowCommand {
+    server: String,
+    /// The program and its arguments, as the Workflow has them.
+    words: Vec<String>,
+    resolved: ResolvedCommand,
+    unpinned: Option<String>,
+}
+
+impl WorkflowCommand {
+    /// Returns the commands of a Workflow, in the order of its servers, with the program file of each.
+    ///
+    /// # Errors
+    /// [`Error::Command`] where a program is missing or cannot be read.
+    pub fn of_spec(spec: &WorkflowSpec) -> Result<Vec<Self>, Error> {
+        let commands = spec.servers.iter().filter(|server| !server.command.is_empty());
+        commands.map(|server| Self::resolve(&server.name, &server.command)).collect()
+    }
+
+    fn resolve(server: &str, words: &[String]) -> Result<Self, Error> {
+        let failed = |why: String| Error::Command { server: server.to_owned(), why };
+        let (program, arguments) = words.split_first().ok_or_else(|| failed("it is empty".to_owned()))?;
+        let command = ServerCommand { program: program.clone(), arguments: arguments.to_vec(), env: BTreeMap::new() };
+        let unpinned = command.unpinned_package().map(str::to_owned);
+        let resolved = command.resolve().map_err(|why| failed(why.to_string()))?;
+        Ok(Self { server: server.to_owned(), words: words.to_vec(), resolved, unpinned })
+    }
+
+    /// Returns the name of the server.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Returns the program and its arguments, as the Workflow has them.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Returns the digest that is confirmed: of the program file, its content and the arguments.
+    #[must_use]
+    pub fn digest(&self) -> &Digest {
+        self.resolved.digest()
+    }
+
+    /// Returns the program file and then each argument, a line each, without characters that a terminal does not show.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.resolved.lines()
+    }
+
+    /// Returns the package that the program fetches in whatever version is the newest, if it does.
+    #[must_use]
+    pub fn unpinned_package(&self) -> Option<&str> {
+        self.unpinned.as_deref()
+    }
+
+    /// Whether it is the command of a server.
+    pub(crate) fn is_of(&self, server: &Server) -> bool {
+        self.server == server.name && self.words == server.command
+    }
+
+    /// Returns what is started, if it still has the digest that was confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Command`] where the program has changed since, or is gone.
+    pub(crate) fn as_confirmed(&self) -> Result<ResolvedCommand, Error> {
+        let now = Self::resolve(&self.server, &self.words)?;
+        if now.digest() == self.digest() {
+            return Ok(now.resolved);
+        }
+        let why = "its program has changed since it was confirmed: resume the run, and confirm it again".to_owned();
+        Err(Error::Command { server: self.server.clone(), why })
+    }
+}
+
+/// The confirmations of commands hold for all sessions of a folder.
+impl Sessions {
+    /// Whether the command with this digest was confirmed before.
+    ///
+    /// # Errors
+    /// The confirmations are there and cannot be read.
+    pub fn has_confirmed(&self, command: &Digest) -> Result<bool, Error> {
+        let file = self.root().join(CONFIRMED);
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(text.lines().any(|line| line == command.as_str())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(cause) => Err(Error::file("cannot read", file)(cause)),
+        }
+    }
+
+    /// Remembers that the command with this digest was confirmed.
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub fn confirm(&self, command: &Digest) -> Result<(), Error> {
+        self.make_root()?;
+        let file = self.root().join(CONFIRMED);
+        let opened = fs::OpenOptions::new().append(true).create(true).mode(PRIVATE).open(&file);
+        let written = opened.and_then(|mut open| open.write_all(format!("{command}\n").as_bytes()));
+        written.map_err(Error::file("cannot write", file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn commands(words: &[&str]) -> Result<Vec<WorkflowCommand>, Error> {
+        let servers = json!([{"name": "crm", "url": "https://a"}, {"name": "files", "command": words}]);
+        let spec = json!({"servers": servers, "steps": []});
+        WorkflowCommand::of_spec(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn a_confirmation_holds_for_one_digest_in_one_folder() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let sessions = Sessions::new(folder.path().join("sessions"));
+        let [one, two] = [["a"], ["b"]].map(|[word]| commands(&["sh", word]).unwrap().remove(0));
+        assert!(!sessions.has_confirmed(one.digest()).unwrap());
+        sessions.confirm(one.digest()).unwrap();
+        assert!(sessions.has_confirmed(one.digest()).unwrap() && !sessions.has_confirmed(two.digest()).unwrap());
+        assert!(!Sessions::new(other.path()).has_confirmed(one.digest()).unwrap());
+        assert_eq!((sessions.ids().unwrap().len(), sessions.sweep().unwrap()), (0, 0), "it is no session");
+    }
+
+    #[test]
+    fn a_program_that_has_changed_since_it_was_confirmed_is_not_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("server");
+        fs::write(&program, "one").unwrap();
+        let command = commands(&[program.to_str().unwrap()]).unwrap().remove(0);
+        assert!(command.as_confirmed().is_ok());
+        fs::write(&program, "two").unwrap();
+        let refused = command.as_confirmed().unwrap_err().to_string();
+        assert!(
+            refused.contains("server files") && refused.contains("has changed since it was confirmed"),
+            "{refused}"
+        );
+        fs::remove_file(&program).unwrap();
+        assert!(matches!(command.as_confirmed(), Err(Error::Command { .. })));
+    }
+
+    #[test]
+    fn only_commands_are_listed_and_a_missing_program_is_named() {
+        let listed = commands(&["sh", "-c", "true"]).unwrap();
+        assert_eq!((listed.len(), listed[0].server(), listed[0].lines().len()), (1, "files", 3));
+        assert_eq!(listed[0].unpinned_package(), None);
+        let missing = commands(&["no-such-program-here"]).unwrap_err().to_string();
+        assert!(missing.contains("there is no program no-such-program-here"), "{missing}");
+    }
+}

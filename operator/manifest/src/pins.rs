@@ -1,0 +1,356 @@
+//! Writes the pins of a server into the text of a Workflow, and leaves everything else as it is *(pure)*.
+//!
+//! find the server -> place the edits -> edit -> read again and compare. A text that would come to anything else than
+//! the same objects with these pins is refused.
+
+use std::ops::Range;
+
+use serde_json::{Value as Json, json};
+use signoff_api::server::ToolPin;
+
+use crate::source::{Node, Value, documents};
+
+/// The most pins of a server.
+const MOST: usize = 64;
+
+/// The remedy where the text of a file is not edited.
+const BY_HAND: &str = "write the pins into it by hand";
+
+/// A part of a text, and the text in its place.
+struct Edit {
+    at: Range<usize>,
+    with: String,
+}
+
+/// Returns the text of a Workflow in which a server has these pins, beside those that it has of other tools. Comments
+/// and layout stay.
+///
+/// # Errors
+/// The reason why the text is not edited, and the remedy.
+pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, String> {
+    let read = read(text)?;
+    let (document, at) = place_of(&read, server)?;
+    let pointer = format!("/spec/servers/{at}");
+    let node = read.get(document).and_then(|node| node.get("spec")?.get("servers")?.items().get(at));
+    let node = node.ok_or_else(|| refused("it is not there any more"))?;
+    let mut edits = match node.get("pins") {
+        Some(list) => edits_of_list(text, node, list, pins)?,
+        None => vec![new_list(text, node, pins)?],
+    };
+    edits.sort_by_key(|edit| edit.at.start);
+    let mut edited = text.to_owned();
+    for Edit { at, with } in edits.into_iter().rev() {
+        if edited.get(at.clone()).is_none() {
+            return Err(refused("its layout is not understood"));
+        }
+        edited.replace_range(at, &with);
+    }
+    let mut expected: Vec<Json> = read.iter().map(Node::to_json).collect();
+    let object = expected.get_mut(document).and_then(|document| document.pointer_mut(&pointer)?.as_object_mut());
+    let object = object.ok_or_else(|| refused("the server is not an object"))?;
+    let merged = merged(object.get("pins"), pins);
+    if merged.len() > MOST {
+        return Err(format!(
+            "server {server} would have {} pins, and at most {MOST} are possible: choose the tools with --tool, or name those that \
+             the run needs in `only`",
+            merged.len()
+        ));
+    }
+    object.insert("pins".to_owned(), Json::Array(merged));
+    let found: Vec<Json> = self::read(&edited)?.iter().map(Node::to_json).collect();
+    if found == expected { Ok(edited) } else { Err(refused("its layout is not understood")) }
+}
+
+fn refused(why: &str) -> String {
+    format!("the file is not edited, because {why}: {BY_HAND}")
+}
+
+fn read(text: &str) -> Result<Vec<Node>, String> {
+    let read: Result<Vec<Node>, _> = documents(text).into_iter().collect();
+    read.map_err(|unreadable| refused(&format!("it cannot be read ({})", unreadable.why)))
+}
+
+/// Returns the document with a server, and the number of the server in its list.
+fn place_of(documents: &[Node], server: &str) -> Result<(usize, usize), String> {
+    let mut found = documents.iter().enumerate().filter_map(|(number, document)| {
+        let servers = document.get("spec")?.get("servers")?.items();
+        let at = servers.iter().position(|one| one.get("name").and_then(Node::text) == Some(server))?;
+        Some((number, at))
+    });
+    match (found.next(), found.next()) {
+        (Some(place), None) => Ok(place),
+        (None, _) => Err(refused(&format!("no Workflow in it has a server {server}"))),
+        (Some(_), Some(_)) => Err(refused(&format!("several Workflows in it have a server {server}"))),
+    }
+}
+
+/// Returns the pins of a server after the edit.
+fn merged(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
+    let mut merged = existing.and_then(Json::as_array).cloned().unwrap_or_default();
+    for pin in pins {
+        match merged.iter_mut().find(|one| one.get("tool").and_then(Json::as_str) == Some(pin.tool.as_str())) {
+            Some(Json::Object(one)) => _ = one.insert("definition".to_owned(), json!(pin.definition)),
+            Some(_) | None => merged.push(json!({"tool": pin.tool, "definition": pin.definition})),
+        }
+    }
+    merged
+}
+
+/// Returns the edits of a list of pins: each definition that differs, and the pins that are new at its end.
+fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result<Vec<Edit>, String> {
+    let Some(last) = list.items().last() else {
+        let end = closing(text, list.at.start).filter(|_| list.is_flow_style(text));
+        let at = end.map(|end| list.at.start..end);
+        let at = at.filter(|at| text.get(at.clone()).is_some_and(|written| !written.contains('#')));
+        let at = at.ok_or_else(|| refused("its `pins` have no value, or a comment in it"))?;
+        let with = format!("[{}]", in_a_row(pins, has_quoted_keys(text, server)));
+        return Ok(vec![Edit { at, with }]);
+    };
+    let (mut edits, mut new) = (Vec::new(), Vec::new());
+    for pin in pins {
+        let same = |item: &&Node| item.get("tool").and_then(Node::text) == Some(pin.tool.as_str());
+        match list.items().iter().find(same).map(|item| item.get("definition")) {
+            None => new.push(pin.clone()),
+            Some(None) => return Err(refused(&format!("its pin of {} has no definition", pin.tool))),
+            Some(Some(found)) if found.text() == Some(pin.definition.as_str()) => {}
+            Some(Some(found)) => edits.push(Edit { at: found.at.clone(), with: format!("\"{}\"", pin.definition) }),
+        }
+    }
+    if new.is_empty() {
+        return Ok(edits);
+    }
+    let end = end_of(text, last).ok_or_else(|| refused("the end of its `pins` is not found"))?;
+    edits.push(match list.is_flow_style(text) {
+        true => Edit { at: end..end, with: format!(", {}", in_a_row(&new, has_quoted_keys(text, last))) },
+        false => {
+            let indent = indent_of(text, last.at.start)?;
+            let dash = indent.trim_end().strip_suffix('-').ok_or_else(|| refused("its `pins` are not a plain list"))?;
+            below(text, end, &lines(text, dash, &new))
+        }
+    });
+    Ok(edits)
+}
+
+/// Returns the edit that gives a server a list of pins.
+fn new_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String> {
+    let fields = server.fields();
+    let (first, last) = fields.first().zip(fields.last()).ok_or_else(|| refused("the server is empty"))?;
+    if server.is_flow_style(text) {
+        let is_quoted = has_quoted_keys(text, server);
+        let end = end_of(text, &last.1).unwrap_or(last.0.at.end).max(last.0.at.end);
+        let name = if is_quoted { "\"pins\"" } else { "pins" };
+        return Ok(Edit { at: end..end, with: format!(", {name}: [{}]", in_a_row(pins, is_quoted)) });
+    }
+    let end = end_of(text, server).ok_or_else(|| refused("the end of the server is not found"))?;
+    let indent = indent_of(text, first.0.at.start)?.replace('-', " ");
+    let newline = newline(text);
+    Ok(below(text, end, &format!("{newline}{indent}pins:{}", lines(text, &indent, pins))))
+}
+
+/// Returns pins as they stand in a list in flow style.
+fn in_a_row(pins: &[ToolPin], has_quoted_keys: bool) -> String {
+    let quote = if has_quoted_keys { "\"" } else { "" };
+    let one = |ToolPin { tool, definition }: &ToolPin| {
+        format!("{{{quote}tool{quote}: \"{tool}\", {quote}definition{quote}: \"{definition}\"}}")
+    };
+    pins.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a line for each pin, each after a line end.
+fn lines(text: &str, indent: &str, pins: &[ToolPin]) -> String {
+    let newline = newline(text);
+    pins.iter().map(|pin| format!("{newline}{indent}- {}", in_a_row(std::slice::from_ref(pin), false))).collect()
+}
+
+/// Returns the line end of a text.
+fn newline(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// Returns the edit that adds lines below the line on which something ends, whatever comment follows there.
+fn below(text: &str, end: usize, lines: &str) -> Edit {
+    // The text in a block ends with its own line end.
+    let end = if text.get(..end).is_some_and(|before| before.ends_with('\n')) { end - 1 } else { end };
+    let rest = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |line| end + line);
+    let at = if text.get(..rest).is_some_and(|line| line.ends_with('\r')) { rest - 1 } else { rest };
+    Edit { at: at..at, with: lines.to_owned() }
+}
+
+/// Returns what stands on a line before a byte: only spaces, and the dashes of lists.
+fn indent_of(text: &str, at: usize) -> Result<&str, String> {
+    let before = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+    match before.chars().all(|c| matches!(c, ' ' | '-')) {
+        true => Ok(before),
+        false => Err(refused("the server does not begin on a line of its own")),
+    }
+}
+
+/// Whether the keys of an object are in quotes, as in JSON.
+fn has_quoted_keys(text: &str, node: &Node) -> bool {
+    let first = node.fields().first().and_then(|(key, _)| text.get(key.at.clone()));
+    first.is_some_and(|key| key.starts_with('"'))
+}
+
+/// Returns the byte after a value.
+fn end_of(text: &str, node: &Node) -> Option<usize> {
+    if node.is_flow_style(text) {
+        return closing(text, node.at.start);
+    }
+    match &node.value {
+        Value::Null => None,
+        Value::Bool(_) | Value::Number(_) | Value::Text(_) => Some(node.at.end),
+        Value::List(items) => end_of(text, items.last()?),
+        // A field without a value ends with its name.
+        Value::Map(fields) => {
+            let (key, value) = fields.last()?;
+            Some(end_of(text, value).unwrap_or(key.at.end))
+        }
+    }
+}
+
+/// Returns the byte after a list or an object in flow style that begins at a byte.
+fn closing(text: &str, start: usize) -> Option<usize> {
+    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    let mut chars = text.get(start..)?.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match (quote, c) {
+            (Some('"'), '\\') => _ = chars.next(),
+            // Two of them within quotes are one that is meant.
+            (Some('\''), '\'') if chars.peek().is_some_and(|(_, next)| *next == '\'') => _ = chars.next(),
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') if before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':') => quote = Some(c),
+            (None, '#') if before.is_whitespace() => while chars.next_if(|(_, next)| *next != '\n').is_some() {},
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(start + at + c.len_utf8());
+                }
+            }
+            (None, _) => {}
+        }
+        before = c;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::Digest;
+
+    use super::*;
+
+    fn pin(tool: &str, content: &str) -> ToolPin {
+        ToolPin { tool: tool.to_owned(), definition: Digest::of_bytes(content.as_bytes()) }
+    }
+
+    fn digest(content: &str) -> String {
+        Digest::of_bytes(content.as_bytes()).to_string()
+    }
+
+    /// The text with pins of `refund` and `yes`.
+    fn pinned(text: &str) -> Result<String, String> {
+        with_pins(text, "crm", &[pin("refund", "a"), pin("yes", "b")])
+    }
+
+    #[test]
+    fn a_server_without_pins_gets_a_list_below_its_last_line() {
+        let text = "# top\nspec:\n  servers:   # two\n  - name: erp\n    url: \"https://erp.example.com/mcp\"\n  \
+                    - name: crm  # ours\n    url: 'https://crm.example.com/mcp'\n    only: [\n      get_*, # reads\n      \
+                    refund]   # pays\n\n  # next\n  steps: []\n";
+        let (a, b) = (digest("a"), digest("b"));
+        let expected = text.replace(
+            "refund]   # pays\n",
+            &format!(
+                "refund]   # pays\n    pins:\n    - {{tool: \"refund\", definition: \"{a}\"}}\n    \
+                 - {{tool: \"yes\", definition: \"{b}\"}}\n"
+            ),
+        );
+        assert_eq!(pinned(text).unwrap(), expected);
+        assert_eq!(pinned(&text.replace('\n', "\r\n")).unwrap(), expected.replace('\n', "\r\n"));
+    }
+
+    #[test]
+    fn the_last_field_of_a_server_can_be_of_any_kind() {
+        for last in ["trust: hints", "read:\n    - get_*", "read:\n      - a\n      - \"b # c\" # d", "only: []"] {
+            for end in ["", "\n", "\n\n# the end\n", "\n  steps: []\n"] {
+                let text = format!("spec:\n  servers:\n  - name: crm\n    {last}{end}");
+                let edited = pinned(&text).unwrap();
+                assert!(edited.contains("\n    pins:\n    - {tool: \"refund\","), "{edited}");
+                assert_eq!(pinned(&edited).unwrap(), edited, "once more it is the same");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_in_one_line_stays_in_one_line() {
+        let (a, b) = (digest("a"), digest("b"));
+        let text = "spec: {servers: [{name: erp}, {name: crm, url: \"https://a/{b}\"}], steps: []} # end\n";
+        let row = format!("{{tool: \"refund\", definition: \"{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}");
+        assert_eq!(pinned(text).unwrap(), text.replace("{b}\"}", &format!("{{b}}\", pins: [{row}]}}")));
+        let json = r#"{"spec": {"servers": [{"name": "crm", "only": ["a"]}]}}"#;
+        let edited = pinned(json).unwrap();
+        assert!(
+            edited.contains(&format!(r#""only": ["a"], "pins": [{{"tool": "refund", "definition": "{a}"}}"#)),
+            "{edited}"
+        );
+        assert!(serde_json::from_str::<Json>(&edited).is_ok());
+    }
+
+    #[test]
+    fn a_pin_that_has_changed_gets_its_new_definition_and_others_stay() {
+        let (a, b, old, other) = (digest("a"), digest("b"), digest("old"), digest("other"));
+        let text = format!(
+            "spec:\n  servers:\n  - name: crm\n    pins:   # reviewed\n    - tool: refund\n      definition: {old} # by Dana\n    \
+             - {{tool: drop, definition: '{other}'}} # by Erin\n    trust: hints\n"
+        );
+        let expected = text
+            .replace(&format!("{old} "), &format!("\"{a}\" "))
+            .replace("# by Erin\n", &format!("# by Erin\n    - {{tool: \"yes\", definition: \"{b}\"}}\n"));
+        assert_eq!(pinned(&text).unwrap(), expected);
+        let row =
+            format!("spec: {{servers: [{{name: crm, pins: [{{tool: refund, definition: \"{old}\"}}], url: x}}]}}\n");
+        let expected = row.replace(&format!("{old}\"}}"), &format!("{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}"));
+        assert_eq!(pinned(&row).unwrap(), expected);
+        let empty = "spec:\n  servers:\n  - name: crm\n    pins: [] # none\n";
+        let expected = format!(
+            "pins: [{{tool: \"refund\", definition: \"{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}] # none\n"
+        );
+        assert!(pinned(empty).unwrap().ends_with(&expected));
+    }
+
+    #[test]
+    fn a_text_that_is_not_understood_is_refused_with_the_remedy() {
+        for (text, why) in [
+            ("spec: [", "it cannot be read"),
+            ("spec: {servers: [{name: erp}]}", "no Workflow in it has a server crm"),
+            ("spec: {servers: [{name: crm}]}\n---\nspec: {servers: [{name: crm}]}\n", "several Workflows"),
+            ("spec:\n  servers:\n  - &x\n    name: crm\n  - *x\n", ""),
+            ("spec:\n  servers:\n  - ? name\n    : crm\n", ""),
+            ("spec:\n  servers:\n  - name: crm\n    pins:\n", ""),
+        ] {
+            // What can be edited without doubt is right too.
+            if let Err(refused) = pinned(text) {
+                assert!(refused.contains(why) && refused.ends_with(BY_HAND), "{text}: {refused}");
+            } else {
+                assert_eq!(why, "", "{text}");
+            }
+        }
+        let many: Vec<_> = (0..65).map(|at| pin(&format!("tool-{at}"), "a")).collect();
+        let refused = with_pins("spec: {servers: [{name: crm}]}", "crm", &many).unwrap_err();
+        assert!(refused.contains("at most 64"), "{refused}");
+    }
+
+    #[test]
+    fn the_end_of_a_value_in_flow_style_is_found_behind_quotes_and_comments() {
+        for text in ["[a, ']', \"\\\"]\", b'], # ]", "{a: it's, b: [1, {c: 2}]} ]", "[ # ]\n a ] x", "['it''s ]', x]]"]
+        {
+            let end = closing(text, 0).unwrap();
+            assert!(documents(text.get(..end).unwrap()).iter().all(Result::is_ok), "{text}: {end}");
+        }
+        assert_eq!(closing("[a, b", 0), None);
+        assert_eq!(closing("", 0), None);
+    }
+}
