@@ -50,7 +50,7 @@ pub const SECTIONS: &[Section] = &[
             ("telemetry", Any, LeftOut("the operator's own telemetry is configured where it is installed")),
             ("context_policy", Object, Becomes("only notes on its fields")),
             ("skills", Any, Missing("agents load no skills")),
-            ("tools", Object, Becomes("spec.tools, and the steps that they run")),
+            ("tools", Object, Becomes("spec.tools, the steps that they run, and spec.servers")),
             ("agents", NAMED, Becomes("spec.agents")),
             ("pattern", Object, Becomes("spec.pattern, spec.steps, spec.gates")),
             ("outputs", Object, Becomes("spec.outputs")),
@@ -110,7 +110,20 @@ pub const SECTIONS: &[Section] = &[
         fields: &[
             ("compaction", Any, Without("conversations are kept whole")),
             ("notes", Any, Missing("no notes are kept between steps")),
-            ("retrieval", Any, Missing("agents read no files: give them tools that run steps")),
+            ("retrieval", Object, Becomes("tools of every agent")),
+        ],
+    },
+    Section {
+        name: "context_policy.retrieval",
+        fields: &[
+            (
+                "jit_tools",
+                TEXTS,
+                Becomes(
+                    "tools of every agent, beside those that it lists; an agent that lists none has only these and the servers",
+                ),
+            ),
+            ("mcp_servers", TEXTS, LeftOut("the Strands CLI does not read it: agents list servers in their tools")),
         ],
     },
     Section {
@@ -135,14 +148,35 @@ pub const SECTIONS: &[Section] = &[
         fields: &[
             ("python", List(&Either(&Text, &Object)), Becomes("a tool, where it calls HTTP servers or asks people")),
             ("http_executors", OBJECTS, Becomes("a tool and an http step for each endpoint, or for each method")),
-            (
-                "mcp",
-                OBJECTS,
-                Becomes("nothing: tools of MCP servers are not called, and a note says so where an agent lists them"),
-            ),
+            ("mcp", OBJECTS, Becomes("spec.servers, and a gate that asks about calls of their tools")),
         ],
     },
     Section { name: "python tool", fields: &[("callable", Text, Becomes("the tool's name"))] },
+    Section {
+        name: "MCP server",
+        fields: &[
+            (
+                "id",
+                Text,
+                Becomes(
+                    "spec.servers[].name, as a DNS label of at most 20 characters; agents list all of its tools, such as crm.*",
+                ),
+            ),
+            ("url", Text, Becomes("spec.servers[].url, which is fixed")),
+            (
+                "headers",
+                Map(&Text),
+                Becomes("spec.servers[].key and header for the first that needs a secret; a note names the others"),
+            ),
+            ("command", Text, Becomes("the beginning of spec.servers[].command, for local runs only")),
+            (
+                "args",
+                TEXTS,
+                Becomes("the rest of spec.servers[].command; with a credential in it, the server is left out"),
+            ),
+            ("env", Map(&Text), Becomes("nothing: a command has PATH and HOME only, and a note names each variable")),
+        ],
+    },
     Section {
         name: "http executor",
         fields: &[

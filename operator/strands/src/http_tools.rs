@@ -31,7 +31,7 @@ const FORM: &str = "at most 4 headers have the value of a Secret, written as `${
                     after a word such as Bearer or nothing";
 
 /// The key of a Secret that has the value of a header.
-const KEY: &str = "value";
+pub(super) const KEY: &str = "value";
 
 /// The most headers of a step that have the value of a Secret.
 const MAX_SECRET_HEADERS: usize = 4;
@@ -154,21 +154,12 @@ impl Import<'_> {
             self.tell_at(NoteLevel::Unsupported, &field, node, "there is no address: write one; the tool is left out");
             return None;
         };
-        let text = plain(value);
-        let parsed = Url::parse(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        // The text is not quoted: it may have a password in it.
-        let wrong = match parsed {
-            _ if holds_template(&text) || text.contains("${") => {
-                "the host of a tool is fixed, and nothing is filled in here: write the address itself"
-            }
-            Some(url) if !url.username().is_empty() || url.password().is_some() => {
-                "an address must not contain a user name or a password: leave them out"
-            }
-            Some(url) if url.query().is_some() || url.fragment().is_some() => {
+        let wrong = match fixed_url(&plain(value)) {
+            Ok(url) if url.query().is_some() || url.fragment().is_some() => {
                 "an address that paths are appended to has neither a query nor a fragment: leave them out"
             }
-            Some(url) => return Some(url.as_str().trim_end_matches('/').to_owned()),
-            None => "this is not an address: write one with http:// or https:// and a host",
+            Ok(url) => return Some(url.as_str().trim_end_matches('/').to_owned()),
+            Err(wrong) => wrong,
         };
         self.notes.wrong.error("WrongType", &field, value.at.clone(), wrong);
         None
@@ -179,22 +170,18 @@ impl Import<'_> {
         let (mut headers, mut of_secrets) = (Map::new(), Vec::new());
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
             let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
-            let is_filled_in = text.contains("${") || holds_template(&text);
+            let is_filled_in = is_filled_in(&text);
             if !is_filled_in && !names_secret(&key.name) {
                 headers.insert(key.name.clone(), text.into());
                 continue;
             }
-            let found = match is_filled_in {
-                true => filled_in(&text),
-                false => Some((scheme_of(&text), format!("{id}-{}", key.name))),
-            };
+            let found = secret_of(id, &key.name, &text);
             let is_name = key.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
             let has_room = of_secrets.len() < MAX_SECRET_HEADERS;
             let Some((prefix, secret)) = found.filter(|_| is_name && has_room) else {
                 self.notes.tell(NoteLevel::Unsupported, &field, &key.at, format!("left out: {FORM}"));
                 continue;
             };
-            let secret = label(&secret, "header");
             let (level, why) = if is_filled_in {
                 (NoteLevel::Info, format!("its value is taken from the key `{KEY}` of the Secret {secret}"))
             } else {
@@ -209,12 +196,17 @@ impl Import<'_> {
                 header["prefix"] = prefix.into();
             }
             of_secrets.push(header);
-            let entry = json!({"name": secret, "secret": secret, "key": KEY});
-            if !self.spec_secrets.contains(&entry) {
-                self.spec_secrets.push(entry);
-            }
+            self.add_secret(&secret);
         }
         (headers, of_secrets)
+    }
+
+    /// Adds the Secret of a header to `spec.secrets`, once.
+    pub(super) fn add_secret(&mut self, secret: &str) {
+        let entry = json!({"name": secret, "secret": secret, "key": KEY});
+        if !self.spec_secrets.contains(&entry) {
+            self.spec_secrets.push(entry);
+        }
     }
 
     /// The tool of one endpoint; none where its path or method cannot be one.
@@ -361,6 +353,33 @@ fn example_text(example: &Node) -> String {
     format!("{}: {method} {}{body}", text("description"), text("path"))
 }
 
+/// Returns the URL of a server that the file fixes, or the error of the text. The text is not quoted, because it can
+/// have a password in it.
+pub(super) fn fixed_url(text: &str) -> Result<Url, &'static str> {
+    if is_filled_in(text) {
+        return Err("the host of a tool is fixed, and nothing is filled in here: write the address itself");
+    }
+    let url = Url::parse(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.ok_or("this is not an address: write one with http:// or https:// and a host")?;
+    if url.username().is_empty() && url.password().is_none() {
+        Ok(url)
+    } else {
+        Err("an address must not contain a user name or a password: leave them out")
+    }
+}
+
+/// Returns the word before the credential in a header, and the name of the Secret of the credential. `None` where the
+/// value has other parts, which no Secret can fill in. `id`: the tool of the header.
+pub(super) fn secret_of(id: &str, header: &str, text: &str) -> Option<(String, String)> {
+    let found = if is_filled_in(text) { filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
+    found.map(|(scheme, name)| (scheme, label(&name, "header")))
+}
+
+/// Whether a part of a text is filled in when it is used.
+pub(super) fn is_filled_in(text: &str) -> bool {
+    holds_template(text) || text.contains("${")
+}
+
 /// Whether a text would be read as a template.
 fn holds_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
@@ -384,8 +403,8 @@ fn filled_in(text: &str) -> Option<(String, String)> {
     is_name.then(|| (prefix, name.to_owned()))
 }
 
-/// Whether the name of a header says that its value is a secret.
-fn names_secret(header: &str) -> bool {
+/// Whether the name of a header, or of another setting, says that its value is a secret.
+pub(super) fn names_secret(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key", "-key", "credential"]
         .iter()

@@ -57,6 +57,10 @@ pub(super) struct Import<'t> {
     pub(super) left_tools: Vec<String>,
     /// `spec.tools` so far.
     pub(super) spec_tools: Vec<Value>,
+    /// `spec.servers` so far.
+    pub(super) spec_servers: Vec<Value>,
+    /// The tools that the file gives to every agent, each with its node and field.
+    pub(super) tools_of_all: Vec<(String, Node, String)>,
     /// The entries of `spec.secrets` that headers need.
     pub(super) spec_secrets: Vec<Value>,
     /// The steps of `spec.tools`.
@@ -88,6 +92,8 @@ impl<'t> Import<'t> {
             listed_tools: BTreeSet::new(),
             left_tools: Vec::new(),
             spec_tools: Vec::new(),
+            spec_servers: Vec::new(),
+            tools_of_all: Vec::new(),
             spec_secrets: Vec::new(),
             tool_steps: Vec::new(),
             servers: Vec::new(),

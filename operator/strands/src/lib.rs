@@ -8,7 +8,7 @@
 //! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
 //! | `condition`, `infix`, `shape` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
-//! | `gates`, `patterns`, `graph`, `runtime`, `inputs`, `tools`, `http_tools` | what each part of a file becomes |
+//! | `gates`, `patterns`, `graph`, `runtime`, `inputs`, `tools`, `http_tools`, `mcp_servers` | one part of a file each |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
 mod answer_words;
@@ -24,6 +24,7 @@ mod import_notes;
 mod infix;
 mod inputs;
 pub mod kind;
+mod mcp_servers;
 mod names;
 mod outputs;
 mod patterns;
@@ -168,6 +169,9 @@ impl Import<'_> {
             }
         }
         self.agent_names = agents.fields().iter().map(|(key, _)| key.name.clone()).collect();
+        if let Some(policy) = node.get("context_policy") {
+            self.read_retrieval(policy);
+        }
         if let Some(tools) = node.get("tools") {
             self.declared_tools(tools);
         }
@@ -200,6 +204,7 @@ impl Import<'_> {
         put("inputs", Value::Array(inputs));
         put("secrets", secrets);
         put("providers", providers);
+        put("servers", Value::Array(std::mem::take(&mut self.spec_servers)));
         put("tools", Value::Array(std::mem::take(&mut self.spec_tools)));
         put("agents", agents_now);
         put("gates", Value::Array(std::mem::take(&mut self.spec_gates)));

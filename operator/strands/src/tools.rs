@@ -1,4 +1,4 @@
-//! The tools of a file, and which agents may call them: tools that call HTTP servers, and those that ask people.
+//! The tools of a file, and which agents may call them: tools that call servers, and those that ask people.
 //!
 //! **Invariant:** an agent gets a tool only if the file gives it to the agent; no tool is guessed from a prompt.
 
@@ -13,24 +13,16 @@ use super::{
 };
 
 /// The tools of the Strands CLI that have no equivalent, and what to do instead.
-const MISSING: [(&str, &str); 14] = [
+const MISSING: [(&str, &str); 8] = [
     ("calculator", "write a step that calculates, and a tool for it"),
     ("current_time", "write `{{ run.startedAt }}` into the prompt or the input, which is the time when the run began"),
     ("duckduckgo_search", "write an http step for a search service with an API, and a tool for it"),
     ("tavily_search", "write a step for the service's API, and a tool for it"),
     ("python_exec", "write a pod step whose container runs the code, and a tool for it"),
-    ("file_read", FILES),
-    ("file_write", FILES),
-    ("grep", FILES),
-    ("head", FILES),
-    ("tail", FILES),
-    ("search", FILES),
     ("notes", "use the conversation, which an agent remembers in a run"),
     ("spec_verify", "use `signoff validate`"),
     ("Skill", "write the skill into the prompt"),
 ];
-
-const FILES: &str = "an operator has no files: write a pod step with a volume, and a tool for it";
 
 /// A tool that a file declares.
 pub(super) struct DeclaredTool {
@@ -74,12 +66,15 @@ impl Import<'_> {
                         self.notes.read(node, "python tool", &field);
                         node.get("callable").map_or_else(|| node.text().map(str::to_owned), |it| Some(plain(it)))
                     }
-                    // How a server is reached does not matter: its tools cannot be called.
-                    ToolKind::Mcp => node.get("id").map(plain),
+                    ToolKind::Mcp => {
+                        self.notes.read(node, "MCP server", &field);
+                        node.get("id").map(plain)
+                    }
                 };
                 let id = id.unwrap_or_default();
-                if kind == ToolKind::Http && self.declared.iter().any(|tool| tool.kind == kind && tool.id == id) {
-                    let why = format!("there are two executors {id}: this one is left out");
+                let is_same = |tool: &DeclaredTool| tool.kind != ToolKind::Python && tool.id == id;
+                if kind != ToolKind::Python && self.declared.iter().any(is_same) {
+                    let why = format!("there are two executors or servers {id}: this one is left out");
                     self.tell_at(NoteLevel::Unsupported, &field, node, why);
                     continue;
                 }
@@ -108,14 +103,25 @@ impl Import<'_> {
         name
     }
 
-    /// Returns the tools of an agent: those that it lists, or all that the file declares.
+    /// Reads the tools that a file gives to every agent.
+    pub(super) fn read_retrieval(&mut self, policy: &Node) {
+        let Some(retrieval) = policy.get("retrieval") else { return };
+        let (section, field) = ("context_policy.retrieval", "context_policy.retrieval.jit_tools");
+        self.notes.read(retrieval, section, section);
+        let listed = retrieval.get("jit_tools").map(Node::items).unwrap_or_default().iter().enumerate();
+        self.tools_of_all = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
+    }
+
+    /// Returns the tools of an agent: those that it lists, or all that the file declares. Beside tools that every agent
+    /// has, those are its servers.
     pub(super) fn tools_of_agent(&mut self, agent: &str, node: &Node) -> Vec<String> {
         let listed = node.get("tools").filter(|tools| !tools.is_null());
         match listed {
             Some(tools) => self.tools_in(agent, tools, &format!("agents.{agent}.tools")),
             None => {
-                let all: Vec<_> =
-                    self.declared.iter().map(|tool| (tool.id.clone(), tool.node.clone(), tool.field.clone())).collect();
+                let is_declared = |tool: &&DeclaredTool| self.tools_of_all.is_empty() || tool.kind == ToolKind::Mcp;
+                let all = self.declared.iter().filter(is_declared);
+                let all: Vec<_> = all.map(|tool| (tool.id.clone(), tool.node.clone(), tool.field.clone())).collect();
                 self.each_tool(agent, all)
             }
         }
@@ -137,7 +143,7 @@ impl Import<'_> {
 
     fn each_tool(&mut self, agent: &str, tools: Vec<(String, Node, String)>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for (id, node, field) in tools {
+        for (id, node, field) in tools.into_iter().chain(self.tools_of_all.clone()) {
             self.listed_tools.insert(self.key(&id));
             let found = self.tool(&id, &node, &field);
             if found.is_empty() {
@@ -154,27 +160,28 @@ impl Import<'_> {
         if let Some(known) = self.made_tools.get(&key) {
             return known.clone();
         }
-        let declared = self.declared.iter().find(|tool| tool.id == key && tool.kind != ToolKind::Python);
-        let declared = declared.map(|tool| (tool.kind, tool.node.clone(), tool.field.clone()));
-        let made = match (declared, key.as_str()) {
-            (Some((ToolKind::Http, node, field)), _) => self.http_executor(&key, &node, &field),
-            (Some(_), _) => {
-                let why = "tools of MCP servers are not called: write an http step for what the agent needs of the server, and a tool for it";
-                self.tell_at(NoteLevel::Unsupported, field, node, why);
-                return Vec::new();
-            }
-            (None, "http_request" | "web_fetch") => self.any_url(&key, node, field),
-            (None, "human_intervention.request" | "handoff_to_user" | "ask-human") => {
+        let declared = |kind: ToolKind| {
+            let found = self.declared.iter().find(|tool| tool.id == key && tool.kind == kind);
+            found.map(|tool| (tool.node.clone(), tool.field.clone()))
+        };
+        let made = match (declared(ToolKind::Http), declared(ToolKind::Mcp), key.as_str()) {
+            (Some((node, field)), _, _) => self.http_executor(&key, &node, &field),
+            (None, Some((node, field)), _) => self.mcp_server(&key, &node, &field),
+            (None, None, "http_request" | "web_fetch") => self.any_url(&key, node, field),
+            (None, None, "human_intervention.request" | "handoff_to_user" | "ask-human") => {
                 self.question_gate(node, field);
                 vec![key.clone()]
             }
-            (None, name) => {
-                let why = match MISSING.iter().find(|(missing, _)| *missing == name) {
-                    Some((_, remedy)) => format!("there is no tool {name}: {remedy}"),
-                    None => format!("there is no tool {name}: write a step that does its work, and a tool for it"),
+            (None, None, name) => {
+                let Some(names) = self.file_tool(name, node, field) else {
+                    let why = match MISSING.iter().find(|(missing, _)| *missing == name) {
+                        Some((_, remedy)) => format!("there is no tool {name}: {remedy}"),
+                        None => format!("there is no tool {name}: write a step that does its work, and a tool for it"),
+                    };
+                    self.tell_at(NoteLevel::Unsupported, field, node, why);
+                    return Vec::new();
                 };
-                self.tell_at(NoteLevel::Unsupported, field, node, why);
-                return Vec::new();
+                names
             }
         };
         self.made_tools.insert(key, made.clone());

@@ -211,12 +211,11 @@ fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
 fn what_has_no_equivalent_is_named_with_a_remedy_where_an_agent_lists_it() {
     for (tool, remedy) in [
         ("python_exec", "pod step"),
-        ("strands_tools.file_read", "pod step"),
+        ("strands_tools.notes", "the conversation"),
         ("calculator", "a step that calculates"),
-        ("files", "tools of MCP servers"),
         ("anything", "there is no tool anything"),
     ] {
-        let imported = imported("{mcp: [{id: files, command: npx}]}", &format!(", tools: ['{tool}']"));
+        let imported = imported("{}", &format!(", tools: ['{tool}']"));
         let told = notes(&imported, NoteLevel::Unsupported);
         assert!(
             matches!(told.as_slice(), [one] if one.starts_with("agents.clerk.tools[0]") && one.contains(remedy)),

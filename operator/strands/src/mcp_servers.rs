@@ -1,0 +1,269 @@
+//! MCP servers of a file as `spec.servers`, and the tools for files as those of the filesystem server.
+//!
+//! **Invariant:** no credential of a file becomes a part of the Workflow, which names a Secret instead.
+
+use serde_json::{Map, Value, json};
+use signoff_manifest::source::{Key, Node};
+use url::Url;
+
+use super::{
+    gates::plain,
+    http_tools::{KEY, fixed_url, is_filled_in, names_secret, secret_of},
+    import::Import,
+    import_notes::NoteLevel,
+    names::{free, label},
+};
+
+/// The most characters of the name of a server.
+const MAX_SERVER_NAME: usize = 20;
+
+/// The most characters of the name of a server that a number can follow.
+const MAX_BEFORE_NUMBER: usize = 17;
+
+/// The command of the filesystem server, which has the folder in which it is started.
+const FILESYSTEM: [&str; 4] = ["npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "."];
+
+/// The tools of the Strands CLI for files, each with the tools of the filesystem server that take its place.
+const FILE_TOOLS: [(&str, &[&str]); 6] = [
+    ("file_read", &["read_text_file"]),
+    ("head", &["read_text_file"]),
+    ("tail", &["read_text_file"]),
+    ("grep", &["search_files", "read_text_file"]),
+    ("search", &["search_files", "read_text_file"]),
+    ("file_write", &[WRITE_FILE]),
+];
+
+/// The tool of the filesystem server that changes something.
+const WRITE_FILE: &str = "write_file";
+
+/// Headers that the operator's client sends by itself.
+const OF_CLIENT: [&str; 3] = ["accept", "content-type", "user-agent"];
+
+/// The remedy for a command, which only local runs start.
+const ONLY_LOCAL: &str = "only a local run starts a command, with `signoff run --allow-commands` and after a person has \
+                          confirmed it; on a cluster, give the `url` of a server instead";
+
+impl Import<'_> {
+    /// Imports an MCP server, and returns the entry of agents that means all of its tools. `path` is its field in the
+    /// file.
+    pub(super) fn mcp_server(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
+        let given = |field: &str| node.get(field).filter(|value| !value.is_null());
+        let name = self.server_name(id);
+        let mut server = Map::from_iter([("name".to_owned(), json!(name))]);
+        let is_whole = match (given("url"), given("command")) {
+            (Some(url), None) => {
+                let why = "a server with an address is started by others: left out";
+                self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["args", "env"], why);
+                let is_fixed = self.server_url(url, &format!("{path}.url"), &mut server);
+                self.server_key(id, node, path, &mut server);
+                is_fixed
+            }
+            (None, Some(program)) => {
+                let why = "a command is sent no headers: left out";
+                self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["headers"], why);
+                self.tell_variables(node, path);
+                self.server_command(program, node, path, &mut server)
+            }
+            (Some(url), Some(_)) => {
+                let wrong = "a server has an address or a command: leave one of them out";
+                self.notes.wrong.error("WrongType", &format!("{path}.url"), url.at.clone(), wrong);
+                false
+            }
+            (None, None) => {
+                let why = "it has neither url nor command: write one; the server is left out";
+                self.tell_at(NoteLevel::Unsupported, path, node, why);
+                false
+            }
+        };
+        if !is_whole {
+            return Vec::new();
+        }
+        let all = format!("{name}.*");
+        let gate = self.ask_about(&all);
+        let started = if server.contains_key("command") { format!("; {ONLY_LOCAL}") } else { String::new() };
+        let message = format!(
+            "it becomes the server {name}, whose tools are {name}.<tool>: what they change is not known, so the gate {gate} asks about \
+             each call; list tools that change nothing in `read` of the server, and leave them out of the gate{started}"
+        );
+        self.tell_at(NoteLevel::Changed, path, node, message);
+        self.spec_servers.push(Value::Object(server));
+        vec![all]
+    }
+
+    /// Imports a tool for files, and returns the tools of the filesystem server that take its place; `None` where it is
+    /// no such tool.
+    pub(super) fn file_tool(&mut self, id: &str, node: &Node, field: &str) -> Option<Vec<String>> {
+        let (_, tools) = FILE_TOOLS.iter().find(|(name, _)| *name == id)?;
+        let server = self.file_server(tools);
+        let names: Vec<String> = tools.iter().map(|tool| format!("{server}.{tool}")).collect();
+        let mut message = format!(
+            "it becomes {} of the filesystem server, which has the folder of the run and what is below; {ONLY_LOCAL}",
+            names.join(" and ")
+        );
+        if tools.contains(&"search_files") {
+            message += "; the server finds files by their names, and the model reads a file to search in it";
+        }
+        if tools.contains(&WRITE_FILE) {
+            let gate = self.ask_about(&format!("{server}.{WRITE_FILE}"));
+            message += &format!("; the gate {gate} asks about each call, and the server creates no folders");
+        }
+        self.tell_at(NoteLevel::Changed, field, node, message);
+        Some(names)
+    }
+
+    /// Adds tools to the filesystem server, which is made with the first of them, and returns its name.
+    fn file_server(&mut self, tools: &[&str]) -> String {
+        // No other server of an import has the list.
+        let is_made = |server: &Value| server.get("only").is_some();
+        if !self.spec_servers.iter().any(is_made) {
+            let name = self.server_name("files");
+            self.spec_servers.push(json!({"name": name, "command": FILESYSTEM, "only": []}));
+        }
+        let Some(server) = self.spec_servers.iter_mut().find(|server| is_made(server)) else { return String::new() };
+        for tool in tools {
+            add(server, "only", tool);
+            if *tool != WRITE_FILE {
+                add(server, "read", tool);
+            }
+        }
+        server.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Adds tools to the gate that asks about tools of servers, and returns its name.
+    fn ask_about(&mut self, tools: &str) -> String {
+        const TYPE: &str = "specificTools";
+        if !self.spec_gates.iter().any(|gate| gate["type"] == TYPE) {
+            let taken = |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|one| one["name"] == name);
+            let name = free("server-tools", taken);
+            self.spec_gates.push(json!({"name": name, "type": TYPE, "tools": [], "hitl": {
+                "prompt": "Agent {{ agent }} calls {{ tool }}. May it?",
+                "approvers": [{"kind": "User", "name": self.approver}],
+            }}));
+        }
+        let Some(gate) = self.spec_gates.iter_mut().find(|gate| gate["type"] == TYPE) else { return String::new() };
+        add(gate, "tools", tools);
+        gate.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Returns the name of a server that no other has.
+    fn server_name(&self, id: &str) -> String {
+        let taken = |name: &str| self.spec_servers.iter().any(|server| server["name"] == name);
+        let label = label(id, "server");
+        let cut = |most: usize| label.chars().take(most).collect::<String>().trim_end_matches('-').to_owned();
+        let name = cut(MAX_SERVER_NAME);
+        if taken(&name) { free(&cut(MAX_BEFORE_NUMBER), taken) } else { name }
+    }
+
+    /// Adds the address of a server. Returns whether it is one fixed server, without a key in it.
+    fn server_url(&mut self, value: &Node, field: &str, server: &mut Map<String, Value>) -> bool {
+        let text = plain(value);
+        let has_key =
+            |url: &Url| url.query_pairs().any(|(name, _)| names_secret(&name) || name.eq_ignore_ascii_case("key"));
+        let wrong = match fixed_url(&text) {
+            Ok(url) if url.fragment().is_some() => "an address of a server has no fragment: leave it out",
+            Ok(url) if has_key(&url) => {
+                "the query of an address must not contain a key: leave it out, and write the key as a header"
+            }
+            Ok(_) => {
+                server.insert("url".into(), text.trim().into());
+                return true;
+            }
+            Err(wrong) => wrong,
+        };
+        self.notes.wrong.error("WrongType", field, value.at.clone(), wrong);
+        false
+    }
+
+    /// Adds the one header that a server is sent: its key, of a Secret.
+    fn server_key(&mut self, id: &str, node: &Node, path: &str, server: &mut Map<String, Value>) {
+        for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
+            let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
+            if OF_CLIENT.iter().any(|name| key.name.eq_ignore_ascii_case(name)) {
+                self.notes.tell(NoteLevel::Info, &field, &key.at, "left out: the operator's client sends its own");
+            } else if !is_filled_in(&text) && !names_secret(&key.name) {
+                let why = "left out: a server is sent no header but its key: let a proxy in front of it add others";
+                self.notes.tell(NoteLevel::Unsupported, &field, &key.at, why);
+            } else if server.contains_key("key") {
+                let why = "left out: a server is sent one key: let a proxy in front of it add others";
+                self.notes.tell(NoteLevel::Unsupported, &field, &key.at, why);
+            } else {
+                self.key_of_header(id, key, &text, &field, server);
+            }
+        }
+    }
+
+    fn key_of_header(&mut self, id: &str, key: &Key, text: &str, field: &str, server: &mut Map<String, Value>) {
+        let is_name = key.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let Some((scheme, secret)) = secret_of(id, &key.name, text).filter(|_| is_name) else {
+            let why = "left out: the key of a server is written as `${NAME}` with upper-case letters, digits and `_`, after a word \
+                       such as Bearer or nothing";
+            self.notes.tell(NoteLevel::Unsupported, field, &key.at, why);
+            return;
+        };
+        let is_bearer = key.name.eq_ignore_ascii_case("authorization") && scheme == "Bearer ";
+        let with_scheme =
+            if is_bearer || scheme.is_empty() { String::new() } else { format!(", where it begins with `{scheme}`") };
+        let (level, message) = if is_filled_in(text) {
+            let level = if with_scheme.is_empty() { NoteLevel::Info } else { NoteLevel::Changed };
+            (level, format!("its value is taken from the key `{KEY}` of the Secret {secret}{with_scheme}"))
+        } else {
+            let message = format!(
+                "its value looks like a secret and is not taken over: write it into the key `{KEY}` of the Secret {secret}{with_scheme}"
+            );
+            (NoteLevel::Changed, message)
+        };
+        self.notes.tell(level, field, &key.at, message);
+        self.add_secret(&secret);
+        server.insert("key".into(), secret.into());
+        if !is_bearer {
+            server.insert("header".into(), key.name.as_str().into());
+        }
+    }
+
+    /// Adds the command of a server. Returns whether it can be taken over: no argument is a credential.
+    fn server_command(&mut self, program: &Node, node: &Node, path: &str, server: &mut Map<String, Value>) -> bool {
+        let mut command = vec![plain(program)];
+        command.extend(node.get("args").map(Node::items).unwrap_or_default().iter().map(plain));
+        if command.iter().any(|word| has_credential(word)) {
+            let why = "an argument is a credential, or names one, and is not taken over: write a script that reads it and starts the \
+                       server, and name the script in `command`; the server is left out";
+            self.tell_at(NoteLevel::Unsupported, &format!("{path}.args"), node, why);
+            return false;
+        }
+        server.insert("command".into(), json!(command));
+        true
+    }
+
+    /// Tells about the variables of a command, which has none.
+    fn tell_variables(&mut self, node: &Node, path: &str) {
+        for (key, value) in node.get("env").map(Node::fields).unwrap_or_default() {
+            let is_secret = names_secret(&key.name) || is_filled_in(&plain(value));
+            let level = if is_secret { NoteLevel::Unsupported } else { NoteLevel::Changed };
+            let why = "left out: a command is started with PATH and HOME only: write a script that sets it and starts the server, \
+                       and name the script in `command`";
+            self.notes.tell(level, &format!("{path}.env.{}", key.name), &key.at, why);
+        }
+    }
+}
+
+/// Adds a text to a list of an object, once.
+fn add(object: &mut Value, field: &str, text: &str) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let list = fields.entry(field).or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.iter().any(|one| one == text)
+    {
+        list.push(text.into());
+    }
+}
+
+/// Whether an argument of a command is an option for a credential, or an address with one.
+fn has_credential(word: &str) -> bool {
+    let option = word.split('=').next().unwrap_or_default();
+    let is_option = (word.starts_with('-') || word.contains('=')) && names_secret(option);
+    is_option || Url::parse(word).is_ok_and(|url| url.password().is_some())
+}
+
+#[cfg(test)]
+#[path = "mcp_servers_tests.rs"]
+mod tests;
