@@ -11,11 +11,12 @@ use signoff_api::Workflow;
 
 /// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but for
 /// those that need a node, and those of models, which `tests/contract/models.rs` runs.
-const APART: [&str; 13] = [
+const APART: [&str; 14] = [
     // a service to talk to, or a real model
     "quickstart/workflow",
     "steps/secret",
     "steps/api-key",
+    "servers/",
     "models/",
     // more people than one
     "gates/quorum",

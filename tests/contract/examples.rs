@@ -55,6 +55,11 @@ fn schema(kind: &str) -> Value {
     serde_json::to_value(crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
 }
 
+/// The settings of a local run, in which an example may start a command.
+fn settings() -> Settings {
+    Settings { allow_commands: true, ..Settings::default() }
+}
+
 /// Fields that the schema does not have, which an API server would drop, with their paths.
 fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     match value {
@@ -99,7 +104,7 @@ fn every_example_can_be_run_as_it_stands() {
     let examples = examples();
     assert!(examples.len() >= 40, "{} examples: where are they?", examples.len());
     for (name, text) in examples {
-        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::default()) {
+        if let Err(complaints) = Plan::of(&parse(&name, &text), &settings(), &Arc::default()) {
             let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
             panic!("{name}:\n{}", complaints.join("\n"));
         }
@@ -119,14 +124,15 @@ fn a_field_that_does_not_exist_is_found() {
 #[test]
 fn what_was_perhaps_not_meant_is_warned_about_and_nothing_else() {
     for (name, text) in examples() {
-        let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::default()).unwrap();
-        // Two graphs end where nobody chose an edge, and whoever approves a tag may get another image: worth a word.
+        let plan = Plan::of(&parse(&name, &text), &settings(), &Arc::default()).unwrap();
+        // Two graphs end where no edge is chosen, a tag that is approved may become another image, and some gates do not
+        // ask about every tool of a server.
         let graphs = ["graph/routed-by-option.yaml", "graph/routed-by-reject.yaml"];
-        let warned = [&graphs[..], &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
+        let servers = ["servers/files.yaml", "servers/hints.yaml", "servers/pins.yaml"];
+        let warned = [&graphs[..], &servers, &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
         let expected = usize::from(warned.contains(&name.as_str()));
         assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
-        let told: Vec<_> =
-            signoff_manifest::check(&text, &Settings::default()).into_iter().flat_map(|it| it.problems).collect();
+        let told: Vec<_> = signoff_manifest::check(&text, &settings()).into_iter().flat_map(|it| it.problems).collect();
         assert!(!told.iter().any(|problem| problem.reason == "KubectlRefuses"), "{name}: {told:?}");
     }
 }
@@ -167,10 +173,10 @@ fn asked(file: &str, policies: Policies) -> ApprovalRequest {
 
 #[test]
 fn every_example_policy_applies_where_it_says_with_its_requirements() {
-    assert_eq!(policies().len(), 4);
+    assert_eq!(policies().len(), 5);
     let quorum = "gates/quorum.yaml";
-    for file in ["policies/dev.yaml", "policies/prod.yaml", "policies/regulated.yaml", "policies/agents.yaml"] {
-        assert_eq!(asked(quorum, policy(file, ("env", "harness"))).required_by.len(), 0, "{file}");
+    for (file, _) in policies() {
+        assert_eq!(asked(quorum, policy(&file, ("env", "harness"))).required_by.len(), 0, "{file}");
     }
     let goes_on = asked("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
     assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));
@@ -190,6 +196,19 @@ fn every_example_policy_applies_where_it_says_with_its_requirements() {
     let agents = Arc::new(policy("policies/agents.yaml", ("agents", "yes")));
     let (name, text) = examples().into_iter().find(|(name, _)| name == "tools/refund.yaml").unwrap();
     assert_eq!(Plan::of(&parse(&name, &text), &Settings::default(), &agents).unwrap().added_steps().len(), 1);
+}
+
+#[test]
+fn the_policy_for_servers_asks_before_each_server_and_allows_one_host() {
+    let servers = Arc::new(policy("policies/servers.yaml", ("servers", "yes")));
+    let text = |file: &str| examples().into_iter().find(|(name, _)| name == file).unwrap().1;
+    let plan = |text: &str| Plan::of(&parse("servers", text), &Settings::default(), &servers);
+    for file in ["servers/server-tools.yaml", "servers/pins.yaml", "servers/without-a-model.yaml"] {
+        assert_eq!(plan(&text(file)).unwrap().added_steps().len(), 1, "{file}");
+    }
+    let elsewhere = text("servers/server-tools.yaml").replace("crm.example.com", "crm.example.net");
+    let refused = plan(&elsewhere).unwrap_err();
+    assert!(refused.iter().any(|error| error.to_string().contains("spec.servers[0].url")), "{refused:?}");
 }
 
 #[test]
@@ -227,7 +246,7 @@ fn every_example_is_run_by_some_suite() {
     for (file, text) in examples() {
         let name = file.strip_suffix(".yaml").unwrap();
         // Without a kubelet no container runs, and the other way round none of the others needs one.
-        let plan = Plan::of(&parse(&file, &text), &Settings::default(), &Arc::default()).unwrap();
+        let plan = Plan::of(&parse(&file, &text), &settings(), &Arc::default()).unwrap();
         let runs = if plan.containers().next().is_some() {
             named_in(&pods, name)
         } else {
