@@ -1,4 +1,5 @@
-//! Tests of agents with tools: real runs on this machine against models of every protocol, which answer well and badly.
+//! Tests of agents with tools: real runs on this machine against models of every protocol, which answer well and badly,
+//! and calls of the tools of real MCP servers.
 //! They must not reach beyond loopback.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,5 +8,6 @@ mod failures;
 mod hostile;
 mod protocols;
 mod provider;
+mod real_servers;
 mod transcript;
 mod ways;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
+use signoff_tests::crm::Crm;
 
 use crate::story::{Example, examples, story};
 
@@ -403,6 +404,66 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     let words = ["get", "workflows,approvals,blobs,events", "--output=yaml", "--namespace", &run.namespace.name];
     let story = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     assert!(story.contains("‹Secret letters/token›") && !story.contains(KEY), "the key is written nowhere");
+}
+
+/// The example with its server at a CRM of ours.
+async fn with_crm(file: &str) -> (Running, Crm) {
+    let crm = Crm::start().await.unwrap();
+    let text = std::fs::read_to_string(folder().join(file)).unwrap();
+    let run = Running::of(file, &text.replace("https://crm.example.com/mcp", &crm.url())).await;
+    (run, crm)
+}
+
+/// The tools of the CRM that were called, in order.
+fn called(crm: &Crm) -> Vec<String> {
+    crm.calls().iter().filter_map(|call| call.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_tool_of_a_server_is_called_after_people_have_approved_it() {
+    for (file, gate) in [
+        ("servers/server-tools.yaml", "handle/.turn-1/.call-1/.gate"),
+        ("servers/narrow-tool.yaml", "handle/.turn-1/.call-1/.gate"),
+    ] {
+        let (run, crm) = with_crm(file).await;
+        let approval = run.asked(gate).await;
+        assert_eq!(called(&crm), [] as [&str; 0], "{file}");
+        run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+        assert_eq!(run.output().await, "The customer has the money.", "{file}");
+        assert_eq!(called(&crm), ["refund"], "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_pinned_or_only_reads_runs_unasked_and_the_other_one_does_not() {
+    for file in ["servers/pins.yaml", "servers/hints.yaml"] {
+        let (run, crm) = with_crm(file).await;
+        let approval = run.asked("handle/.turn-2/.call-1/.gate").await;
+        assert_eq!(called(&crm), ["get_customer"], "{file}");
+        run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+        assert_eq!(run.output().await, "The customer has the money.", "{file}");
+        assert_eq!(called(&crm), ["get_customer", "refund"], "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_calls_a_tool_of_a_server_without_a_model() {
+    let (run, crm) = with_crm("servers/without-a-model.yaml").await;
+    let approval = run.asked("refund/.start").await;
+    assert_eq!(called(&crm), ["get_customer"]);
+    run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    assert_eq!(run.output().await, "refund 1 is on its way");
+    let refund = crm.calls().pop().unwrap();
+    assert!(refund.contains(r#""amount":420"#), "a number stays one: {refund}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_a_command_is_refused_on_a_cluster_with_the_remedy() {
+    let run = Running::start("servers/files.yaml").await;
+    run.until("condition=Accepted=False", "workflow/files").await;
+    let status = run.workflow().await.status.unwrap();
+    let accepted = status.conditions.iter().find(|condition| condition.type_ == "Accepted").unwrap();
+    assert!(accepted.message.contains("`signoff run --allow-commands`"), "{}", accepted.message);
 }
 
 #[tokio::test]

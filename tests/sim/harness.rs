@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use signoff_api::{
     Approval, Workflow,
     announce::{Announcement, Listener, TypedEvent},
-    journal::{FACT_CALLS, Usage},
+    journal::{FACT_CALLS, FACT_CHANGED, Usage},
     names,
     turn::TurnCalls,
 };
@@ -24,7 +24,7 @@ use signoff_controller::{
 };
 use signoff_engine::{
     JournalLimits, Settings,
-    transition::{Call, CallContent, Failure, Reply},
+    transition::{Call, CallContent, Failure, McpCall, McpRequest, Reply},
 };
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
 use tokio::task::JoinHandle;
@@ -373,6 +373,7 @@ impl Caller for Hand {
         let what = match &call.content {
             CallContent::Agent(agent) => serde_json::to_value(agent).unwrap(),
             CallContent::Http(http) => serde_json::to_value(http).unwrap(),
+            CallContent::Mcp(mcp) => request_to_server(mcp),
             CallContent::Pod(pod) => panic!("the Pod {} is made, not called", pod.name),
         };
         let input = json!({"idempotent": call.idempotent, "of": run.uid, "what": what});
@@ -394,6 +395,9 @@ impl Caller for Hand {
             Err(failure) => {
                 // A class such as `Status503` is an answer with this status.
                 let status = failure.class.strip_prefix("Status").map(str::to_owned);
+                // Of a call that was not sent, because its tool has changed: what the tool has become.
+                let changed =
+                    (failure.class == "ToolChanged").then(|| (FACT_CHANGED.to_owned(), failure.message.clone()));
                 Err(Failure {
                     retryable: matches!(failure.class.as_str(), "Unreachable" | NO_ROOM)
                         || (failure.class == "Timeout" && call.idempotent)
@@ -406,10 +410,19 @@ impl Caller for Hand {
                     },
                     message: failure.message,
                     not_before: None,
-                    facts: status.into_iter().map(|status| ("statusCode".to_owned(), status)).collect(),
+                    facts: status.map(|status| ("statusCode".to_owned(), status)).into_iter().chain(changed).collect(),
                     log: None,
                 })
             }
         }
     }
+}
+
+/// Returns a request to a server of tools, and whether the definition is compared right before.
+fn request_to_server(mcp: &McpCall) -> Value {
+    let mut what = serde_json::to_value(mcp).unwrap();
+    if let McpRequest::Call(call) = &mcp.request {
+        what["isCompared"] = json!(call.is_compared);
+    }
+    what
 }

@@ -3,6 +3,7 @@
 
 mod asking;
 pub mod calls;
+mod servers;
 pub mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     every_vote_that_counted_was_cast(harness)?;
     what_runs_was_approved_by_the_policys_people(harness, run)?;
     calls::hold(harness, run)?;
+    servers::hold(harness, run)?;
     nothing_happens_after_the_end(harness, run)
 }
 
@@ -88,6 +90,11 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
 fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     let spec = &harness.workflow(run)["spec"];
     let step = effect.key.path.rsplit('/').next().unwrap_or_default();
+    // Of a tool of a server the author says so.
+    if let Some((server, tool)) = step.split_once('.') {
+        let mut servers = list(&spec["servers"]).filter(|one| one["name"] == server);
+        return servers.any(|one| list(&one["read"]).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool)));
+    }
     let mut tools = list(&spec["tools"]).filter(|tool| tool["step"] == step).peekable();
     let method = list(&spec["steps"]).find(|one| one["name"] == step).map(|one| &one["http"]["method"]);
     let only_reads = method.is_some_and(|method| method.is_null() || method == "GET" || method == "HEAD");
@@ -248,7 +255,9 @@ fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) ->
     let covers =
         |kind: &str| list(&added["before"]["kinds"]).any(|one| *one == *kind || (*one == "egress" && kind != "pod"));
     let is_call = |record: &&Value| {
-        record["kind"].as_str().is_some_and(|kind| ["agent", "http", "pod"].contains(&kind) && covers(kind))
+        let is_list = path(record).starts_with(".tools/");
+        let kinds = ["agent", "http", "mcp", "pod"];
+        !is_list && record["kind"].as_str().is_some_and(|kind| kinds.contains(&kind) && covers(kind))
     };
     let began = |record: &&Value| record["inputDigest"].is_string();
     for call in list(&records).filter(is_call).filter(began) {
@@ -288,9 +297,13 @@ fn step_of(path: &str) -> &str {
 }
 
 /// Where the gate `release` of a policy stands before a step: beneath it where it is a call of a tool, else beside it.
+/// The tools of a server have one gate, which is named after the server.
 fn release_of(step: &str) -> String {
     match step.rsplit_once('/') {
-        Some((list, name)) if list.contains("/.call-") => format!("{list}/{name}/release-{name}"),
+        Some((list, name)) if list.contains("/.call-") => {
+            let gate = name.split('.').next().unwrap_or_default();
+            format!("{list}/{name}/release-{gate}")
+        }
         Some((list, name)) => format!("{list}/release-{name}"),
         None => format!("release-{step}"),
     }

@@ -34,6 +34,7 @@ mod restored;
 mod run_lifecycle;
 mod scenario_runner;
 mod scenarios;
+mod servers;
 mod size;
 mod stalled;
 mod stops;

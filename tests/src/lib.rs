@@ -9,17 +9,22 @@ pub mod browser;
 pub mod cargo;
 pub mod chat_completions;
 pub mod control_plane;
+pub mod crm;
 pub mod half_requests;
 pub mod image;
 pub mod loopback;
 pub mod mail_server;
+pub mod mcp;
 pub mod memory_group;
 pub mod node;
+pub mod npm_servers;
 pub mod page;
 pub mod quickstart;
+pub mod rmcp_server;
 pub mod say;
 pub mod sim;
 pub mod snapshot;
+pub mod wire;
 
 /// Says how much a test tried, such as 12 `crash points`; `cargo xtask test` adds them up.
 #[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]

@@ -1,5 +1,8 @@
 //! A small HTTP server on loopback that answers as its caller says, and remembers what it was sent.
 
+mod tool_server;
+
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
@@ -7,12 +10,14 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+pub use tool_server::ToolServer;
 
 /// The largest request that is read, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
@@ -24,6 +29,8 @@ pub struct Received {
     pub what: String,
     /// The whole body.
     pub body: String,
+    /// The headers, by their names in lower case; of equal ones the last.
+    pub headers: BTreeMap<String, String>,
 }
 
 /// Answers a request. The number is that of the request, from 0.
@@ -96,10 +103,14 @@ pub fn text(status: u16, text: impl Into<String>) -> Response {
 async fn take(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
     let target = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     let what = format!("{} {target}", request.method());
+    let header = |name: &HeaderName, value: &HeaderValue| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let headers = request.headers().iter().map(|(name, value)| header(name, value)).collect();
     let Ok(body) = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await else {
         return (StatusCode::PAYLOAD_TOO_LARGE, "the request is too large").into_response();
     };
-    let received = Received { what, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() };
+    let received = Received { what, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), headers };
     let Ok(mut all) = shared.received.lock() else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the server is broken").into_response();
     };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use signoff_tests::mcp::{self, McpVersion};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -24,6 +25,8 @@ const RESULT: usize = 200;
 pub(super) const ANSWER: &str = "all is done";
 /// The tool that the model calls.
 pub(super) const TOOL: &str = "lookup";
+/// The MCP server that has the tool too, as Workflows name it.
+pub(super) const SERVER: &str = "orders";
 
 /// A running server. It ends when it is dropped.
 pub(super) struct Server {
@@ -78,6 +81,19 @@ impl Server {
         self.url("v1")
     }
 
+    /// Returns the base URL of the provider whose model calls the tool of the MCP server.
+    pub(super) fn provider_of_server(&self) -> String {
+        self.url("served")
+    }
+
+    /// Returns the URL of the MCP server.
+    pub(super) fn mcp(&self, version: McpVersion) -> String {
+        self.url(match version {
+            McpVersion::Stateless => "mcp",
+            McpVersion::Session => "mcp-session",
+        })
+    }
+
     /// Returns the base URL of a provider whose answers have 8 MiB.
     pub(super) fn provider_of_long_answers(&self) -> String {
         self.url("long")
@@ -104,13 +120,13 @@ impl Server {
 }
 
 impl Script {
-    /// Returns the answer to a conversation: calls until it has all turns with calls, then a text.
-    fn turn(&self, body: &[u8]) -> Result<String> {
+    /// Returns the answer to a conversation: calls of a tool until it has all turns with calls, then a text.
+    fn turn(&self, body: &[u8], tool: &str) -> Result<String> {
         let conversation: Conversation = serde_json::from_slice(body)?;
         let made = conversation.messages.iter().filter(|message| message.role == "assistant").count();
         let call = |at: usize| {
             let arguments = json!({"id": made * self.calls + at}).to_string();
-            json!({"id": format!("call_{made}_{at}"), "type": "function", "function": {"name": TOOL, "arguments": arguments}})
+            json!({"id": format!("call_{made}_{at}"), "type": "function", "function": {"name": tool, "arguments": arguments}})
         };
         let message = match made < self.turns {
             true => {
@@ -147,6 +163,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         let mut body = vec![0; length];
         connection.read_exact(&mut body).await?;
         let path = path.unwrap_or_default();
+        let mut session = None;
         if path == "/never" {
             // The caller closes the connection when its time is over.
             connection.read_u8().await?;
@@ -155,15 +172,22 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         let (status, kind, answer) = match path.as_str() {
             "/failing" => ("500 Internal Server Error", "text/plain", Cow::Borrowed("it fails")),
             "/long/chat/completions" => ("200 OK", "application/json", Cow::Borrowed(long_answer())),
+            "/mcp" | "/mcp-session" => {
+                let version = if path == "/mcp" { McpVersion::Stateless } else { McpVersion::Session };
+                let (status, body) = served(version, &body, &mut session);
+                (status, "application/json", Cow::Owned(body))
+            }
             // Only turns have a body.
             _ if body.is_empty() => ("200 OK", "text/plain", Cow::Owned("x".repeat(RESULT))),
             _ => {
                 tokio::time::sleep(script.latency).await;
-                ("200 OK", "application/json", Cow::Owned(script.turn(&body)?))
+                let tool = if path.starts_with("/served/") { Cow::Owned(on_wire()) } else { Cow::Borrowed(TOOL) };
+                ("200 OK", "application/json", Cow::Owned(script.turn(&body, &tool)?))
             }
         };
         let length = answer.len();
-        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        let session = session.map(|number| format!("mcp-session-id: {number}\r\n")).unwrap_or_default();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{session}content-length: {length}\r\n\r\n");
         // Small answers go out in one piece, and long ones are not copied.
         if length <= RESULT * 16 {
             connection.write_all((head + &answer).as_bytes()).await?;
@@ -172,6 +196,27 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
             connection.write_all(answer.as_bytes()).await?;
         }
     }
+}
+
+/// Returns the status and the body of an answer of the MCP server. Its tool answers what the tool at its own URL does.
+fn served(version: McpVersion, body: &[u8], session: &mut Option<&'static str>) -> (&'static str, String) {
+    let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
+    let tools = json!([{"name": TOOL, "description": "Finds an order.", "inputSchema": parameters}]);
+    let message = serde_json::from_slice(body).unwrap_or_default();
+    let made = mcp::answer(version, &message, &tools, |_, _| Ok("x".repeat(RESULT)));
+    *session = made.session;
+    let status = match made.status {
+        200 => "200 OK",
+        202 => "202 Accepted",
+        404 => "404 Not Found",
+        _ => "400 Bad Request",
+    };
+    (status, made.body)
+}
+
+/// Returns the name by which models know the tool of the MCP server.
+fn on_wire() -> String {
+    format!("{SERVER}__{TOOL}")
 }
 
 /// Returns an answer with one call whose arguments are as long as an answer can be.
@@ -214,6 +259,31 @@ mod tests {
         assert_eq!(ask(&messages).await["content"], ANSWER);
         let result = client.get(format!("{}7", server.tool())).send().await.unwrap().text().await.unwrap();
         assert_eq!(result.len(), RESULT);
+    }
+
+    #[tokio::test]
+    async fn the_tool_of_the_mcp_server_answers_as_the_other_one_in_both_versions() {
+        let server = Server::start(1, 1, Duration::ZERO).await.unwrap();
+        let client = reqwest::Client::new();
+        for version in [McpVersion::Stateless, McpVersion::Session] {
+            let meta = match version {
+                McpVersion::Stateless => json!({"io.modelcontextprotocol/protocolVersion": version.text()}),
+                McpVersion::Session => json!({}),
+            };
+            let ask = async |method: &str| {
+                let params = json!({"name": TOOL, "arguments": {"id": 7}, "_meta": meta});
+                let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                client.post(server.mcp(version)).json(&message).send().await.unwrap()
+            };
+            let called: Value = ask("tools/call").await.json().await.unwrap();
+            assert_eq!(called["result"]["content"][0]["text"].as_str().unwrap().len(), RESULT);
+            let begun = ask("initialize").await;
+            assert_eq!(begun.headers().contains_key("mcp-session-id"), version == McpVersion::Session);
+        }
+        assert_eq!(client.delete(server.mcp(McpVersion::Session)).send().await.unwrap().status(), 202);
+        let url = format!("{}/chat/completions", server.provider_of_server());
+        let first: Value = client.post(url).json(&json!({"messages": []})).send().await.unwrap().json().await.unwrap();
+        assert_eq!(first["choices"][0]["message"]["tool_calls"][0]["function"]["name"], on_wire());
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 mod once;
 mod refused;
 mod scene;
+mod servers;
 mod shown;
 mod turn;
 mod verdicts;

@@ -163,7 +163,7 @@ impl Scene {
     pub(super) fn sent(&self, run: &str) -> Vec<(String, String)> {
         let own = format!(" /{run}");
         let others = self.server.received().into_iter().filter(|received| !received.what.ends_with(CHAT));
-        let of_run = others.filter_map(|Received { what, body }| {
+        let of_run = others.filter_map(|Received { what, body, .. }| {
             let (method, path) = what.split_once(&own)?;
             path.starts_with('/').then(|| (format!("{method} {path}"), body))
         });

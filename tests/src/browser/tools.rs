@@ -32,7 +32,7 @@ impl Node {
     /// What is missing and how to come by it.
     pub fn find() -> Result<Self> {
         let remedy = format!("install Node.js {}.{} or later, and npm", NODE.0, NODE.1);
-        let needs = "tests with a browser or an OpenID Connect issuer need Node.js";
+        let needs = "tests with a browser, an OpenID Connect issuer or servers of npm need Node.js";
         let program = on_path("node").with_context(|| format!("{needs}, and there is no `node` on PATH: {remedy}"))?;
         let said = output(Command::new(&program).arg("--version"))?;
         ensure!(version(&said).is_some_and(|found| found >= NODE), "{needs}, and `node` is {}: {remedy}", said.trim());
@@ -86,7 +86,7 @@ fn installed(npm: &Path) -> Result<PathBuf> {
     for name in PACKAGE {
         fs::copy(source().join(name), unfinished.path().join(name))?;
     }
-    progress("fetching the packages of tests/web/node by npm (20 MB), once for this lock file");
+    progress("fetching the packages of tests/web/node by npm (25 MB), once for this lock file");
     let mut command = Command::new(npm);
     command.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--engine-strict=false"]);
     output(command.current_dir(unfinished.path()))

@@ -1,7 +1,7 @@
 //! `cargo xtask bench agents`: the cost of an agent with tools: the engine's replay of its journal, and many agents at once, compared with a
 //! plain loop without an operator over the same provider.
 //!
-//! replay; bare loop -> operator, few calls a turn -> operator, more calls a turn -> bare loop
+//! replay; bare loop -> operator, few calls a turn: by HTTP, by MCP -> operator, more calls a turn -> bare loop
 //!
 //! Must not touch any cluster but its own, nor call anything but the server that it starts on a loopback address of this machine.
 
@@ -15,18 +15,26 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, value_parser};
 use signoff_tests::control_plane::Options;
+use signoff_tests::mcp::McpVersion;
 use signoff_tests::say;
 
 use self::bare_loop::BareLoop;
-use self::run::Run;
 pub(super) use self::run::workflow;
+use self::run::{CalledBy, Run};
 use super::engine::{self, AgentReplay};
 use super::harness::{self, Harness};
 use super::server::Server;
 use super::{gates, to_its_end};
 
-/// The calls of each turn in the two runs: their difference is the cost of further calls.
+/// The calls of each turn in the two runs by HTTP: their difference is the cost of further calls.
 const CALLS: [usize; 2] = [1, 4];
+/// The runs of the operator: those by MCP stand right after the one that they are compared with.
+const RUNS: [(CalledBy, usize); 4] = [
+    (CalledBy::Http, CALLS[0]),
+    (CalledBy::Mcp(McpVersion::Stateless), CALLS[0]),
+    (CalledBy::Mcp(McpVersion::Session), CALLS[0]),
+    (CalledBy::Http, CALLS[1]),
+];
 
 /// Options of `cargo xtask bench agents`.
 #[derive(Debug, Args)]
@@ -68,8 +76,10 @@ struct Measured {
     is_debug: bool,
     load: Load,
     replays: Vec<AgentReplay>,
-    /// With the fewest and with the most calls a turn.
+    /// By HTTP, with the fewest and with the most calls a turn.
     runs: Vec<Run>,
+    /// By MCP, with the fewest calls a turn.
+    runs_of_servers: Vec<Run>,
     /// Before and after the runs, with the fewest calls.
     bare: Vec<BareLoop>,
 }
@@ -85,7 +95,8 @@ pub(super) fn run(options: &Agents) -> Result<ExitCode> {
     let program = if options.only_replay { None } else { Some(harness::build(options.debug_build)?) };
     say::step("building the engine as it is shipped, and replaying agents");
     let replays = engine::agent_replays()?;
-    let mut measured = Measured { is_debug: options.debug_build, load, replays, runs: Vec::new(), bare: Vec::new() };
+    let (runs, runs_of_servers, bare) = (Vec::new(), Vec::new(), Vec::new());
+    let mut measured = Measured { is_debug: options.debug_build, load, replays, runs, runs_of_servers, bare };
     if let Some(program) = &program {
         to_its_end(measured.measure(program))?;
     }
@@ -103,10 +114,14 @@ impl Measured {
         let server = Server::start(load.turns, few, load.latency).await?;
         say::step(&format!("a bare loop: {} agents of {} turns", load.agents, load.turns));
         self.bare.push(BareLoop::measure(&server, load).await?);
-        for calls in CALLS {
+        for (called_by, calls) in RUNS {
             let server = Server::start(load.turns, calls, load.latency).await?;
-            say::step(&format!("{} agents of {} turns, calls of each turn: {calls}", load.agents, load.turns));
-            self.runs.push(Run::measure(&harness, &server, load, calls).await?);
+            let (way, runs) = match called_by {
+                CalledBy::Http => ("HTTP".to_owned(), &mut self.runs),
+                CalledBy::Mcp(version) => (format!("MCP {}", version.text()), &mut self.runs_of_servers),
+            };
+            say::step(&format!("{} agents of {} turns, calls of each turn by {way}: {calls}", load.agents, load.turns));
+            runs.push(Run::measure(&harness, &server, load, (called_by, calls)).await?);
         }
         say::step("the bare loop again");
         self.bare.push(BareLoop::measure(&server, load).await?);
@@ -118,6 +133,13 @@ impl Measured {
         let run = self.runs.first()?;
         let bare = self.bare.iter().map(|bare| bare.turns_a_second(self.load)).sum::<f64>() / self.bare.len() as f64;
         Some(run.turns_a_second(self.load) / bare)
+    }
+
+    /// Returns the operator's processor time of a turn whose call is made by MCP, by that of the same by HTTP.
+    fn share_of_http(&self, version: McpVersion) -> Option<f64> {
+        let by_http = self.runs.first()?.operator_ms(self.load);
+        let run = self.runs_of_servers.iter().find(|run| run.called_by == CalledBy::Mcp(version))?;
+        Some(run.operator_ms(self.load) / by_http)
     }
 
     /// Returns the operator's processor time of a turn with its first call, and of each further call, in milliseconds.
@@ -134,9 +156,9 @@ mod tests {
     use super::*;
     use crate::processors::{OPERATOR, Used};
 
-    fn run(took: u64, cpu: u64) -> Run {
+    fn run(called_by: CalledBy, took: u64, cpu: u64) -> Run {
         let (took, cpu) = (Duration::from_secs(took), Duration::from_secs(cpu));
-        Run { calls: 1, took, state_writes: 0.0, reads: 0.0, used: Used::of_one(OPERATOR, cpu) }
+        Run { called_by, calls: 1, took, state_writes: 0.0, reads: 0.0, used: Used::of_one(OPERATOR, cpu) }
     }
 
     #[test]
@@ -146,11 +168,18 @@ mod tests {
             is_debug: false,
             load: Load { agents: 50, turns: 20, latency: Duration::ZERO },
             replays: Vec::new(),
-            runs: vec![run(10, 1), run(20, 4)],
+            runs: vec![run(CalledBy::Http, 10, 1), run(CalledBy::Http, 20, 4)],
+            runs_of_servers: vec![
+                run(CalledBy::Mcp(McpVersion::Stateless), 10, 2),
+                run(CalledBy::Mcp(McpVersion::Session), 10, 3),
+            ],
             bare: vec![bare(1), bare(1)],
         };
         let (turn, call) = measured.operator_ms().unwrap();
         assert!((turn - 1.0).abs() < 1e-9 && (call - 1.0).abs() < 1e-9, "{turn} {call}");
         assert!((measured.share_of_bare_loop().unwrap() - 0.1).abs() < 1e-9);
+        let [newer, older] =
+            [McpVersion::Stateless, McpVersion::Session].map(|one| measured.share_of_http(one).unwrap());
+        assert!((newer - 2.0).abs() < 1e-9 && (older - 3.0).abs() < 1e-9, "{newer} {older}");
     }
 }

@@ -6,17 +6,26 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use futures::future::try_join;
 use serde_json::{Value, json};
+use signoff_tests::mcp::McpVersion;
 
 use super::Load;
 use crate::counters::Counters;
 use crate::gates::{bounded, ends, watch_ends};
 use crate::harness::Harness;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
-use crate::server::{Server, TOOL};
+use crate::server::{SERVER, Server, TOOL};
 use crate::{crowd, sample};
+
+/// The way in which the tool is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CalledBy {
+    Http,
+    Mcp(McpVersion),
+}
 
 /// What a run of so many agents took.
 pub(super) struct Run {
+    pub(super) called_by: CalledBy,
     /// Of each turn.
     pub(super) calls: usize,
     /// From the first Workflow sent to the watch event of the last one that ended.
@@ -27,7 +36,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) async fn measure(harness: &Harness, server: &Server, load: Load, calls: usize) -> Result<Self> {
+    pub(super) async fn measure(
+        harness: &Harness,
+        server: &Server,
+        load: Load,
+        (called_by, calls): (CalledBy, usize),
+    ) -> Result<Self> {
         // More calls at once than agents: what is measured are turns, not the limits of calls.
         let arguments = ["--allow-address", "127.0.0.0/8", "--max-calls", "4000"];
         let operator = harness.operator_with_arguments(&arguments).await?;
@@ -38,7 +52,11 @@ impl Run {
         let before = Reading::take(harness, Some(&operator))?;
         let began = Instant::now();
         let applying = crowd::each(load.agents, load.agents, async |index| {
-            let body = serde_json::to_vec(&workflow(&sample::name(index), server, load.turns, calls))?;
+            let mut workflow = workflow(&sample::name(index), server, load.turns, calls);
+            if let CalledBy::Mcp(version) = called_by {
+                call_server(&mut workflow, server, version);
+            }
+            let body = serde_json::to_vec(&workflow)?;
             crowd::post(&harness.requester, &workflows, body).await.map(drop)
         });
         let patience = Duration::from_secs(60) + Duration::from_millis(200) * u32::try_from(load.turns())?;
@@ -49,7 +67,7 @@ impl Run {
         let requests = rest.requests() - idle;
         operator.stop().await?;
         let used = after.since(&before);
-        Ok(Self { calls, took, state_writes: requests.state_writes(), reads: requests.reads, used })
+        Ok(Self { called_by, calls, took, state_writes: requests.state_writes(), reads: requests.reads, used })
     }
 
     pub(super) fn turns_a_second(&self, load: Load) -> f64 {
@@ -97,6 +115,16 @@ pub(crate) fn workflow(name: &str, server: &Server, turns: usize, calls: usize) 
     })
 }
 
+/// Lets the agent call the tool of the MCP server instead.
+fn call_server(workflow: &mut Value, server: &Server, version: McpVersion) {
+    let spec = &mut workflow["spec"];
+    spec["providers"][0]["openai"]["baseURL"] = server.provider_of_server().into();
+    spec["servers"] = json!([{"name": SERVER, "url": server.mcp(version), "read": [TOOL]}]);
+    spec["agents"][0]["tools"] = json!([format!("{SERVER}.{TOOL}")]);
+    spec["tools"] = json!([]);
+    spec["steps"] = json!([spec["steps"][0]]);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -105,12 +133,17 @@ mod tests {
     #[tokio::test]
     async fn the_agent_is_a_workflow_that_can_be_planned() {
         let server = Server::start(99, 4, Duration::ZERO).await.unwrap();
-        let mut object = workflow("w", &server, 99, 4);
-        object["metadata"]["uid"] = json!("u");
-        // Admission fills it in.
-        object["spec"]["requestedBy"] = json!("dana");
-        let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
-        let policies = std::sync::Arc::default();
-        signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();
+        for version in [None, Some(McpVersion::Stateless), Some(McpVersion::Session)] {
+            let mut object = workflow("w", &server, 99, 4);
+            if let Some(version) = version {
+                call_server(&mut object, &server, version);
+            }
+            object["metadata"]["uid"] = json!("u");
+            // Admission fills it in.
+            object["spec"]["requestedBy"] = json!("dana");
+            let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
+            let policies = std::sync::Arc::default();
+            signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The tables of `cargo xtask bench agents`, and whether its goals were met.
 //! Must not measure.
 
+use signoff_tests::mcp::McpVersion;
+
+use super::run::{CalledBy, Run};
 use super::{CALLS, Load, Measured};
 use crate::engine::AgentReplay;
 use crate::table::{hundredths, machine, percent, table, tenths, whole};
@@ -40,7 +43,7 @@ fn runs(measured: &Measured) -> String {
         let cells = vec![whole(bare.turns_a_second(load)), dash(), dash(), dash(), dash(), hundredths(bare.others)];
         (format!("a bare loop, {} call a turn", CALLS[0]), cells)
     });
-    let runs = measured.runs.iter().map(|run| {
+    let runs = measured.runs.iter().chain(&measured.runs_of_servers).map(|run| {
         let cells = vec![
             whole(run.turns_a_second(load)),
             hundredths(run.operator_ms(load)),
@@ -49,7 +52,7 @@ fn runs(measured: &Measured) -> String {
             hundredths(run.reads / load.turns() as f64),
             hundredths(run.used.others()),
         ];
-        (format!("operator, calls of a turn: {}", run.calls), cells)
+        (name(run), cells)
     });
     let rows: Vec<_> = bare.chain(runs).collect();
     let Load { agents, turns, latency } = load;
@@ -60,10 +63,17 @@ fn runs(measured: &Measured) -> String {
     )
 }
 
+fn name(run: &Run) -> String {
+    match run.called_by {
+        CalledBy::Http => format!("operator, calls of a turn: {}", run.calls),
+        CalledBy::Mcp(version) => format!("operator, by MCP {}: {}", version.text(), run.calls),
+    }
+}
+
 fn goals(measured: &Measured) -> String {
     let Load { agents, turns, latency } = measured.load;
     let is_usual = agents == 50 && turns == 20 && latency.is_zero();
-    let others = measured.runs.iter().map(|run| run.used.others());
+    let others = measured.runs.iter().chain(&measured.runs_of_servers).map(|run| run.used.others());
     let others = others.chain(measured.bare.iter().map(|bare| bare.others)).fold(0.0, f64::max);
     let verdict = |is_met: bool| match () {
         () if measured.is_debug => "not judged: a debug build".to_owned(),
@@ -85,6 +95,13 @@ fn goals(measured: &Measured) -> String {
             "operator CPU a further call, ms",
             vec![hundredths(call), "≤ 0.50".to_owned(), verdict(call <= 0.5)],
         ));
+    }
+    if let Some(share) = measured.share_of_http(McpVersion::Stateless) {
+        let row = vec![hundredths(share), "≤ 1.30".to_owned(), verdict(share <= 1.3)];
+        rows.push(("operator CPU a turn by MCP 2026-07-28, of that by HTTP", row));
+    }
+    if let Some(share) = measured.share_of_http(McpVersion::Session) {
+        rows.push(("operator CPU a turn by MCP 2025-11-25, of that by HTTP", vec![hundredths(share), dash(), dash()]));
     }
     let of_200 = measured.replays.iter().filter(|replay| replay.calls <= REPLAYED);
     let slowest = of_200.map(|replay| replay.replay_ms).fold(0.0, f64::max);
