@@ -40,8 +40,8 @@ pub(crate) struct Options {
     /// Play the demo of pod steps instead, on a real node in Linux namespaces of its own (Linux, root)
     #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
     pods: bool,
-    /// Play the demo of an agent with tools instead: it asks a question, its refund is edited, a second one is rejected, and its
-    /// letter is sent. On a terminal, Enter goes on with each decision
+    /// Play the demo of an agent with tools instead, some of an MCP server: it asks a question, its refund is edited, a
+    /// second one is rejected, and its letter is sent. On a terminal, Enter goes on with each decision
     #[arg(long, conflicts_with_all = ["pods", "inbox", "kubeconfig", "context", "model_url", "model"])]
     agents: bool,
     /// Start the inbox instead, with seven runs that wait for you, and keep it until Ctrl-C. With --script, a real

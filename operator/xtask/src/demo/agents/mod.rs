@@ -11,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use signoff_tests::chat_completions::Told;
 use signoff_tests::control_plane::{Cluster, binary};
+use signoff_tests::crm::Crm;
 use signoff_tests::loopback::Loopback;
 use signoff_tests::say;
 
@@ -22,12 +23,16 @@ use servers::{LETTER, QUESTION};
 
 const RUN: &str = "acme";
 const WORKFLOW: &str = include_str!("workflow.yaml");
+const CUSTOMER: &str = r#"get_customer {"name":"ACME"}"#;
+const REFUND: &str = r#"refund {"amount":380,"order":"4711"}"#;
 
 /// What the story is played on.
 struct Stage {
     harness: Harness,
     model: Loopback,
     tools: Loopback,
+    /// An MCP server.
+    crm: Crm,
     /// Whether a person at the terminal says when it goes on.
     is_manned: bool,
 }
@@ -45,7 +50,8 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
         };
         let stage = outcome?;
         if is_kept {
-            let servers = format!("The model answers at {}, the tools at {}", stage.model.url(), stage.tools.url());
+            let [model, tools, crm] = [stage.model.url(), stage.tools.url(), stage.crm.url()];
+            let servers = format!("The model answers at {model}, the tools at {tools}, the MCP server at {crm}");
             show::kept(&stage.harness, "examples/tools/refund.yaml", &servers);
             super::wait(&stage.harness).await?;
         }
@@ -56,14 +62,16 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
 
 async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Stage> {
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
-    step("starting a control plane, a model that speaks OpenAI's protocol, and three tools");
-    let (cluster, model, tools) = tokio::try_join!(Cluster::own(), servers::model(), servers::tools())?;
+    step("starting a control plane, a model that speaks OpenAI's protocol, two tools, and a CRM that speaks MCP");
+    let (cluster, model, tools, crm) =
+        tokio::try_join!(Cluster::own(), servers::model(), servers::tools(), Crm::start())?;
     step("installing Signoff by its chart, letting people in, and starting the operator as its own service account");
     let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
-    let allowed = [&model, &tools].map(|server| ["--allow-address".to_owned(), server.address().to_string()]);
+    let addresses = [model.address(), tools.address(), crm.address()];
+    let allowed = addresses.map(|address| ["--allow-address".to_owned(), address.to_string()]);
     let harness = Harness::open(cluster, namespace, programs, allowed.concat(), false).await?;
     step("ready");
-    let mut stage = Stage { harness, model, tools, is_manned };
+    let mut stage = Stage { harness, model, tools, crm, is_manned };
     if let Err(error) = all(&stage).await {
         stage.harness.lament().await;
         return Err(error);
@@ -88,15 +96,17 @@ async fn all(stage: &Stage) -> Result<()> {
 async fn asking(stage: &Stage) -> Result<String> {
     show::act(
         "1. dana asks, and the agent works",
-        "An agent answers a customer. It may look orders up, refund, write letters, and ask people. It is called by its model, which is\n\
-         played by a server on loopback; so are its tools. People stand in front of refunds and letters.",
+        "An agent answers a customer. It may look orders up, use the tools of a CRM, write letters, and ask people. It is called by\n\
+         its model, which is played by a server on loopback; so are its tools, and the CRM, which speaks MCP. People stand in front\n\
+         of refunds and letters. What the CRM lists is recorded once, and only what the author calls reading runs unasked.",
     );
     let mut manifest: Value = serde_saphyr::from_str(WORKFLOW)?;
     manifest["spec"]["providers"][0]["openai"]["baseURL"] = format!("{}/v1", stage.model.url()).into();
     manifest["spec"]["inputs"][0]["value"] = stage.tools.url().into();
-    show::output(&serde_saphyr::to_string(
-        &json!({"agents": manifest["spec"]["agents"], "gates": manifest["spec"]["gates"]}),
-    )?);
+    manifest["spec"]["servers"][0]["url"] = stage.crm.url().into();
+    let spec = &manifest["spec"];
+    let shown = json!({"servers": spec["servers"], "agents": spec["agents"], "gates": spec["gates"]});
+    show::output(&serde_saphyr::to_string(&shown)?);
     let file = stage.harness.cluster.folder().join("acme.yaml");
     std::fs::write(&file, serde_saphyr::to_string(&manifest)?)?;
     let applied = stage.harness.kubectl("dana", &["apply", "-f", &file.display().to_string()]).await?;
@@ -109,7 +119,7 @@ async fn asking(stage: &Stage) -> Result<String> {
 async fn answering(stage: &Stage, question: &str) -> Result<String> {
     show::act(
         "2. The agent asks a question, and alice answers",
-        "The lookup only reads, so it ran at once. The answer to a question goes to the agent and approves nothing.",
+        "The two lookups only read, so they ran at once. The answer to a question goes to the agent and approves nothing.",
     );
     let shown = stage.harness.approve("alice", &["show", question]).await?;
     expect(
@@ -121,8 +131,9 @@ async fn answering(stage: &Stage, question: &str) -> Result<String> {
     let answered = stage.harness.approve("alice", &["respond", question, "--choose", "q1=o1"]).await?;
     expect(&answered, true, &["answered"])?;
     let refund = stage.harness.pending(RUN, &[question]).await?;
+    stage.is_told("call_0", "ACME: a customer since 2019, with two orders")?;
     stage.is_told("call_2", "A refund")?;
-    stage.ran(&["GET /orders/4711"])?;
+    stage.crm_ran(&[CUSTOMER])?;
     Ok(refund)
 }
 
@@ -133,24 +144,25 @@ async fn editing(stage: &Stage, refund: &str) -> Result<String> {
          Edited arguments are another call.",
     );
     let shown = stage.harness.approve("alice", &["show", refund]).await?;
-    let target = format!("POST {}/refunds", stage.tools.url());
+    let target = format!("tool refund at {}", stage.crm.url());
     expect(
         &shown,
         true,
-        &["Refund this amount?", &target, "\"amount\": 420", "refund is listed", "Finance will surely agree."],
+        &["Refund this amount?", &target, "\"amount\": 420", "crm.refund is listed", "Finance will surely agree."],
     )?;
     stage.goes_on().await?;
     let edit = ["modify", refund, "--set", r#"arguments={"amount":380,"order":"4711"}"#, "--reason", "used for a week"];
     expect(&stage.harness.approve("alice", &edit).await?, true, &["modified"])?;
     let edited = stage.harness.pending(RUN, &[refund]).await?;
-    stage.ran(&["GET /orders/4711"])?;
+    stage.crm_ran(&[CUSTOMER])?;
     Ok(edited)
 }
 
 async fn approving(stage: &Stage, before: &str, edited: &str) -> Result<String> {
     show::act(
         "4. The gate asks somebody else about the edited call",
-        "Who edited a call does not approve it. bob approves 380, and 380 are refunded, once.",
+        "Who edited a call does not approve it. bob approves 380. The CRM is asked whether the tool is still what bob saw, and 380\n\
+         are refunded, once.",
     );
     let refused = stage.harness.approve("alice", &["approve", edited]).await?;
     expect(&refused, false, &["alice@example.com"])?;
@@ -160,7 +172,7 @@ async fn approving(stage: &Stage, before: &str, edited: &str) -> Result<String> 
     let approved = stage.harness.approve("bob", &["approve", edited, "--reason", "that is its value"]).await?;
     expect(&approved, true, &["approved"])?;
     let late = stage.harness.pending(RUN, &[before, edited]).await?;
-    stage.ran(&["GET /orders/4711", r#"POST /refunds {"amount":380,"order":"4711"}"#])?;
+    stage.crm_ran(&[CUSTOMER, REFUND])?;
     let result = "A human changed the arguments. This ran: {\"amount\":380,\"order\":\"4711\"}\nrefund 1 is on its way";
     stage.is_told("call_3", result)?;
     Ok(late)
@@ -180,7 +192,7 @@ async fn rejecting(stage: &Stage, late: &str) -> Result<String> {
     stage.is_told("call_4", "Denied by a human: order 4712 is on time")?;
     let waiting = stage.harness.approve("alice", &["list", "--run", RUN]).await?;
     expect(&waiting, true, &[&letter])?;
-    ensure!(!waiting.stdout.contains("/refunds"), "nobody should be asked about the rejected refund again");
+    ensure!(!waiting.stdout.contains("crm.refund"), "nobody should be asked about the rejected refund again");
     Ok(letter)
 }
 
@@ -211,13 +223,16 @@ fn told(stage: &Stage) -> Result<()> {
         "Each effect once, and one result for each call, under its id and in the model's order.",
     );
     let letter = format!("POST /letters {LETTER}");
-    stage.ran(&["GET /orders/4711", r#"POST /refunds {"amount":380,"order":"4711"}"#, &letter])?;
-    show::output(&stage.log().iter().map(|line| format!("  {line}\n")).collect::<String>());
+    stage.ran(&["GET /orders/4711", &letter])?;
+    stage.crm_ran(&[CUSTOMER, REFUND])?;
+    let calls = stage.crm.calls().into_iter().map(|call| format!("crm: {call}"));
+    show::output(&stage.log().into_iter().chain(calls).map(|line| format!("  {line}\n")).collect::<String>());
     let told = servers::last_told(&stage.model)?;
     let line = |told: &Told| format!("  {} {}: {}\n", told.id, told.tool, told.result.replace('\n', "\n      "));
     show::output(&told.iter().map(line).collect::<String>());
     let ids: Vec<_> = told.iter().map(|told| told.id.as_str()).collect();
-    ensure!(ids == ["call_1", "call_2", "call_3", "call_4", "call_5", "call_6"], "the model was told of {ids:?}");
+    let expected = ["call_0", "call_1", "call_2", "call_3", "call_4", "call_5", "call_6"];
+    ensure!(ids == expected, "the model was told of {ids:?}");
     stage.is_told("call_1", "order 4711: 420 EUR, delivered on Monday")?;
     stage.is_told("call_5", "Already refused by a human: order 4712 is on time")?;
     stage.is_told("call_6", "the letter is sent")
@@ -229,7 +244,14 @@ impl Stage {
         self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()
     }
 
-    /// Compares everything that the tools got so far.
+    /// Compares all calls of the CRM's tools so far.
+    fn crm_ran(&self, expected: &[&str]) -> Result<()> {
+        let calls = self.crm.calls();
+        ensure!(calls == expected, "the CRM should have got {expected:?}, and got {calls:?}");
+        Ok(())
+    }
+
+    /// Compares everything that the HTTP tools got so far.
     fn ran(&self, expected: &[&str]) -> Result<()> {
         let log = self.log();
         ensure!(log == expected, "the tools should have got {expected:?}, and got {log:?}");

@@ -1,4 +1,4 @@
-//! The servers of the demo of agents: a model that speaks OpenAI's protocol, and the tools that its agent calls.
+//! The servers of the demo of agents: a model that speaks OpenAI's protocol, and the HTTP tools that its agent calls.
 //! The model must not know of people: it reads the results that it is told, as every model does.
 
 use anyhow::{Context, Result};
@@ -33,8 +33,9 @@ fn turn(turns: &[Vec<Told>]) -> Value {
         0 => {
             let question = json!({"id": "offer", "options": ["A refund", "A new one"], "question": QUESTION});
             calls(
-                "I look at the order, and ask what to offer.",
+                "I look at the customer and the order, and ask what to offer.",
                 &[
+                    ("call_0", "crm__get_customer", arguments(json!({"name": "ACME"}))),
                     ("call_1", "lookup", arguments(json!({"order": "4711"}))),
                     ("call_2", "ask-human", arguments(json!({"questions": [question]}))),
                 ],
@@ -42,22 +43,21 @@ fn turn(turns: &[Vec<Told>]) -> Value {
         }
         1 => calls(
             "They want a refund. Finance will surely agree.",
-            &[("call_3", "refund", arguments(json!({"amount": 420, "order": "4711"})))],
+            &[("call_3", "crm__refund", arguments(json!({"amount": 420, "order": "4711"})))],
         ),
-        2 => calls("I also refund something for the delay.", &[("call_4", "refund", late())]),
+        2 => calls("I also refund something for the delay.", &[("call_4", "crm__refund", late())]),
         3 => calls(
             "I try that once more, and write to ACME.",
-            &[("call_5", "refund", late()), ("call_6", "letter", arguments(json!({"text": LETTER})))],
+            &[("call_5", "crm__refund", late()), ("call_6", "letter", arguments(json!({"text": LETTER})))],
         ),
         _ => completion(Some("ACME has a refund for order 4711 and a letter."), &[], "stop"),
     }
 }
 
-/// Starts the tools.
+/// Starts the tools that are called by HTTP.
 pub(super) async fn tools() -> Result<Loopback> {
-    Loopback::start(|number, request| match request.what.as_str() {
+    Loopback::start(|_, request| match request.what.as_str() {
         "GET /orders/4711" => loopback::text(200, "order 4711: 420 EUR, delivered on Monday"),
-        "POST /refunds" => loopback::text(201, format!("refund {number} is on its way")),
         "POST /letters" => loopback::text(201, "the letter is sent"),
         _ => loopback::text(404, "there is no such tool"),
     })
