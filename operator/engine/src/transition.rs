@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Map, Value};
 use signoff_api::{
-    ApprovalRequest, Digest, FailureClass, JsonObject, Moment, Outcome,
+    ApprovalRequest, Digest, FailureClass, Moment, Outcome,
     journal::{StepError, StepKind, StepPhase, StepRecord, Usage},
     pod::PodStep,
     sent_method::SentMethod,
@@ -469,9 +469,10 @@ pub struct McpToolCall {
     /// gates in front of it.
     #[serde(skip)]
     pub reads: bool,
-    /// The recorded schema of its arguments, where the definition need not be compared.
+    /// The recorded definition: people are shown it, and it has the schema of the arguments. Its digest is that of
+    /// `definition`.
     #[serde(skip)]
-    pub schema: Option<Arc<JsonObject>>,
+    pub described: Arc<Map<String, Value>>,
     /// The number of runs that started one another before this one.
     #[serde(skip)]
     pub depth: u32,

@@ -1,5 +1,7 @@
 //! The steps that call a tool of a server: checked, with each text of their arguments parsed.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use signoff_api::{Digest, catalogue::fits, policy::AddedStep, server::Server, step::McpStep};
 
@@ -28,7 +30,7 @@ impl Validator<'_> {
         if context.is_of_server {
             // The catalogue says the rest.
             let definition = Digest::of_bytes(b"");
-            let standing = ToolStanding { definition, reads: false, is_pinned: false, schema: None };
+            let standing = ToolStanding { definition, reads: false, is_pinned: false, described: Arc::default() };
             return Some(of_server(PlannedArguments::OfAgent(standing), false));
         }
         if !(fits(&mcp.tool) && server.has(&mcp.tool)) {

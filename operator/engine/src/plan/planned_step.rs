@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde_json::{Map, Value};
 use signoff_api::{
     Digest, FailureClass, JsonObject, Span, Verdict,
     approval::RequiredBy,
@@ -138,8 +139,8 @@ pub(crate) struct ToolStanding {
     pub(crate) reads: bool,
     /// Whether the author reviewed this definition.
     pub(crate) is_pinned: bool,
-    /// The schema of its arguments, where calls of it can be sent without a comparison of its definition.
-    pub(crate) schema: Option<Arc<JsonObject>>,
+    /// The definition itself: the server's own words, which decide nothing.
+    pub(crate) described: Arc<Map<String, Value>>,
 }
 
 /// The validation and review of the response of a step.

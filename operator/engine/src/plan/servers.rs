@@ -110,10 +110,10 @@ impl PlannedServer {
         step.policy_gates.retain(|gate| !self.is_reviewed(gate, tool.name(), &definition));
         if let Action::Mcp(mcp) = &mut step.action {
             let reads = effects == Some(Effects::Read);
-            let schema = reads.then(|| Arc::new(tool.parameters()));
+            let described = Arc::new(tool.definition().clone());
             mcp.tool = tool.name().to_owned();
             mcp.arguments =
-                PlannedArguments::OfAgent(ToolStanding { definition: definition.clone(), reads, is_pinned, schema });
+                PlannedArguments::OfAgent(ToolStanding { definition: definition.clone(), reads, is_pinned, described });
         }
         PlannedTool {
             name: step.name.clone(),

@@ -61,7 +61,7 @@ pub(super) fn call<'a>(
         is_compared: is_asked || !standing.reads,
         needs_people: !standing.reads && !standing.is_pinned,
         reads: standing.reads && step.policy_gates.is_empty() && !step.has_policy_call_gate,
-        schema: standing.schema,
+        described: standing.described,
         depth: run.plan.depth,
     });
     Ok(Start::Call(Call {

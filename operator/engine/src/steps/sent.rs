@@ -98,20 +98,22 @@ fn secret_header(header: &SentSecret) -> String {
 }
 
 fn of_mcp(mcp: &McpCall) -> Result<Fields, RenderError> {
-    let (tool, arguments, definition) = match &mcp.request {
-        McpRequest::Call(call) => (Some(&call.tool), Some(&call.arguments), Some(&call.definition)),
-        McpRequest::Catalogue { .. } => (None, None, None),
+    let call = match &mcp.request {
+        McpRequest::Call(call) => Some(call),
+        McpRequest::Catalogue { .. } => None,
     };
     let mut fields = Map::new();
     for (name, value) in [
         ("server", json!(mcp.server)),
         ("url", json!(mcp.url)),
         ("command", json!(mcp.command)),
-        ("tool", json!(tool)),
-        ("definition", json!(definition)),
+        ("tool", json!(call.map(|call| &call.tool))),
+        ("definition", json!(call.map(|call| &call.definition))),
         ("key", json!(mcp.key)),
         ("header", json!(mcp.header)),
-        ("arguments", json!(arguments)),
+        ("arguments", json!(call.map(|call| &call.arguments))),
+        // The words of the server, behind everything that is sent.
+        ("describedByTheServer", json!(call.map(|call| &*call.described))),
     ] {
         if !(value.is_null() || value.as_array().is_some_and(Vec::is_empty)) {
             fields.insert(name.to_owned(), value);

@@ -107,12 +107,12 @@ fn recorded(listed: ListedTools, only: &[String]) -> Result<Reply, CallError> {
 }
 
 fn request(call: McpToolCall) -> ToolRequest {
-    let McpToolCall { tool, arguments, definition, is_compared, needs_people: _, reads: _, schema, depth } = call;
+    let McpToolCall { tool, arguments, definition, is_compared, needs_people: _, reads: _, described, depth } = call;
     ToolRequest {
         tool,
         arguments: Value::Object(arguments),
         definition: is_compared.then_some(definition),
-        schema: schema.map(|schema| Value::Object(schema.0.clone())),
+        schema: if is_compared { None } else { described.get("inputSchema").cloned() },
         depth,
     }
 }

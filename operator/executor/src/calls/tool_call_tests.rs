@@ -81,7 +81,7 @@ fn tool_call() -> McpToolCall {
         is_compared: true,
         needs_people: true,
         reads: false,
-        schema: None,
+        described: Arc::default(),
         depth: 2,
     }
 }
@@ -180,8 +180,8 @@ async fn a_call_is_given_server_key_definition_arguments_and_depth() {
 #[tokio::test]
 async fn a_call_that_is_not_compared_has_the_recorded_schema() {
     let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
-    let recorded = Arc::new(signoff_api::JsonObject(schema.as_object().cloned().unwrap()));
-    let call = McpToolCall { reads: true, is_compared: false, schema: Some(recorded), ..tool_call() };
+    let described = json!({"name": "refund", "inputSchema": schema}).as_object().cloned().unwrap();
+    let call = McpToolCall { reads: true, is_compared: false, described: Arc::new(described), ..tool_call() };
     let fake = fake(Ok(output(json!("Ann"), false)));
     made(&fake, mcp(McpRequest::Call(call)), true).await.unwrap();
     let asked = fake.asked.lock().unwrap();

@@ -163,17 +163,16 @@ fn a_tool_that_may_change_something_never_runs_unasked_and_unpinned() {
 }
 
 #[test]
-fn a_call_that_only_reads_is_not_compared_and_has_the_recorded_schema() {
+fn a_call_that_only_reads_is_not_compared_and_has_the_recorded_definition() {
     let mut run = listed(json!({"read": ["get_*"]}), asks(json!({"allowedTools": ["crm.get_*"]})));
     let calls = [("c1", "crm__get_customer", r#"{"id":"7"}"#), ("c2", "crm__refund", r#"{"id":"7"}"#)];
     turn(&mut run, "handle", &calls);
     let call = sent(&run, "handle/.turn-1/.call-1/crm.get_customer");
     assert_eq!((call.reads, call.is_compared, call.needs_people, call.depth), (true, false, false, 0));
-    let schema = call.schema.map(|schema| Value::Object(schema.0.clone()));
-    assert_eq!(schema.as_ref(), definition("get_customer", "Finds.").get("inputSchema"));
+    assert_eq!(Some(&*call.described), definition("get_customer", "Finds.").as_object());
     run.approve("handle/.turn-1/.call-2/.gate");
     let call = sent(&run, "handle/.turn-1/.call-2/crm.refund");
-    assert_eq!((call.reads, call.is_compared, call.needs_people, call.schema), (false, true, true, None));
+    assert_eq!((call.reads, call.is_compared, call.needs_people), (false, true, true));
 }
 
 #[test]
@@ -391,7 +390,10 @@ fn a_step_calls_a_tool_without_a_model_and_its_gate_shows_the_definition() {
     assert_eq!(run.calls(), [".tools/crm#2@1"]);
     lists(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
     let shown = run.asked("pay/.start#2").request.reviews.clone().unwrap().response;
-    assert!(shown.contains(refund("Refunds twice.").as_str()), "{shown}");
+    assert!(
+        shown.contains(refund("Refunds twice.").as_str()) && shown.contains("description: Refunds twice."),
+        "{shown}"
+    );
     run.approve("pay/.start#2");
     assert_eq!((run.calls(), sent(&run, "pay").definition), (vec!["pay@2".to_owned()], refund("Refunds twice.")));
     run.reply("pay", 2, "done");

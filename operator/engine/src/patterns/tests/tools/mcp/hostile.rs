@@ -367,6 +367,10 @@ fn instructions_in_a_definition_are_believed_by_nobody() {
     assert_eq!((action.effects, action.definition.clone()), (None, Some(digest(&evil))));
     let facts = json!([asked.prompt, action, asked.quorums, asked.allowed_verdicts, asked.gate]);
     assert!(!facts.to_string().contains("Ignore"), "{facts}");
+    // The words of the server stand below its name, among what the call sends.
+    let shown = &asked.sends.as_ref().unwrap().text;
+    let (sent, described) = shown.split_once("describedByTheServer:").unwrap();
+    assert!(!sent.contains("Ignore") && described.matches(EVIL).count() == 5, "{shown}");
 }
 
 #[test]
