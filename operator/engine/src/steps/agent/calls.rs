@@ -101,8 +101,9 @@ pub(crate) async fn perform_turn<'a>(
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings.map(|(at, call)| SiblingCall {
         path: RecordPath::new(&path).call_at(at).into(),
-        tool: shown_tool(&call.tool),
+        tool: known_tool(&tools, &call.tool).unwrap_or_else(|| shown_tool(&call.tool)),
     });
+    let siblings = siblings.collect();
     let ended = record.done.unwrap_or(record.seq);
     let next = run.next_visit(&RecordPath::new(&invocation.base).turn(turn.number + 1));
     let is_answered = run.state.borrow().journal.get(&next, 1).is_some();
@@ -115,7 +116,7 @@ pub(crate) async fn perform_turn<'a>(
         limits: limits(run, &path, ended),
         says,
         truncated,
-        siblings: siblings.collect(),
+        siblings,
         path,
         told: Rc::new(turn::told(&invocation.turns)),
         count: calls.len() + dropped,
@@ -149,6 +150,12 @@ fn as_told(calls: Vec<Call>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
         told.push(ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments });
     }
     (told, whole)
+}
+
+/// Returns the name of a tool of a server that the model wrote as `server__tool`.
+fn known_tool(tools: &[Offered<'_>], written: &str) -> Option<String> {
+    let mut known = tools.iter().filter(|_| written.contains("__")).map(|offered| offered.name());
+    known.find(|name| names::wire(name) == written).map(str::to_owned)
 }
 
 /// The name of a tool as the model wrote it, for people; never empty.

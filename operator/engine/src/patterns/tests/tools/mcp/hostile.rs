@@ -72,6 +72,7 @@ fn two_approvals_of_a_servers_tool_that_are_swapped_send_nothing() {
     for is_swapped in [true, false] {
         let mut run = refunds(&["7", "8"]);
         assert_eq!(run.open(), [GATE, SECOND]);
+        assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().siblings[0].tool, "crm.refund");
         let digests = [GATE, SECOND].map(|path| run.record(path).input_digest.clone());
         assert!(digests[0].is_some() && digests[0] != digests[1]);
         if is_swapped {
