@@ -70,9 +70,11 @@ pub(super) async fn run_attempts<'a>(
             Some(_) => None,
             None => catalogue::read_catalogues(run, &invocation, &key).await,
         };
-        let open = |seq| match &unread {
-            Some(why) => Ok(Start::Failed(why.clone())),
-            None => open_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key)),
+        let open = |seq| {
+            open_attempt(run, &invocation, seq, &key, || match &unread {
+                Some(why) => Ok(Start::Failed(why.clone())),
+                None => open(run, &invocation, seq, &key),
+            })
         };
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
         // A turn of a model has no effect: it may be made once more.
@@ -168,7 +170,7 @@ pub(super) fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord
 }
 
 /// When the attempt after this one may begin. What is left to chance is the same at every replay.
-fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
+pub(super) fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     let retry = &step.retry;
     let pause = (retry.base.as_secs_f64() * retry.factor.powi(failed.attempt - 1)).min(retry.max.as_secs_f64());
     let seed = Digest::of_bytes(format!("{}/{}/{}", run.plan.uid, failed.path, failed.attempt).as_bytes());

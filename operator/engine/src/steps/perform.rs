@@ -6,13 +6,15 @@
 use std::rc::Rc;
 
 use signoff_api::{
-    FailureClass,
+    FailureClass, Seq,
     journal::{StepPhase, StepRecord},
 };
 
 use super::{
     agent::{self, ClearedCall},
-    attempts::{Attempts, Performed, is_retryable, is_tool_changed, run_attempts, was_call_asked, was_made_meanwhile},
+    attempts::{
+        Attempts, Performed, is_retryable, is_tool_changed, retry_at, run_attempts, was_call_asked, was_made_meanwhile,
+    },
     catalogue,
     failure::{self, FailureAction, StepFailure},
     flow::{EarlyEnd, StepFlow, StepResult},
@@ -20,6 +22,7 @@ use super::{
     gate_before::{self, GateBefore},
     join::Member,
     kinds::kind,
+    opening::open_attempt,
     output::{self, AnswerParser, AnswerResult},
     turn::Turn,
 };
@@ -172,16 +175,20 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         if gates.is_empty() || catalogue::servers_of(run, self.invocation.step).is_empty() {
             return None;
         }
-        let has_record = |path: &str, attempt| run.state.borrow().journal.get(path, attempt).is_some();
-        if gates.iter().any(|(_, path)| has_record(&run.next_visit(path), 1)) {
+        let began = |path: &str, attempt| run.state.borrow().journal.get(path, attempt).map(|record| record.seq);
+        let of_attempt = || began(&first.path, first.attempt);
+        // A gate that was asked after the attempt had failed asks about a later one.
+        let is_before = |asked: Seq| of_attempt().is_none_or(|attempt| asked < attempt);
+        if gates.iter().any(|(_, path)| began(&run.next_visit(path), 1).is_some_and(is_before)) {
             return None;
         }
         let unread = catalogue::read_catalogues(run, &self.invocation, first).await;
-        if unread.is_none() && !has_record(&first.path, first.attempt) {
+        if unread.is_none() && of_attempt().is_none() {
             return None;
         }
         let why = unread.unwrap_or_else(|| error(FailureClass::Internal, "its gates were not asked"));
-        Some(run.activity(&self.invocation.step_scope, first.clone(), |_| Ok(Start::Failed(why.clone()))).await)
+        let fail = |seq| open_attempt(run, &self.invocation, seq, first, || Ok(Start::Failed(why.clone())));
+        Some(run.activity(&self.invocation.step_scope, first.clone(), fail).await)
     }
 
     /// Repeats the last attempt where people have to approve that, or goes on with what it came to.
@@ -197,6 +204,10 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
             let next = Attempts { next: last.attempt + 1, further: further - 1 };
             if self.needs_approval(first, next.next).await {
                 return StepState::Ended(Performed::AskAgain(next));
+            }
+            if last.input_digest.is_none() && !catalogue::servers_of(self.run, self.invocation.step).is_empty() {
+                let key = ActivityKey { attempt: next.next, ..first.clone() };
+                self.run.pause(retry_at(self.run, self.invocation.step, &last), &key).await;
             }
             // Nobody was asked about an attempt that was given nothing.
             let is_unasked = last.input_digest.is_none() && self.own_gate.is_some();
@@ -273,7 +284,9 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
             let next = self.turn.attempt_after(attempt);
             return StepState::Ended(Performed::AskAgain(Attempts { next, further: 0 }));
         }
-        let gates = self.gates(!change.parameters.is_empty());
+        // The first attempt failed before its gate could ask.
+        let is_unasked = self.own_gate.is_some() && self.invocation.last_asked.is_none();
+        let gates = self.gates(is_unasked || !change.parameters.is_empty());
         self.invocation.overrides.merge(change);
         StepState::Opening(Attempts { next: attempt + 1, further: 0 }, gates)
     }

@@ -1,5 +1,6 @@
 //! Tools of MCP servers: the catalogue as recorded data, what runs unasked, and what happens when a definition changes.
 
+mod away;
 mod hostile;
 
 use std::collections::BTreeMap;
