@@ -67,7 +67,7 @@ pub(crate) use planned_step::{
 };
 pub(crate) use pod::is_quantity;
 pub(crate) use servers::{PlannedServer, ServerTools};
-pub(crate) use tools::{CallGate, PlannedTool, PlannedTools};
+pub(crate) use tools::{CallGate, DefinedBy, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
 /// The usual timeout of a gate.
@@ -373,6 +373,12 @@ impl Plan {
         }
         let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool.as_str());
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
+    }
+
+    /// Returns the bytes of the definitions of servers' tools that it keeps. They grow as a run reads catalogues.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.tools.servers.values().map(PlannedServer::kept_bytes).sum()
     }
 
     /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is

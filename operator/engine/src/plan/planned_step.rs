@@ -234,7 +234,7 @@ impl PlannedStep {
                 http.spec.is_idempotent() && (author_says || SentMethod::of_step(&http.spec).is_idempotent())
             }
             Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
-            Action::Mcp(mcp) => author_says && mcp.reads,
+            Action::Mcp(mcp) => author_says && mcp.reads && mcp.requires.is_none(),
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }
     }

@@ -36,6 +36,16 @@ const MOST_KEPT: usize = 8;
 /// The tools of one catalogue, by the name by which agents know them.
 pub(crate) type ServerTools = BTreeMap<String, PlannedTool>;
 
+/// The tools of a catalogue that was planned.
+#[derive(Clone, Debug)]
+struct KeptTools {
+    /// The digest of its record.
+    catalogue: Digest,
+    tools: ServerTools,
+    /// The bytes of the definitions.
+    bytes: usize,
+}
+
 /// A server of a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedServer {
@@ -48,7 +58,7 @@ pub(crate) struct PlannedServer {
     /// The gates of policies that are left out before tools that were reviewed: the policy, the gate, the tools.
     reviewed: Vec<(String, String, Vec<ReviewedTool>)>,
     /// The tools of the catalogues that were planned, by the digest of the catalogue.
-    kept: [OnceLock<(Digest, ServerTools)>; MOST_KEPT],
+    kept: [OnceLock<KeptTools>; MOST_KEPT],
 }
 
 impl PlannedServer {
@@ -80,13 +90,19 @@ impl PlannedServer {
     /// Returns the tools of a catalogue that was planned before.
     pub(crate) fn kept(&self, catalogue: &Digest) -> Option<&ServerTools> {
         let mut kept = self.kept.iter().filter_map(OnceLock::get);
-        kept.find(|(digest, _)| digest == catalogue).map(|(_, tools)| tools)
+        kept.find(|kept| kept.catalogue == *catalogue).map(|kept| &kept.tools)
     }
 
     /// Plans the tools of a catalogue. `digest`: that of its record.
     pub(crate) fn keep(&self, digest: &Digest, catalogue: &Catalogue) -> Option<&ServerTools> {
         let tools = catalogue.tools().iter().filter(|tool| self.spec.has(tool.name())).map(|tool| self.tool(tool));
-        let mut one = (digest.clone(), tools.map(|tool| (tool.name.clone(), tool)).collect());
+        let mut tools: ServerTools = tools.map(|tool| (tool.name.clone(), tool)).collect();
+        // A model could not tell which of two tools of one name it calls.
+        for (one, other) in names::collisions(tools.keys().map(String::as_str)) {
+            tools.remove(&one);
+            tools.remove(&other);
+        }
+        let mut one = KeptTools { catalogue: digest.clone(), tools, bytes: catalogue.bytes() };
         for place in &self.kept {
             match place.set(one) {
                 Ok(()) => break,
@@ -96,9 +112,14 @@ impl PlannedServer {
         self.kept(digest)
     }
 
+    /// Returns the bytes of the definitions in all catalogues that were planned.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.iter().filter_map(OnceLock::get).map(|kept| kept.bytes).sum()
+    }
+
     /// Returns the tools of all catalogues that were planned.
     pub(crate) fn all_kept(&self) -> impl Iterator<Item = &PlannedTool> {
-        self.kept.iter().filter_map(OnceLock::get).flat_map(|(_, tools)| tools.values())
+        self.kept.iter().filter_map(OnceLock::get).flat_map(|kept| kept.tools.values())
     }
 
     fn tool(&self, tool: &ServerTool) -> PlannedTool {
@@ -107,7 +128,10 @@ impl PlannedServer {
         let effects = if self.spec.reads(tool.name()) { Some(Effects::Read) } else { hinted };
         let is_pinned = self.spec.pin(tool.name()) == Some(&definition);
         let mut step = self.step_of(tool.name());
+        let asking = step.policy_gates.len();
         step.policy_gates.retain(|gate| !self.is_reviewed(gate, tool.name(), &definition));
+        // It counts as one that changes something, as before: the policy leaves its gate out for this definition only.
+        step.has_policy_call_gate |= step.policy_gates.len() < asking;
         if let Action::Mcp(mcp) = &mut step.action {
             let reads = effects == Some(Effects::Read);
             let described = Arc::new(tool.definition().clone());

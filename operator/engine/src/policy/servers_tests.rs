@@ -321,6 +321,27 @@ fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty()
 }
 
 #[test]
+fn a_reviewed_definition_is_compared_at_the_call_whatever_the_author_says_of_the_tool() {
+    let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition("refund")}]);
+    let policies = release(json!({"kinds": ["mcp"], "except": reviewed}));
+    let mut more = pinned();
+    more["read"] = json!(["refund"]);
+    let check = |run: &PolicyRun, path: &str| {
+        let call = run.calls().into_iter().find(|call| call.path == path).unwrap();
+        let crate::transition::CallContent::Mcp(mcp) = &call.content else { panic!("{call:?}") };
+        let crate::transition::McpRequest::Call(tool) = &mcp.request else { panic!("{mcp:?}") };
+        assert_eq!((tool.is_compared, tool.reads, call.idempotent), (true, false, false), "{path}");
+    };
+    check(&called(&policies, spec(more.clone(), json!([])), &["refund"]), CALL);
+    let mut without_a_model = spec(more, json!([]));
+    without_a_model["steps"] = json!([{"name": "pay", "mcp": {"server": "crm", "tool": "refund", "arguments": {}}}]);
+    without_a_model["agents"] = json!([]);
+    let mut run = PolicyRun::of(&policies, without_a_model);
+    run.reply(&policies, ".tools/crm", &catalogue().to_string());
+    check(&run, "pay");
+}
+
+#[test]
 fn the_gate_of_the_author_and_that_of_a_policy_are_one_request() {
     let before = json!({"kinds": ["tool"]});
     let policies =

@@ -54,13 +54,15 @@ pub(super) fn call<'a>(
     let step = invocation.step;
     let was_asked = invocation.permission.as_ref().is_some_and(|permission| permission.was_asked());
     let is_asked = was_asked || step.start.is_some() || !step.policy_gates.is_empty();
+    // Whatever the author says of it, and also where policies leave their gates out for its definition.
+    let counts_as_changing = requires.is_some() || !step.policy_gates.is_empty() || step.has_policy_call_gate;
     let request = McpRequest::Call(McpToolCall {
         tool: tool.clone(),
         arguments,
         definition: standing.definition,
-        is_compared: is_asked || !standing.reads,
+        is_compared: is_asked || counts_as_changing || !standing.reads,
         needs_people: !standing.reads && !standing.is_pinned,
-        reads: standing.reads && step.policy_gates.is_empty() && !step.has_policy_call_gate,
+        reads: standing.reads && !counts_as_changing,
         described: standing.described,
         depth: run.plan.depth,
     });

@@ -101,7 +101,7 @@ pub(crate) async fn perform_turn<'a>(
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings.map(|(at, call)| SiblingCall {
         path: RecordPath::new(&path).call_at(at).into(),
-        tool: known_tool(&tools, &call.tool).unwrap_or_else(|| shown_tool(&call.tool)),
+        tool: known_tool(&tools, &call.tool).map_or_else(|| shown_tool(&call.tool), |name| shown_tool(&name)),
     });
     let siblings = siblings.collect();
     let ended = record.done.unwrap_or(record.seq);

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     evaluation::{self, Part, within},
-    plan::{PlannedStep, PlannedTool},
+    plan::{DefinedBy, PlannedStep, PlannedTool},
     replay::{
         run::Run,
         scope::{RecordNamespace, StepScope, editors},
@@ -334,8 +334,10 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Returns why the arguments do not fit the schema of the tool. Each call is validated once.
     fn problem(&self, check: &str) -> Option<String> {
-        // The author of the Workflow wrote the arguments.
-        let is_authored = self.edited.is_none() && self.run.plan.is_scripted(self.turn.agent);
+        // The author of the Workflow wrote the arguments, and the schema.
+        let is_authored = self.edited.is_none()
+            && self.tool.defined_by == DefinedBy::Author
+            && self.run.plan.is_scripted(self.turn.agent);
         let judge = || {
             if !is_authored {
                 evaluation::record_foreign_text();

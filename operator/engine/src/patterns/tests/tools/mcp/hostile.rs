@@ -375,6 +375,17 @@ fn instructions_in_a_definition_are_believed_by_nobody() {
 }
 
 #[test]
+fn a_long_name_of_a_tool_fits_in_the_requests_about_the_other_calls_of_its_turn() {
+    let long = "a".repeat(64);
+    let mut run = TestRun::of(spec(json!({}), asks(json!({}))));
+    lists(&mut run, TOOLS, &[definition(&long, "Long."), definition("refund", "Refunds.")]);
+    let wire = crate::tools::names::wire(&format!("crm.{long}"));
+    turn(&mut run, "handle", &[("c1", "crm__refund", r#"{"id":"7"}"#), ("c2", &wire, "{}")]);
+    let sibling = &run.asked(GATE).request.action.as_ref().unwrap().siblings[0];
+    assert!(sibling.tool.starts_with("crm.aaa") && sibling.tool.chars().count() <= 64, "{}", sibling.tool);
+}
+
+#[test]
 fn a_tool_that_is_called_as_the_built_in_one_is_no_question() {
     let question = json!({"name": "questions", "type": "question", "hitl": gate(json!({}))});
     let mut gates = asks(json!({}));
