@@ -11,7 +11,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     digest::{self, Digest},
     tool::Effects,
-    values::JsonObject,
+    values::{JsonObject, count_values},
 };
 
 /// The largest number of tools that a server can list.
@@ -30,6 +30,14 @@ const MAX_WHY: usize = 160;
 /// The most bytes of a definition as it is received, without the fields that are not kept. A longer one is not read: as
 /// a value, JSON takes up to forty times the memory.
 const MAX_RECEIVED: usize = 4 * MAX_DEFINITION_BYTES;
+/// The most levels of a definition.
+const MAX_LEVELS: usize = 32;
+/// The first number beyond which not every integer is a float.
+const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
+/// The most values in a definition.
+const MAX_VALUES_OF_TOOL: usize = 2048;
+/// The most values in all definitions of a catalogue.
+const MAX_VALUES: usize = 16 * 2048;
 /// The fields of a definition that are neither recorded nor part of its digest.
 const NOT_KEPT: [&str; 2] = ["_meta", "icons"];
 
@@ -78,6 +86,9 @@ pub enum CatalogueError {
     /// Definitions that are too long together.
     #[error("its definitions have more than {} bytes", MAX_BYTES)]
     TooLarge,
+    /// Definitions with too many values together.
+    #[error("its definitions have more than {} values", MAX_VALUES)]
+    TooManyValues,
 }
 
 /// A catalogue while its server lists it, tool by tool.
@@ -90,6 +101,7 @@ pub struct Listing {
     names: BTreeSet<String>,
     listed: usize,
     bytes: usize,
+    values: usize,
 }
 
 /// Whether the name of a tool fits `[A-Za-z0-9_-]{1,64}`: only such tools are offered.
@@ -131,7 +143,20 @@ impl Listing {
         if self.only.as_ref().is_some_and(|only| *only != name) {
             return Ok(());
         }
-        let tool = values_of(&fields).and_then(|definition| ServerTool::read(&name, definition));
+        let values: usize = fields.values().map(|value| count_values(value.get())).sum();
+        if values > MAX_VALUES_OF_TOOL {
+            self.leave_out(&name, &format!("its definition has more than {MAX_VALUES_OF_TOOL} values"));
+            return Ok(());
+        }
+        self.values += values;
+        if self.values > MAX_VALUES {
+            return Err(CatalogueError::TooManyValues);
+        }
+        let definition = values_of(&fields).and_then(|definition| match unstable(&definition) {
+            Some(why) => Err(invalid(why)),
+            None => Ok(definition),
+        });
+        let tool = definition.and_then(|definition| ServerTool::read(&name, definition));
         let tool = tool.and_then(|tool| match refusal(&tool.definition) {
             Some(why) => Err(invalid(why)),
             None => Ok(tool),
@@ -336,6 +361,27 @@ fn values_of(fields: &BTreeMap<String, &RawValue>) -> Result<Map<String, Value>,
         values.insert(field.clone(), value);
     }
     Ok(values)
+}
+
+/// Returns the reason why a definition could be another one when the API server returns it.
+fn unstable(definition: &Map<String, Value>) -> Option<&'static str> {
+    fn look(value: &Value, level: usize) -> Option<&'static str> {
+        if level > MAX_LEVELS {
+            return Some("it is nested too deeply");
+        }
+        match value {
+            // The API server writes a large float as an integer, and a tiny one may become another.
+            Value::Number(number) => {
+                let float = number.as_f64().filter(|_| number.is_f64())?;
+                let is_stable = float == 0.0 || (float.is_normal() && float.abs() < TWO_TO_53);
+                (!is_stable).then_some("it has a number that is too large or too small")
+            }
+            Value::Array(items) => items.iter().find_map(|item| look(item, level + 1)),
+            Value::Object(fields) => fields.values().find_map(|field| look(field, level + 1)),
+            Value::Null | Value::Bool(_) | Value::String(_) => None,
+        }
+    }
+    definition.values().find_map(|value| look(value, 1))
 }
 
 fn invalid(why: &str) -> String {

@@ -150,6 +150,36 @@ fn a_list_beyond_a_bound_is_refused() {
     let catalogue = listed(large(32)).unwrap();
     assert!(catalogue.bytes() > 500_000 && catalogue.bytes() <= MAX_BYTES);
     assert_eq!(listed(large(33)), Err(CatalogueError::TooLarge));
+    let full = |count: usize, values: usize| {
+        let examples = vec![json!([]); values];
+        let schema = json!({"type": "object", "examples": examples});
+        json!((0..count).map(|at| json!({"name": format!("t{at}"), "inputSchema": schema})).collect::<Vec<_>>())
+    };
+    // Two bytes a value: few bytes could take very much memory.
+    assert_eq!(listed(full(16, 900)).unwrap().tools().len(), 16);
+    assert_eq!(listed(full(20, 900)), Err(CatalogueError::TooManyValues));
+    let catalogue = listed(full(1, 3000)).unwrap();
+    assert_eq!((catalogue.tools().len(), catalogue.left_out().len()), (0, 1));
+}
+
+#[test]
+fn a_definition_that_the_api_server_would_not_return_as_it_was_is_left_out() {
+    let schema = |more: serde_json::Value| json!([{"name": "a", "inputSchema": {"type": "object", "more": more}}]);
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    for stable in [json!(0.5), json!(1e15), json!(-1.5e-7), json!(9_007_199_254_740_991_u64), json!(0.0), nested(29)] {
+        assert_eq!(listed(schema(stable.clone())).unwrap().tools().len(), 1, "{stable}");
+    }
+    for unstable in [json!(1e18), json!(-1e300), json!(5e-324), nested(40), nested(120)] {
+        let catalogue = listed(schema(unstable.clone())).unwrap();
+        assert_eq!((catalogue.tools().len(), catalogue.left_out().len()), (0, 1), "{unstable}");
+    }
+}
+
+#[test]
+fn values_are_counted_outside_texts_only() {
+    for (json, count) in [("7", 1), (r#""a,[{""#, 1), (r#""\\",["#, 3), ("[1,2]", 3), (r#"{"a\"[":[1,{}]}"#, 5)] {
+        assert_eq!(count_values(json), count, "{json}");
+    }
 }
 
 #[test]

@@ -127,9 +127,12 @@ fn refused(target: &str, why: &ListError) -> CallError {
         ListError::Form(_) => ErrorClass::Protocol,
         ListError::TooManyPages
         | ListError::RepeatedCursor
-        | ListError::Catalogue(CatalogueError::Twice(_) | CatalogueError::TooManyTools | CatalogueError::TooLarge) => {
-            ErrorClass::Refused
-        }
+        | ListError::Catalogue(
+            CatalogueError::Twice(_)
+            | CatalogueError::TooManyTools
+            | CatalogueError::TooLarge
+            | CatalogueError::TooManyValues,
+        ) => ErrorClass::Refused,
     };
     CallError::new(class, false, format!("{target} offers no tools: {why}"))
 }

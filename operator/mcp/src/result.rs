@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use signoff_api::Digest;
+use signoff_api::{Digest, values::count_values};
 use signoff_executor::{Attachment, ToolEnding, ToolOutput, excerpt};
 
 use crate::message::{Unreadable, wanted};
 
 /// The most blocks of a result.
 const MAX_BLOCKS: usize = 256;
-/// Longer structured content stays a text: as a value it takes up to forty times the memory.
+/// Longer structured content stays a text.
 const MAX_STRUCTURED: usize = 256 * 1024;
+/// Structured content of more values stays a text too: as values it could take a hundred times its memory.
+const MAX_VALUES: usize = 4096;
 
 /// A result, as the server writes it.
 #[derive(Deserialize)]
@@ -114,7 +116,9 @@ pub(crate) fn read(json: &str) -> Result<ToolEnding, Unreadable> {
     // The text of an error says what failed.
     let structured = written.structured_content.filter(|_| !is_error || text.is_empty());
     let response = match structured {
-        Some(json) if json.get().len() <= MAX_STRUCTURED => serde_json::from_str(json.get()).map_err(|_| FORM)?,
+        Some(json) if json.get().len() <= MAX_STRUCTURED && count_values(json.get()) <= MAX_VALUES => {
+            serde_json::from_str(json.get()).map_err(|_| FORM)?
+        }
         Some(json) => Value::String(json.get().to_owned()),
         None => Value::String(text),
     };
@@ -231,6 +235,14 @@ mod tests {
     fn long_structured_content_stays_a_text() {
         let long = "x".repeat(MAX_STRUCTURED);
         assert_eq!(output(json!({"structuredContent": {"a": long}})).response, json!(format!("{{\"a\":\"{long}\"}}")));
+    }
+
+    #[test]
+    fn structured_content_of_very_many_values_stays_a_text() {
+        let many = json!({"a": vec![json!([0]); MAX_VALUES / 2]});
+        assert_eq!(output(json!({"structuredContent": many})).response, json!(many.to_string()));
+        let few = json!({"a": vec![json!([0]); MAX_VALUES / 2 - 2]});
+        assert_eq!(output(json!({"structuredContent": few})).response, few);
     }
 
     #[test]

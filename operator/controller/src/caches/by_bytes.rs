@@ -31,12 +31,27 @@ impl<K: Hash + Eq + Clone, V> LruByBytes<K, V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
+    /// Sets the size of an entry, and drops the least recently used ones above the bounds.
+    pub(super) fn resize<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, bytes: usize)
+    where
+        K: Borrow<Q>,
+    {
+        let Some(entry) = self.entries.peek_mut(key) else { return };
+        self.bytes = self.bytes - entry.bytes + bytes;
+        entry.bytes = bytes;
+        self.drop_oldest();
+    }
+
     /// Adds or replaces an entry of `bytes`, and drops the least recently used ones above the bounds.
     pub(super) fn put(&mut self, key: K, value: V, bytes: usize) {
         self.bytes += bytes;
         // `push` returns what left: the replaced entry, or the oldest one above the number.
         let left = self.entries.push(key, SizedEntry { value, bytes });
         self.bytes -= left.map_or(0, |(_, entry)| entry.bytes);
+        self.drop_oldest();
+    }
+
+    fn drop_oldest(&mut self) {
         while self.bytes > self.max_bytes
             && let Some((_, oldest)) = self.entries.pop_lru()
         {
@@ -90,6 +105,17 @@ mod tests {
         [10, 30, 20].into_iter().for_each(|bytes| cache.put("a", (), bytes));
         cache.put("b", (), 10);
         assert_eq!((keys(&cache), cache.bytes()), (vec!["b", "a"], 30));
+    }
+
+    #[test]
+    fn an_entry_that_has_grown_counts_with_its_new_size_and_the_oldest_leave() {
+        let mut cache = LruByBytes::new(30, None);
+        ["a", "b", "c"].into_iter().for_each(|key| cache.put(key, (), 10));
+        cache.resize("c", 20);
+        assert_eq!((keys(&cache), cache.bytes()), (vec!["c", "b"], 30));
+        cache.resize("a", 20);
+        cache.resize("c", 40);
+        assert_eq!((cache.len(), cache.bytes()), (0, 0));
     }
 
     #[test]

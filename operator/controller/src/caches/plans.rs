@@ -1,4 +1,5 @@
-//! The cache of plans: a transition does not parse a spec that the previous one parsed. Bounded in number and in bytes of specs.
+//! The cache of plans: a transition does not parse a spec that the previous one parsed. Bounded in number and in the
+//! bytes of specs and of the tools of servers.
 
 use std::{
     num::NonZeroUsize,
@@ -12,7 +13,7 @@ use signoff_engine::{FieldError, Plan, Policies, plan::spec_bytes};
 use super::by_bytes::LruByBytes;
 
 const MAX_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(511);
-/// The bytes of the specs of all plans; a plan takes several times as many.
+/// The bytes of the specs of all plans, and of the tools of servers that they keep; a plan takes several times as many.
 const MAX_SPEC_BYTES: usize = 8 * 1024 * 1024;
 
 /// A plan, or every error of the Workflow.
@@ -29,6 +30,7 @@ struct PlanEntry {
     /// Whether the Workflow had been accepted.
     accepted: bool,
     plan: CachedPlan,
+    spec_bytes: usize,
 }
 
 impl Default for PlanCache {
@@ -41,16 +43,26 @@ impl PlanCache {
     /// Returns the plan of this very spec under these approval policies, if it is cached.
     pub(crate) fn get(&self, workflow: &Workflow, policies: &Arc<Policies>) -> Option<CachedPlan> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = cached.get(&key(workflow)).filter(|entry| entry.is_valid_for(workflow, policies))?;
-        Some(entry.plan.clone())
+        let key = key(workflow);
+        let entry = cached.get(&key).filter(|entry| entry.is_valid_for(workflow, policies))?;
+        let plan = entry.plan.clone();
+        // It has read catalogues since it was cached.
+        let bytes = entry.spec_bytes + kept_bytes(&plan);
+        cached.resize(&key, bytes);
+        Some(plan)
     }
 
     /// Caches the plan of this very spec under these approval policies.
     pub(crate) fn put(&self, workflow: &Workflow, policies: &Arc<Policies>, plan: CachedPlan) {
-        let (bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
-        let entry = PlanEntry { policies: Arc::clone(policies), accepted, plan };
+        let (spec_bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
+        let bytes = spec_bytes + kept_bytes(&plan);
+        let entry = PlanEntry { policies: Arc::clone(policies), accepted, plan, spec_bytes };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key(workflow), entry, bytes);
     }
+}
+
+fn kept_bytes(plan: &CachedPlan) -> usize {
+    plan.as_ref().map_or(0, |plan| plan.kept_bytes())
 }
 
 fn key(workflow: &Workflow) -> PlanKey {
