@@ -170,7 +170,12 @@ mod tests {
     #[test]
     fn only_commands_are_listed_and_a_missing_program_is_named() {
         let listed = commands(&["sh", "-c", "true"]).unwrap();
-        assert_eq!((listed.len(), listed[0].server(), listed[0].lines().len()), (1, "files", 3));
+        let lines = listed[0].lines();
+        assert_eq!(
+            (listed.len(), listed[0].server(), &lines[1..3]),
+            (1, "files", &["\"-c\"".into(), "\"true\"".into()][..])
+        );
+        assert_eq!(lines.last(), Some(&format!("in {:?}", std::env::current_dir().unwrap())));
         assert_eq!(listed[0].unpinned_package(), None);
         let missing = commands(&["no-such-program-here"]).unwrap_err().to_string();
         assert!(missing.contains("there is no program no-such-program-here"), "{missing}");

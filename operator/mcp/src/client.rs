@@ -18,7 +18,7 @@ use crate::{
     connection::{Asked, Connection as _, HttpConnection, Question},
     conversation::{before_call, call, check, list, list_question},
     known_servers::KnownServers,
-    protocol::{Protocol, UNSUPPORTED_VERSION, initialize_params, spoken},
+    protocol::{Protocol, initialize_params, spoken},
     session::Endings,
 };
 
@@ -127,7 +127,8 @@ impl ToolServers for McpClient {
             let (mut connection, _) = self.connect(server, deadline, Question::new("server/discover")).await?;
             call(&mut connection, request, None).await?
         };
-        if matches!(reply.ending, ToolEnding::Error { code: UNSUPPORTED_VERSION, .. }) {
+        // It may speak another version by now: the next request finds out.
+        if matches!(reply.ending, ToolEnding::Error { .. }) {
             self.known.forget(server);
         }
         Ok(reply)

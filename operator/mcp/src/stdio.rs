@@ -131,10 +131,14 @@ impl StdioServer {
     }
 
     async fn write(&mut self, message: &str) -> Result<(), CallError> {
+        // A message that is written in part ends the conversation, also where its caller stops waiting.
+        self.is_broken = true;
         match timeout_at(self.deadline, self.process.write(message)).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                self.is_broken = false;
+                Ok(())
+            }
             Ok(Err(_)) => Err(self.ended().await),
-            // A message that is written in part ends the conversation.
             Err(_) => Err(self.broken("it did not take the request in time")),
         }
     }

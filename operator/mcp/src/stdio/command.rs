@@ -12,8 +12,22 @@ use signoff_executor::excerpt;
 
 /// The most bytes of a program, so that a digest of it takes no long time.
 const MAX_PROGRAM: u64 = 512 * 1024 * 1024;
-/// Programs that fetch what they run.
-const FETCHING: [&str; 4] = ["npx", "bunx", "pnpx", "uvx"];
+/// Programs that fetch what they run: the words with which their command lines begin.
+const FETCHING: [&[&str]; 11] = [
+    &["npx"],
+    &["bunx"],
+    &["pnpx"],
+    &["uvx"],
+    &["npm", "exec"],
+    &["npm", "x"],
+    &["pnpm", "dlx"],
+    &["yarn", "dlx"],
+    &["bun", "x"],
+    &["pipx", "run"],
+    &["uv", "tool", "run"],
+];
+/// Options of these programs that name a package.
+const PACKAGE: [&str; 4] = ["-p", "--package", "--from", "--with"];
 
 /// A command that starts a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +44,18 @@ pub struct ServerCommand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedCommand {
     command: ServerCommand,
+    /// The file of the program, as it was found: some programs go by the name by which they are called.
+    named: PathBuf,
+    /// The same file without links.
     file: PathBuf,
+    /// The folder in which it runs.
+    folder: PathBuf,
     digest: Digest,
 }
 
 impl ServerCommand {
     /// Finds the file of the program and computes the digest that a person confirms: of the file, its content, the
-    /// arguments and the environment.
+    /// arguments, the environment and the current folder, in which it runs.
     ///
     /// # Errors
     /// There is no such program, or it cannot be read.
@@ -44,33 +63,53 @@ impl ServerCommand {
         let found = found_in_path(&self.program).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("there is no program {}", excerpt(&self.program, [])))
         })?;
-        let file = fs::canonicalize(found)?;
+        let folder = env::current_dir()?;
+        let named = folder.join(found);
+        let file = fs::canonicalize(&named)?;
         if fs::metadata(&file)?.len() > MAX_PROGRAM {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the program has more than 512 MiB"));
         }
         let content = Digest::of_bytes(&fs::read(&file)?);
         let all = json!({
             "program": self.program,
+            "named": named.to_string_lossy(),
             "file": file.to_string_lossy(),
+            "folder": folder.to_string_lossy(),
             "content": content,
             "arguments": self.arguments,
             "env": self.env,
         });
         let digest = Digest::of(&all).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        Ok(ResolvedCommand { command: self, file, digest })
+        Ok(ResolvedCommand { command: self, named, file, folder, digest })
     }
 
     /// Returns the package that is fetched in whatever version is the newest, if the program fetches one.
     #[must_use]
     pub fn unpinned_package(&self) -> Option<&str> {
         let name = Path::new(&self.program).file_stem()?.to_str()?;
-        let package = self.arguments.iter().find(|argument| !argument.starts_with('-'))?;
-        // The first character can be the `@` of a scope.
-        let version = package.rsplit_once('@').filter(|(before, _)| !before.is_empty()).map(|(_, version)| version);
-        let is_pinned = version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
-            || package.contains("==");
-        (FETCHING.contains(&name) && !is_pinned).then_some(package.as_str())
+        let line: Vec<_> = [name].into_iter().chain(self.arguments.iter().map(String::as_str)).collect();
+        let arguments = FETCHING.iter().find_map(|words| line.strip_prefix(*words))?;
+        let after_option = arguments.windows(2).filter_map(|pair| match pair {
+            [option, package] if PACKAGE.contains(option) => Some(*package),
+            _ => None,
+        });
+        let in_option = arguments.iter().filter_map(|word| word.split_once('='));
+        let in_option = in_option.filter_map(|(option, package)| PACKAGE.contains(&option).then_some(package));
+        let mut packages: Vec<_> = after_option.chain(in_option).collect();
+        if packages.is_empty() {
+            packages.extend(arguments.iter().find(|word| !word.starts_with('-')));
+        }
+        packages.into_iter().find(|package| !is_pinned(package))
     }
+}
+
+/// Whether a package is named with one version, not with a range, a tag or none.
+fn is_pinned(package: &str) -> bool {
+    // The first character can be the `@` of a scope.
+    let version = package.rsplit_once('@').filter(|(before, _)| !before.is_empty()).map(|(_, version)| version);
+    let is_number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
+    let is_whole = |version: &str| version.split('.').filter(|part| is_number(part)).count() >= 3;
+    version.is_some_and(|version| is_number(version) && is_whole(version)) || package.contains("==")
 }
 
 impl ResolvedCommand {
@@ -80,22 +119,33 @@ impl ResolvedCommand {
         &self.digest
     }
 
-    /// Returns the command as a person confirms it: the file, then an argument a line, then the names of variables.
+    /// Returns the command as a person confirms it: the file, then an argument a line, then the file without links, the
+    /// folder, and the names of variables.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let shown = |text: &str| format!("{text:?}");
-        let file = self.file.to_string_lossy();
+        let file = self.named.to_string_lossy();
+        let real = (self.named != self.file).then(|| format!("which is {}", shown(&self.file.to_string_lossy())));
+        let folder = format!("in {}", shown(&self.folder.to_string_lossy()));
         let variables = self.command.env.keys().map(|name| format!("with {}", shown(name)));
         let arguments = self.command.arguments.iter().map(|argument| shown(argument));
-        std::iter::once(shown(file.as_ref())).chain(arguments).chain(variables).collect()
+        std::iter::once(shown(file.as_ref())).chain(arguments).chain(real).chain([folder]).chain(variables).collect()
     }
 
     pub(super) fn command(&self) -> &ServerCommand {
         &self.command
     }
 
+    pub(super) fn named(&self) -> &Path {
+        &self.named
+    }
+
     pub(super) fn file(&self) -> &Path {
         &self.file
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 }
 
@@ -139,7 +189,9 @@ mod tests {
         let env = BTreeMap::from([("TOKEN".to_owned(), "hunter2".to_owned())]);
         let shell = ServerCommand { env, ..command("sh", &["-c", "echo \u{1b}[2J\nrm -rf x"]) };
         let lines = shell.resolve().unwrap().lines();
-        assert_eq!(lines[1..], ["\"-c\"", "\"echo \\u{1b}[2J\\nrm -rf x\"", "with \"TOKEN\""]);
+        assert_eq!(lines[1..3], ["\"-c\"", "\"echo \\u{1b}[2J\\nrm -rf x\""]);
+        let folder = format!("in {:?}", env::current_dir().unwrap());
+        assert_eq!(lines[lines.len() - 2..], [folder, "with \"TOKEN\"".to_owned()]);
         assert!(lines[0].starts_with("\"/"), "{lines:?}");
         assert!(command("no-such-program-here", &[]).resolve().is_err());
     }
@@ -152,10 +204,17 @@ mod tests {
             (&["@scope/server@latest"][..], Some("@scope/server@latest")),
             (&["@scope/server@1.2.3"][..], None),
             (&["-y", "server@2026.8.31", "dir"][..], None),
+            (&["server@1"][..], Some("server@1")),
+            (&["server@1.x"][..], Some("server@1.x")),
+            (&["--package=other@latest", "--", "server@1.2.3"][..], Some("other@latest")),
+            (&["-p", "other", "server@1.2.3"][..], Some("other")),
         ] {
             assert_eq!(command("/usr/bin/npx", arguments).unpinned_package(), package);
         }
         assert_eq!(command("uvx", &["server==1.0"]).unpinned_package(), None);
         assert_eq!(command("node", &["server.js"]).unpinned_package(), None);
+        assert_eq!(command("npm", &["exec", "-y", "server"]).unpinned_package(), Some("server"));
+        assert_eq!(command("uv", &["tool", "run", "server"]).unpinned_package(), Some("server"));
+        assert_eq!(command("npm", &["start"]).unpinned_package(), None);
     }
 }

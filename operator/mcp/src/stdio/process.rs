@@ -39,7 +39,9 @@ impl ServerProcess {
     pub(super) fn start(command: &ResolvedCommand) -> io::Result<Self> {
         let inherited = ["PATH", "HOME"].into_iter().filter_map(|name| Some((name, env::var_os(name)?)));
         let mut child = Command::new(command.file())
+            .arg0(command.named())
             .args(&command.command().arguments)
+            .current_dir(command.folder())
             .env_clear()
             .envs(inherited)
             .envs(&command.command().env)

@@ -37,7 +37,8 @@ pub fn confirmed(
                  run it once on a terminal, or add {remedy}"
             )));
         }
-        let question = "Start this command, now and in later runs, as long as neither it nor its program changes?";
+        let question =
+            "Start this command, now and in later runs in this folder, as long as neither it nor its program changes?";
         if !terminal::ask(question)? {
             let why = format!("the command of the server {server} was not confirmed, so nothing was started");
             return Err(Exit::Unsupported.because(why));

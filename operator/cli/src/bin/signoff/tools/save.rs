@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use signoff_api::server::ToolPin;
+use signoff_api::{catalogue::ServerTool, server::ToolPin};
 use signoff_cli::{
     sanitize::{self, one_line},
     terminal,
@@ -41,7 +41,12 @@ pub(super) fn pins(
         }
         edited = with_pins(&edited, &server.name, &pins).map_err(|why| failed(&why))?;
         let is_new = |pin: &&ToolPin| server.pin(&pin.tool) != Some(&pin.definition);
-        pinned.extend(pins.iter().filter(is_new).map(|pin| server.tool_name(&pin.tool)));
+        for pin in pins.iter().filter(is_new) {
+            let (name, definition) =
+                (server.tool_name(&pin.tool), catalogue.tool(&pin.tool).map(ServerTool::definition));
+            terminal::note(&format!("{name}, in the words of its server:\n{}", sanitize::json(&definition)?));
+            pinned.push(name);
+        }
     }
     if edited == text {
         terminal::note(&format!("{name} has these pins already"));
