@@ -3,6 +3,7 @@
 //! **Invariant:** no credential of a file becomes a part of the Workflow, which names a Secret instead.
 
 use serde_json::{Map, Value, json};
+use signoff_api::hosts;
 use signoff_manifest::source::{Key, Node};
 use url::Url;
 
@@ -259,9 +260,11 @@ fn add(object: &mut Value, field: &str, text: &str) {
 
 /// Whether an argument of a command is an option for a credential, or an address with one.
 fn has_credential(word: &str) -> bool {
-    let option = word.split('=').next().unwrap_or_default();
-    let is_option = (word.starts_with('-') || word.contains('=')) && names_secret(option);
-    is_option || Url::parse(word).is_ok_and(|url| url.password().is_some())
+    let url = Url::parse(word).ok().filter(Url::has_host);
+    let option = word.split(['=', ':']).next().unwrap_or_default();
+    let is_option = (word.starts_with('-') || word.contains(['=', ':'])) && names_secret(option);
+    let has_key = |url: &Url| url.query_pairs().any(|(name, _)| names_secret(&name));
+    (url.is_none() && is_option) || url.is_some_and(|url| hosts::has_credentials(&url) || has_key(&url))
 }
 
 #[cfg(test)]

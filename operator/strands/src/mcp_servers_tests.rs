@@ -119,7 +119,14 @@ fn what_a_server_is_not_sent_is_named_with_a_remedy() {
 
 #[test]
 fn a_server_whose_command_has_a_credential_is_left_out_and_the_credential_never_repeated() {
-    for argument in ["--token=ghp_abc4711", "API_KEY=ghp_abc4711", "postgres://me:ghp_abc4711@db/crm"] {
+    for argument in [
+        "--token=ghp_abc4711",
+        "API_KEY=ghp_abc4711",
+        "postgres://me:ghp_abc4711@db/crm",
+        "https://ghp_abc4711@crm.example.com/",
+        "https://crm.example.com/?api_key=ghp_abc4711",
+        "Authorization: Bearer ghp_abc4711",
+    ] {
         let imported = imported(&format!("{{id: crm, command: crm-server, args: ['{argument}']}}"), "crm");
         let told = notes(&imported, NoteLevel::Unsupported);
         assert!(
