@@ -50,20 +50,21 @@ impl Scrubber {
         if self.spellings.is_empty() {
             return text;
         }
-        let mut plain = vec![
-            Unescaped { text: text.clone(), ends: Vec::new() },
-            Unescaped::of(&text, '\\', json_escape),
-            Unescaped::of(&text, '%', url_escape),
-        ];
-        if self.spellings.iter().any(|spelling| spelling.contains(' ')) {
-            plain.push(Unescaped::of(&text.replace('+', " "), '%', url_escape));
-        }
-        let mut found = Vec::new();
-        for plain in &plain {
+        let mut found: Vec<_> = self.spellings.iter().flat_map(|spelling| find(spelling, &text)).collect();
+        let mut search = |plain: Unescaped| {
             for spelling in &self.spellings {
                 let ranges = find(spelling, &plain.text).into_iter();
                 found.extend(ranges.map(|range| plain.place(range.start)..plain.place(range.end)));
             }
+        };
+        if text.contains('\\') {
+            search(Unescaped::of(&text, '\\', json_escape));
+        }
+        if text.contains('%') {
+            search(Unescaped::of(&text, '%', url_escape));
+        }
+        if text.contains('+') && self.spellings.iter().any(|spelling| spelling.contains(' ')) {
+            search(Unescaped::of(&text.replace('+', " "), '%', url_escape));
         }
         found.sort_by_key(|range| range.start);
         let (mut scrubbed, mut until) = (String::new(), 0);
