@@ -125,11 +125,9 @@ fn a_field_that_does_not_exist_is_found() {
 fn what_was_perhaps_not_meant_is_warned_about_and_nothing_else() {
     for (name, text) in examples() {
         let plan = Plan::of(&parse(&name, &text), &settings(), &Arc::default()).unwrap();
-        // Two graphs end where no edge is chosen, a tag that is approved may become another image, and some gates do not
-        // ask about every tool of a server.
+        // Two graphs end where no edge is chosen, and a tag that is approved may become another image.
         let graphs = ["graph/routed-by-option.yaml", "graph/routed-by-reject.yaml"];
-        let servers = ["servers/files.yaml", "servers/hints.yaml", "servers/pins.yaml"];
-        let warned = [&graphs[..], &servers, &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
+        let warned = [&graphs[..], &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
         let expected = usize::from(warned.contains(&name.as_str()));
         assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
         let told: Vec<_> = signoff_manifest::check(&text, &settings()).into_iter().flat_map(|it| it.problems).collect();

@@ -60,11 +60,12 @@ fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
     rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool).is_some())
 }
 
-/// Whether a gate, or one of its preset, would ask about every call of every tool of a server, its condition aside.
+/// Whether a gate, or one of its preset, would ask about every call of a server that may change something and has no
+/// pin, its condition aside.
 #[must_use]
 pub fn asks_about_server(gate: &Gate, server: &str) -> bool {
     let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
-    rules.map(|(_, rule)| rule).any(|rule| rule.asks_about_all_of(server))
+    rules.map(|(_, rule)| rule).any(|rule| rule.asks_about_changes_of(server))
 }
 
 /// Returns what decides whether an agent may call a tool of a server, by its name: an entry of its list that means this

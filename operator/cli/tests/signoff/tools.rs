@@ -216,6 +216,7 @@ fn validate_warns_of_tools_that_are_neither_asked_about_nor_pinned() {
         ("crm.drop, crm.refund", "    read: [\"d*\"]\n", "", None),
         ("\"crm.*\"", "    read: [\"*\"]\n", "", None),
         ("\"crm.*\"", "", "toolExecution", None),
+        ("\"crm.*\"", "", "destructiveActions", None),
     ] {
         let mut text = workflow("https://crm.example.com/mcp", more).replace("[\"crm.*\"]", &format!("[{listed}]"));
         if !gate.is_empty() {

@@ -343,13 +343,14 @@ impl Validator<'_> {
                 |agent: &Agent| tools::servers_of(plan.spec, agent).iter().any(|one| one.name == server.name);
             if plan.spec.agents.iter().any(is_meant) {
                 self.check_gates_of_tool(&any, &planned.gates, &field);
-                let is_asked = planned.gates.iter().any(|gate| gate.always_asks(&any));
+                let asks = |gate: &CallGate| gate.always_asks(&any) || gate.asks_about_changes_of(&server.name);
+                let is_asked = planned.gates.iter().any(asks);
                 let unasked = unasked_entries(plan.spec, server, &any, &planned.gates);
                 if !is_asked && !unasked.is_empty() && any.step.start.is_none() && any.step.policy_gates.is_empty() {
                     let message = format!(
                         "no gate asks about all calls of {}: a call that may change something is refused where no gate asks \
-                         about it, unless its definition is pinned. Add a gate of the type toolExecution, or pins with \
-                         `signoff tools --pin`",
+                         about it, unless its definition is pinned. Add a gate of the type destructiveActions or \
+                         toolExecution, or pins with `signoff tools --pin`",
                         unasked.join(", ")
                     );
                     self.warn(&field, &message);

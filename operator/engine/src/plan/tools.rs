@@ -161,6 +161,15 @@ impl CallGate {
         }
     }
 
+    /// Whether people decide here about every call of a server that may change something and has no pin.
+    pub(super) fn asks_about_changes_of(&self, server: &str) -> bool {
+        let asks = match &self.rule {
+            CallGateRule::Author(rule) => rule.asks_about_changes_of(server) && !approves_unasked(&self.gate),
+            CallGateRule::Policy(_) => false,
+        };
+        asks && self.condition.is_none()
+    }
+
     /// Whether people decide about every call of a tool here.
     pub(super) fn always_asks(&self, tool: &PlannedTool) -> bool {
         let asks = match &self.rule {

@@ -101,6 +101,16 @@ impl CallRule {
         }
     }
 
+    /// Whether the gate asks about every call of a server that may change something and has no pin: nothing else exempts
+    /// one.
+    pub(crate) fn asks_about_changes_of(&self, server: &str) -> bool {
+        match self {
+            Self::Every(_) | Self::Destructive(_) => true,
+            Self::Listed(list) => list.lists_all_of(server),
+            Self::Condition => false,
+        }
+    }
+
     /// Whether the gate can ask about a call of some tool of a server.
     pub(crate) fn can_ask_about(&self, server: &str) -> bool {
         match self {
@@ -172,6 +182,9 @@ mod tests {
             (CallRule::Condition, false, true),
         ] {
             assert_eq!((rule.asks_about_all_of("crm"), rule.can_ask_about("crm")), (all, some), "{rule:?}");
+            // Less than all, and more than none.
+            assert!(!all || rule.asks_about_changes_of("crm"), "{rule:?}");
+            assert!(some || !rule.asks_about_changes_of("crm"), "{rule:?}");
         }
     }
 }

@@ -41,7 +41,7 @@ fn meaning(class: FailureClass) -> &'static str {
             "A call was refused, because the agent does not have a tool of that name. The agent was told which it has."
         }
         FailureClass::NotAllowed => {
-            "An approval policy does not allow the rendered call, such as its host, Secret or image. Use one that the message lists, or ask the administrator to add it."
+            "An approval policy does not allow the rendered call, such as its host, Secret or image. Use one that the message lists, or ask the administrator to add it. Or a call of a server's tool may change something, and no gate asks about it: add a gate, pin its definition, or list it in `read` of the server if it changes nothing."
         }
         FailureClass::OutcomeUnknown => {
             "A call began and its result was not recorded, because the process that made it stopped: the call may or may not have happened. It is never repeated automatically, unless it is idempotent. Check what was done, then decide at the errorEscalation gate."

@@ -19,7 +19,7 @@ use crate::server_tools::{self, Catalogues, PinState};
 
 /// The remedy where no gate asks about a call of a tool of a server.
 const UNASKED_REMEDY: &str = "it may change something, and its definition is not pinned. Add a gate of the type \
-    toolExecution, or pin the definition with `signoff tools --pin`";
+    destructiveActions or toolExecution, or pin the definition with `signoff tools --pin`";
 
 /// An agent that may call tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,7 +118,11 @@ fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool
         does: format!("tools of the server at {place}"),
         effects: Some("unknown"),
         counts_as_change: false,
-        gates: asking(spec, |gate| tools::asks_about_server(gate, &server.name)),
+        gates: asking(spec, |gate| {
+            let names = entries.iter().filter(|entry| !entry.contains('*'));
+            let asks_about_one = |name: &&str| tools::asks_about_server_tool(gate, name, None, false);
+            tools::asks_about_server(gate, &server.name) || names.copied().any(|name| asks_about_one(&name))
+        }),
         refused: None,
         unasked: None,
     }

@@ -220,7 +220,13 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let place = options.place.said();
     let written = output::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
     let written_files = written.as_ref().map_or(&[][..], Vec::as_slice);
-    let report = output::RunReport { snapshot: &snapshot, sessions: place, decider: &user, artifacts: written_files };
+    let report = output::RunReport {
+        snapshot: &snapshot,
+        sessions: place,
+        secrets: options.secrets_dir.as_deref(),
+        decider: &user,
+        artifacts: written_files,
+    };
     terminal::print(&output::result(&sessions, &report, options.format).await?)?;
     terminal_handler.unused().iter().for_each(|why| terminal::note(why));
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();

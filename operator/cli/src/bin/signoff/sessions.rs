@@ -175,7 +175,13 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let decider = whoami::username().context("finding out who asks")?;
-    let report = output::RunReport { snapshot: &session, sessions: place, decider: &decider, artifacts: &artifacts };
+    let report = output::RunReport {
+        snapshot: &session,
+        sessions: place,
+        secrets: None,
+        decider: &decider,
+        artifacts: &artifacts,
+    };
     let result = output::result(&sessions, &report, options.format).await?;
     let style = terminal::style();
     let style = if options.all { Style { fold_above: None, ..style } } else { style };

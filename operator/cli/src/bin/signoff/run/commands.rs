@@ -24,8 +24,11 @@ pub fn confirmed(
     let commands = WorkflowCommand::of_spec(spec).map_err(failure)?;
     for command in &commands {
         let digest = command.digest();
-        let is_given = digests.iter().any(|given| given == digest.as_str());
-        if is_given || sessions.has_confirmed(digest).map_err(failure)? {
+        if sessions.has_confirmed(digest).map_err(failure)? {
+            continue;
+        }
+        if digests.iter().any(|given| given == digest.as_str()) {
+            sessions.confirm(digest).map_err(failure)?;
             continue;
         }
         terminal::note(&shown(command));
@@ -58,7 +61,8 @@ fn shown(command: &WorkflowCommand) -> String {
     for line in command.lines() {
         text += &format!("  {}\n", one_line(&line, usize::MAX));
     }
-    text += "It has PATH and HOME, and no other variable of this process.\n";
+    text += "It has PATH and HOME, and no other variable of this process. The digest covers this program and these words, and not \
+             the files that they name.\n";
     if let Some(package) = command.unpinned_package() {
         text += &format!(
             "Its program fetches {} in whatever version is the newest, which no digest covers: name a version, such as {}@1.2.3\n",

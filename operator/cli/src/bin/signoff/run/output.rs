@@ -43,6 +43,8 @@ pub struct RunReport<'s> {
     pub snapshot: &'s Snapshot,
     /// Where sessions are, if that was said.
     pub sessions: Option<&'s Path>,
+    /// The folder of Secrets, if that was said.
+    pub secrets: Option<&'s Path>,
     /// In whose name commands decide that have no `--as`.
     pub decider: &'s str,
     /// The artifacts that were written.
@@ -324,7 +326,11 @@ fn example(question: &Question) -> &str {
 
 /// `signoff run --resume ID …`, quoted.
 fn resume(report: &RunReport<'_>, more: &[&str]) -> String {
-    shell(report.sessions, &[&["run", "--resume", &report.snapshot.id][..], more].concat())
+    let secrets = report.secrets.map(|folder| folder.display().to_string());
+    let secrets: Vec<&str> = secrets.iter().flat_map(|folder| ["--secrets-dir", folder.as_str()]).collect();
+    let starts_commands = report.snapshot.workflow.spec.servers.iter().any(|server| !server.command.is_empty());
+    let commands: &[&str] = if starts_commands { &["--allow-commands"] } else { &[] };
+    shell(report.sessions, &[&["run", "--resume", &report.snapshot.id][..], more, &secrets, commands].concat())
 }
 
 /// A command of this program that finds the same sessions, quoted.
