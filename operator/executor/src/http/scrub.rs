@@ -13,7 +13,7 @@ use super::HeaderSecret;
 /// The text in place of a value.
 const REDACTED: &str = "[redacted]";
 
-/// So many bytes of a value at the end of a text that may be cut are the beginning of the value.
+/// The least bytes of the beginning of a value that are removed at the end of a text that may be cut.
 const LEAST_PART: usize = 4;
 
 /// Removes the values of the Secrets of one request.

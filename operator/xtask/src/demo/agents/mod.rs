@@ -192,7 +192,7 @@ async fn rejecting(stage: &Stage, late: &str) -> Result<String> {
     stage.is_told("call_4", "Denied by a human: order 4712 is on time")?;
     let waiting = stage.harness.approve("alice", &["list", "--run", RUN]).await?;
     expect(&waiting, true, &[&letter])?;
-    ensure!(!waiting.stdout.contains("crm.refund"), "nobody should be asked about the rejected refund again");
+    ensure!(!waiting.stdout.contains("crm.refund"), "the rejected refund is asked about again");
     Ok(letter)
 }
 
